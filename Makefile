@@ -1,0 +1,63 @@
+# Every target sets itself up: a virtual environment in .venv, made anew when pyproject.toml changes.
+# Nothing is needed beforehand but Python 3.11 or newer and make. `make help` lists the targets.
+
+PYTHON ?= python3
+TRIALS ?= 64
+BUDGET ?= 60
+PYTEST_ARGS ?=
+
+PY := .venv/bin/python
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help tune test lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=..."
+
+tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
+	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
+	for threads in 1 2; do \
+	  if [ $$threads -gt $$cores ]; then echo "one core only: the run on 2 threads is left out"; break; fi; \
+	  echo "python -m tir.tune mlp --trials $(TRIALS) --seconds $(BUDGET) --threads $$threads"; \
+	  $(PY) -m tir.tune mlp --trials $(TRIALS) --seconds $(BUDGET) --threads $$threads || exit $$?; \
+	done
+
+test: $(READY) ## run the test suite
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(PYTEST_ARGS)
+
+lint: $(READY) ## check style, formatting and types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+bench: $(READY) ## run the benchmarks; one JSON object a line
+	@$(PY) -m benchmarks
+
+clean: ## remove the virtual environment and caches
+	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+
+# The first Python that is new enough, $(PYTHON) before all others. Where the module venv is not complete (Debian packages it apart),
+# virtualenv or uv will do.
+$(READY): pyproject.toml
+	@set -e; \
+	new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }; \
+	python=; \
+	for p in "$(PYTHON)" $(if $(filter file,$(origin PYTHON)),python3.14 python3.13 python3.12 python3.11 python); do \
+	  if new_enough "$$p"; then python="$$p"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "error: Python 3.11 or newer is needed, but $(PYTHON) is $$("$(PYTHON)" -V 2>&1 || true)." >&2; \
+	  echo "       Name one: make $(or $(firstword $(MAKECMDGOALS)),test) PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	echo "Setting up .venv with $$("$$python" -V) (once; takes a minute or two) ..."; \
+	rm -rf .venv; \
+	"$$python" -m venv .venv >/dev/null 2>&1 \
+	  || { rm -rf .venv; "$$python" -m virtualenv -q .venv >/dev/null 2>&1; } \
+	  || { rm -rf .venv; uv venv -q --seed --python "$$python" .venv >/dev/null 2>&1; } \
+	  || { rm -rf .venv; echo "error: $$python cannot make a virtual environment. Install its venv module (Debian, Ubuntu: apt install python3-venv), virtualenv or uv." >&2; exit 1; }; \
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]' \
+	  || { echo "error: the dependencies could not be installed; see pip's message above. Run make again to retry." >&2; exit 1; }; \
+	touch $@; \
+	echo "Ready: $$($(PY) -V) in .venv"

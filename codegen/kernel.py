@@ -1,0 +1,145 @@
+"""Kernels: compiled functions that check their arguments, run and time themselves."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import Buffer, Const, Expr, PrimFunc, Var
+from tir.simplify import simplify
+from tir.traverse import stores, substitute
+
+
+class ArgumentError(TypeError, ValueError):
+    """An argument of a kernel that does not fit its parameter."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call: median and quartiles over `runs` samples, each the mean of `calls` calls in a row."""
+
+    median: float
+    quartiles: tuple[float, float]
+    runs: int
+    calls: int = 1
+    samples: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        low, high = self.quartiles
+        return f"{_seconds(self.median)} (quartiles {_seconds(low)} .. {_seconds(high)}, {self.runs} runs of {self.calls})"
+
+
+def _seconds(s: float) -> str:
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if s >= scale:
+            return f"{s / scale:.3g} {unit}"
+    return f"{s * 1e9:.3g} ns"
+
+
+class Kernel:
+    """A compiled function. Call it with numpy arrays (and ints for sizes) in the order of `func.params`; outputs are written in place."""
+
+    def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
+        self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
+        self._written = {s.buffer.name for s in stores(lowered)}
+
+    @cached_property
+    def _entry(self):
+        from .llvm.compile import Library
+
+        self._library = Library(self.code, self.func.name, self.target)
+        return self._library.function(len(self.func.params))
+
+    def __call__(self, *arrays) -> None:
+        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong."""
+        self._entry(*self.pointers(*arrays))
+
+    def llvm_ir(self) -> str:
+        """The LLVM IR that was emitted, before LLVM's own passes."""
+        return self._llvm_ir
+
+    def asm(self) -> str:
+        """The assembly of the kernel."""
+        from .llvm.compile import assembly
+
+        return assembly(self._llvm_ir, self.target)
+
+    def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
+        """Time calls on these arrays: after one warm-up, at least `runs` samples and at least `seconds` in all.
+
+        Short kernels are called several times a sample, so that a sample takes at least 1 ms.
+        """
+        entry, pointers = self._entry, self.pointers(*arrays)
+        start = time.perf_counter()
+        entry(*pointers)
+        once = time.perf_counter() - start
+        calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
+        samples: list[float] = []
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            begin = time.perf_counter()
+            while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):
+                start = time.perf_counter()
+                for _ in range(calls):
+                    entry(*pointers)
+                samples.append((time.perf_counter() - start) / calls)
+        finally:
+            if enabled:
+                gc.enable()
+        low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
+        return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
+
+    def pointers(self, *arrays) -> list[int]:
+        """The checked arguments as machine words."""
+        name, params = self.func.name, self.func.params
+        if len(arrays) != len(params):
+            raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
+        sizes: dict[str, Expr] = {}
+        for p, a in zip(params, arrays, strict=True):
+            if isinstance(p, Var):
+                if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
+                    raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
+                sizes[p.name] = Const(int(a))
+        words: list[int] = []
+        spans: list[tuple[int, int, str]] = []
+        for p, a in zip(params, arrays, strict=True):
+            if isinstance(p, Var):
+                words.append(int(a))
+                continue
+            address = self._check(p, a, sizes)
+            words.append(address)
+            spans.append((address, address + a.nbytes, p.name))
+        for i, (start, end, first) in enumerate(spans):
+            for other_start, other_end, second in spans[i + 1 :]:
+                if start < other_end and other_start < end and {first, second} & self._written:
+                    out = first if first in self._written else second
+                    raise ArgumentError(f"{name}: {first} and {second} overlap in memory, and {out} is written; pass a copy")
+        return words
+
+    def _check(self, p: Buffer, a, sizes: dict[str, Expr]) -> int:
+        name = self.func.name
+        if not isinstance(a, np.ndarray):
+            raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}")
+        shape = tuple(int(simplify(substitute(d, sizes)).value) for d in p.shape)  # type: ignore[attr-defined, arg-type]
+        if a.shape != shape:
+            raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")
+        wanted = dtypes.storage(p.dtype)
+        if a.dtype != wanted and a.dtype.name != p.dtype:
+            hint = " (bfloat16 is passed as uint16 bit patterns or ml_dtypes.bfloat16)" if p.dtype == "bfloat16" else ""
+            raise ArgumentError(f"{name}: {p.name} must have dtype {wanted}, got {a.dtype}{hint}")
+        if not a.dtype.isnative:
+            raise ArgumentError(f"{name}: {p.name} must be in this machine's byte order, got {a.dtype.str}")
+        if not a.flags.c_contiguous:
+            raise ArgumentError(f"{name}: {p.name} must be C-contiguous, got strides {a.strides}; use np.ascontiguousarray")
+        if p.name in self._written and not a.flags.writeable:
+            raise ArgumentError(f"{name}: {p.name} is written but the array is read-only")
+        address = a.ctypes.data
+        if address % dtypes.nbytes(p.dtype):
+            raise ArgumentError(f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {address:#x}")
+        return address

@@ -1,0 +1,1 @@
+"""The CPU backend: LLVM IR text with explicit vectors, compiled through llvmlite."""

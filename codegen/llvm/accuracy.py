@@ -1,0 +1,157 @@
+"""Measures the errors of `codegen.llvm.math` in units in the last place.
+
+`python -m codegen.llvm.accuracy` prints the table of docs/math.md. float32 is held against numpy's float64 functions, float64
+against numpy's long double ones, where that has 64 bits of mantissa (x86).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math as scalar
+from collections.abc import Callable
+
+import numpy as np
+
+from . import elementwise, math
+
+SPECIALS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 1e-30, 1e-3, 1e3, 1e30, scalar.inf)
+
+# Where the functions are neither flat nor infinite; half of the points are taken from there.
+RANGES: dict[tuple[str, str], tuple[float, float]] = {
+    ("exp", "float32"): (-106.0, 90.0),
+    ("exp", "float64"): (-750.0, 712.0),
+    ("log", "float32"): (0.0, 4.0),
+    ("log", "float64"): (0.0, 4.0),
+    ("tanh", "float32"): (-10.0, 10.0),
+    ("tanh", "float64"): (-20.0, 20.0),
+    ("erf", "float32"): (-4.5, 4.5),
+    ("erf", "float64"): (-6.5, 6.5),
+    ("sigmoid", "float32"): (-106.0, 20.0),
+    ("sigmoid", "float64"): (-750.0, 40.0),
+}
+
+
+def long_double() -> bool:
+    """Whether numpy's long double is precise enough to judge float64."""
+    return np.finfo(np.longdouble).nmant >= 63
+
+
+def specials(op: str, dtype: str) -> tuple[np.ndarray, ...]:
+    """Zeros, infinities, NaN, the ends of the format and some small numbers, of both signs; for pow, every pair of them."""
+    info = np.finfo(dtype)
+    small = float(info.smallest_subnormal)
+    ends = (float(info.max), float(info.tiny), small, 3 * small, float(1 + info.eps), float(1 - info.epsneg))
+    values = [sign * v for v in (*SPECIALS, *ends) for sign in (1, -1)] + [scalar.nan]
+    columns = zip(*itertools.product(values, repeat=math.ARITY[op]), strict=True)
+    return tuple(np.array(column, dtype) for column in columns)
+
+
+def inputs(op: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """About `count` arguments of `op`: the special ones, bit patterns of all kinds, and those where the result is neither 0 nor inf."""
+    float_type = np.dtype(dtype)
+    unsigned = np.dtype(f"uint{8 * float_type.itemsize}")
+
+    def patterns(n: int) -> np.ndarray:
+        return rng.integers(0, np.iinfo(unsigned).max, n, dtype=unsigned, endpoint=True).view(float_type)
+
+    quarter = count // 4
+    if math.ARITY[op] == 1:
+        low, high = RANGES.get((op, dtype), (-100.0, 100.0))
+        drawn = [np.concatenate([patterns(quarter), rng.uniform(low, high, 2 * quarter), rng.uniform(-1.5, 1.5, quarter)])]
+    else:
+        near_one = np.concatenate([rng.uniform(0.5, 2.0, quarter), 1 + rng.uniform(-1e-4, 1e-4, quarter)]).astype(dtype)
+        base = np.concatenate([near_one, np.abs(patterns(quarter)), patterns(quarter)])
+        limit = 2 - float(np.log2(float(np.finfo(dtype).smallest_subnormal)))
+        with np.errstate(all="ignore"):
+            exponent = rng.uniform(-limit, limit, 3 * quarter) / np.log2(base[: 3 * quarter].astype(np.float64))
+        whole = rng.integers(-9, 9, quarter)
+        drawn = [base, np.concatenate([exponent, np.where(rng.random(quarter) < 0.5, whole, patterns(quarter))])]
+    with np.errstate(all="ignore"):
+        drawn = [d.astype(dtype) for d in drawn]
+    return tuple(np.concatenate([s, d]) for s, d in zip(specials(op, dtype), drawn, strict=True))
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """erf in long double by a series with terms of one sign; in float64, Python's."""
+    if x.dtype == np.float64:
+        return np.fromiter(map(scalar.erf, x.tolist()), np.float64, x.size)
+    a = np.minimum(np.abs(x), 7)  # erf rounds to 1 from there on; NaN stays
+    term, total = a, a
+    for n in range(1, 200):
+        term = term * (2 * a * a / (2 * n + 1))
+        total = total + term
+    return np.copysign(2 / np.sqrt(np.longdouble("3.14159265358979323846264338327950288")) * np.exp(-a * a) * total, x)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+REFERENCES: dict[str, Callable[..., np.ndarray]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": erf,
+    "sigmoid": sigmoid,
+    "pow": np.power,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def reference(op: str, *arguments: np.ndarray) -> np.ndarray:
+    """`op` of float32 arrays in float64, of float64 arrays in long double."""
+    wide = np.float64 if arguments[0].dtype == np.float32 else np.longdouble
+    with np.errstate(all="ignore"):
+        return REFERENCES[op](*(a.astype(wide) for a in arguments))
+
+
+def ulp_errors(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """|result - exact| in spacings of the result's dtype at `exact`; inf where a NaN, an infinity or a sign is wrong.
+
+    An overflow counts as the power of two after the largest number, so that it may come one rounding too early.
+    """
+    info = np.finfo(result.dtype)
+    over = exact.dtype.type(2) ** info.maxexp
+    with np.errstate(all="ignore"):
+        inside = np.minimum(np.abs(exact), np.nextafter(info.max, 0)).astype(result.dtype)  # the spacing of the last one is inf
+        spacing = np.spacing(inside).astype(exact.dtype)
+        errors = np.abs(np.clip(result.astype(exact.dtype), -over, over) - np.clip(exact, -over, over)) / spacing
+    wrong = (np.isinf(exact) & ~np.isinf(result)) | (np.signbit(exact) != np.signbit(result)) | np.isnan(result)
+    return np.where(np.isnan(exact), np.where(np.isnan(result), 0.0, np.inf), np.where(wrong, np.inf, errors))
+
+
+def worst(op: str, dtype: str, count: int, lanes: int, rng: np.random.Generator, avx512: bool = False) -> tuple[float, tuple]:
+    """The largest error over about `count` points, and where it is."""
+    function = elementwise.compile_elementwise(op, dtype, lanes, avx512)
+    arguments = inputs(op, dtype, count, rng)
+    errors = ulp_errors(function(*arguments), reference(op, *arguments))
+    at = int(np.argmax(errors))
+    return float(errors[at]), tuple(a[at] for a in arguments)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Print the largest errors of codegen.llvm.math, in ulp.")
+    parser.add_argument("--points", type=int, default=1 << 20, help="a round")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    print("| function | float32: bound | measured | at | float64: bound | measured | at |\n|---|---|---|---|---|---|---|")
+    for op in math.FUNCTIONS:
+        row = [f"`{op}`"]
+        for dtype in math.FORMATS:
+            error, at = max(
+                (worst(op, dtype, options.points, 16, rng) for _ in range(options.rounds)), key=lambda found: found[0]
+            )
+            row += [f"{math.ULP_BOUNDS[op, dtype]:g}", f"{error:.3f}", ", ".join(f"{float(a):.9g}" for a in at) if error else ""]
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

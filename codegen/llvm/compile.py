@@ -1,0 +1,81 @@
+"""From LLVM IR text to machine code, and to an address in this process."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from ..openmp import runtime_symbols
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def machine(target) -> llvm.TargetMachine:
+    """LLVM's description of the target, without its own vectorisers in mind."""
+    _initialize()
+    triple = llvm.Target.from_triple(llvm.get_process_triple())
+    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, opt=3, reloc="pic", codemodel="default")
+
+
+def optimize(text: str, target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+    """Parse, verify and optimise a module.
+
+    The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller stay off: what is left
+    is to turn stack slots into SSA values and clean up.
+    """
+    tm = machine(target)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = False
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_interleaving = False
+    builder = llvm.create_pass_builder(tm, options)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_dead_code_elimination_pass()
+    passes.run(module, builder)
+    return module, tm
+
+
+def object_code(text: str, target) -> bytes:
+    """The relocatable object file of a module."""
+    module, tm = optimize(text, target)
+    return tm.emit_object(module)
+
+
+def assembly(text: str, target) -> str:
+    """The assembly of a module, as LLVM prints it."""
+    module, tm = optimize(text, target)
+    return tm.emit_assembly(module)
+
+
+class Library:
+    """An object file loaded into this process; `address(name)` is a function in it."""
+
+    def __init__(self, code: bytes, name: str, target):
+        self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=False, suppress_errors=False)
+        builder = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(name).add_current_process()
+        for symbol, address in runtime_symbols(code).items():
+            builder = builder.import_symbol(symbol, address)
+        self._tracker = builder.link(self._jit, f"tir_{id(self)}")
+        self.name = name
+
+    def address(self) -> int:
+        return self._tracker[self.name]
+
+    def function(self, arguments: int) -> ctypes._CFuncPtr:
+        """The entry point as a ctypes function of `arguments` words; it releases the GIL while it runs."""
+        prototype = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))
+        return prototype(self.address())

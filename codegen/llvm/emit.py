@@ -1,0 +1,966 @@
+"""LLVM IR, as text, from a lowered function.
+
+The emitter writes straight into the loop where a value belongs: a pure integer expression or an address is computed in the
+outermost loop in which all of its variables are known, once. Vectorised loops become vector values, conditions on lanes
+become masks, register buffers become one stack slot each (which LLVM's SROA turns into SSA values), parallel loops become
+functions run by OpenMP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, assert_never
+
+from tir import dtypes
+from tir.affine import Interval, Polynomial, add, multiply, polynomial
+from tir.analysis.regions import extent_range
+from tir.ir import (
+    COMPARISONS,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    conjuncts,
+)
+from tir.simplify import prove, simplify, wraps
+from tir.traverse import substitute, variables, walk
+
+from . import math as vector_math
+
+TYPES = {
+    "float64": "double", "float32": "float", "float16": "half", "bfloat16": "bfloat", "bool": "i1",
+    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
+}  # fmt: skip
+STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
+ALIGNMENT = 64
+
+
+class CodegenError(Exception):
+    """A program that the backend cannot compile, with the reason and the statement."""
+
+
+class Value(NamedTuple):
+    """An SSA value: its text, the LLVM type of one element, and the number of lanes (1 is a scalar)."""
+
+    name: str
+    type: str
+    lanes: int = 1
+
+    @property
+    def full(self) -> str:
+        return self.type if self.lanes == 1 else f"<{self.lanes} x {self.type}>"
+
+    def __str__(self) -> str:
+        return f"{self.full} {self.name}"
+
+
+@dataclass
+class Frame:
+    """The code of one loop body or branch while it is being written, with what was computed in it already."""
+
+    label: str
+    lines: list[str] = field(default_factory=list)
+    known: dict[object, Value] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Module:
+    """The functions and declarations of one LLVM module."""
+
+    target: object
+    functions: list[str] = field(default_factory=list)
+    declarations: set[str] = field(default_factory=set)
+    math: dict[tuple[str, str, int], str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        return "\n\n".join([*sorted(self.math.values()), "\n".join(sorted(self.declarations)), *self.functions, ATTRIBUTES]) + "\n"
+
+
+ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }'
+
+
+def emit(func: PrimFunc, target) -> str:
+    """The LLVM module of a lowered function: `void <name>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`."""
+    module = Module(target)
+    params = []
+    writer = Function(module)
+    for p in func.params:
+        if isinstance(p, Buffer):
+            params.append(f"ptr noalias nonnull noundef align {dtypes.nbytes(p.dtype)} %{p.name}")
+            writer.buffers[p.name] = f"%{p.name}"
+        else:
+            params.append(f"i64 noundef %{p.name}")
+            writer.env[p.name] = Value(f"%{p.name}", "i64")
+            writer.frames[0].defined.add(p.name)
+    writer.stmt(func.body)
+    module.functions.append(writer.finish(f"define void @{func.name}({', '.join(params)}) #0"))
+    return module.text()
+
+
+class Function:
+    """Writes one LLVM function."""
+
+    def __init__(self, module: Module, parallel: bool = False):
+        self.module = module
+        self.in_parallel = parallel
+        self.frames = [Frame("entry")]
+        self.entry: list[str] = []  # stack slots
+        self.exit: list[str] = []
+        self.env: dict[str, Value] = {}
+        self.buffers: dict[str, str] = {}
+        self.ranges: dict[str, Interval] = {}
+        self.facts: list[Expr] = []
+        self.versions: dict[str, int] = {}
+        self.lane: tuple[str, int] | None = None
+        self.mask: Value | None = None
+        self.count = 0
+
+    # --- writing ---
+
+    @property
+    def top(self) -> Frame:
+        return self.frames[-1]
+
+    def fresh(self, hint: str = "t") -> str:
+        self.count += 1
+        return f"%{hint}.{self.count}"
+
+    def label(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}.{self.count}"
+
+    def line(self, text: str, frame: Frame | None = None) -> None:
+        (frame or self.top).lines.append(text)
+
+    def op(self, text: str, type: str, lanes: int = 1, key: object = None, frame: Frame | None = None) -> Value:
+        """Write `%new = text`, or return the value known under `key` in that frame."""
+        frame = frame or self.top
+        if key is not None and key in frame.known:
+            return frame.known[key]
+        value = Value(self.fresh(), type, lanes)
+        frame.lines.append(f"{value.name} = {text}")
+        if key is not None:
+            frame.known[key] = value
+        return value
+
+    def finish(self, header: str) -> str:
+        (frame,) = self.frames
+        body = ["entry:", *self.entry, *frame.lines, *self.exit, "ret void"]
+        return header + " {\n" + "\n".join(x if x.endswith(":") else "  " + x for x in body) + "\n}"
+
+    def home(self, names: Iterable[str]) -> Frame:
+        """The outermost frame in which all of `names` are defined."""
+        wanted = {n for n in names if self.lane is None or n != self.lane[0]}
+        for frame in reversed(self.frames):
+            if frame.defined & wanted:
+                return frame
+        return self.frames[0]
+
+    def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
+        self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")
+
+    # --- statements ---
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case Seq(stmts):
+                for x in stmts:
+                    self.stmt(x)
+            case For():
+                self.loop(s)
+            case Store():
+                self.store(s)
+            case If():
+                self.branch(s)
+            case Let(var, value, body):
+                if var.name in self.env:  # a copy made by unrolling: what is known about the other does not hold for it
+                    self.count += 1
+                    new = var.with_(name=f"{var.name}.{self.count}")
+                    var, body = new, substitute(body, {var.name: new})  # type: ignore[assignment]
+                self.env[var.name] = self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value)
+                self.top.defined.add(var.name)
+                self.stmt(body)
+            case Allocate(buffer, body):
+                self.allocate(buffer)
+                self.stmt(body)
+            case Evaluate(value):
+                self.expr(value)
+            case Block():
+                raise CodegenError(f"block `{s.name}` reached code generation; lower_blocks must run first")
+            case _:
+                assert_never(s)  # type: ignore[arg-type]
+
+    def allocate(self, buffer: Buffer) -> None:
+        if buffer.scope == "register":
+            self.entry.append(f"%{buffer.name}.slot = alloca {Value('', _memory_type(buffer.dtype), self._width(buffer)).full}, align {ALIGNMENT}")
+            return
+        size = dtypes.nbytes(buffer.dtype)
+        dims = []
+        for d in buffer.shape:
+            if isinstance(d, Const):
+                size *= int(d.value)
+            else:
+                dims.append(d)
+        name = self.fresh(buffer.name)
+        self.buffers[buffer.name] = name
+        if not dims and size <= STACK_LIMIT:
+            self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
+            return
+        self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
+        self.intrinsic("free", "void", ["ptr"])
+        frame = self.frames[0]  # once a call; sizes are constants or parameters
+        total = str((size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+        for d in dims:
+            total = self.op(f"mul i64 {total}, {self.index(d).name}", "i64", frame=frame).name
+        self.line(f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", frame)
+        self.exit.append(f"call void @free(ptr {name})")
+
+    def branch(self, s: If) -> None:
+        lanes = self.lane is not None and any(self.lane[0] in variables(c) for c in conjuncts(s.condition))
+        if not lanes and self._uniform(s.condition):
+            condition = self.truth(self.expr(s.condition))
+            self.fork(condition, lambda: self.stmt(s.then), None if s.orelse is None else lambda: self.stmt(s.orelse))  # type: ignore[arg-type]
+            return
+        # A condition on lanes: its uniform parts branch, the others mask.
+        uniform = [c for c in conjuncts(s.condition) if self._uniform(c)] if s.orelse is None else []
+        masked = [c for c in conjuncts(s.condition) if c not in uniform]
+        if uniform:
+            inner: Stmt = s.then
+            for c in reversed(masked):
+                inner = If(c, inner)
+            condition = uniform[0]
+            for c in uniform[1:]:
+                condition = Binary("and", condition, c)
+            self.fork(self.truth(self.expr(condition)), lambda: self.stmt(inner), None)
+            return
+        mask = self.truth(self.splat(self.expr(s.condition)))
+        self.masked(mask, lambda: self.stmt(s.then), self._first_lane_holds(s.condition))
+        if s.orelse is not None:
+            self.masked(self.negate(mask), lambda: self.stmt(s.orelse), False)  # type: ignore[arg-type]
+
+    def _uniform(self, e: Expr) -> bool:
+        """Whether the value is the same in every lane."""
+        if self.lane is None:
+            return True
+        return not any(isinstance(n, Var) and (n.name == self.lane[0] or self.env.get(n.name, Value("", "")).lanes > 1) for n in walk(e))
+
+    def _first_lane_holds(self, condition: Expr) -> bool:
+        assert self.lane is not None
+        first = substitute(condition, {self.lane[0]: Const(0)})
+        return self.mask is None and prove(first, self.ranges, self.facts)  # type: ignore[arg-type]
+
+    def masked(self, mask: Value, body: Callable[[], None], some_lane: bool) -> None:
+        """Run `body` in the lanes of `mask`; not at all where no lane is active, unless one is known to be."""
+        outer = self.mask
+        if outer is not None:
+            mask = self.op(f"and {mask.full} {mask.name}, {outer.name}", "i1", mask.lanes)
+
+        def run() -> None:
+            saved, self.mask = self.mask, mask
+            body()
+            self.mask = saved
+
+        if some_lane:
+            run()
+        else:
+            name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+            self.intrinsic(name, "i1", [mask.full])
+            self.fork(self.op(f"call i1 @{name}({mask})", "i1"), run, None)
+
+    def fork(self, condition: Value, then: Callable[[], None], orelse: Callable[[], None] | None) -> None:
+        """`if condition: then() else: orelse()`."""
+        done = self.label("endif")
+        arms = [(self.label("then"), then)] + ([(self.label("else"), orelse)] if orelse else [])
+        written: list[Frame] = []
+        starts: list[str] = []
+        for name, body in arms:
+            starts.append(name)
+            self.frames.append(Frame(name))
+            body()  # type: ignore[misc]
+            written.append(self.frames.pop())
+        frame = self.top
+        frame.lines.append(f"br i1 {condition.name}, label %{starts[0]}, label %{starts[1] if orelse else done}")
+        for start, arm in zip(starts, written, strict=True):
+            frame.lines += [f"{start}:", *arm.lines, f"br label %{done}"]
+        frame.lines.append(f"{done}:")
+        frame.label = done
+
+    def loop(self, s: For) -> None:
+        match s.kind:
+            case Kind.THREAD:
+                raise CodegenError(f"loop `{s.name}` is bound to {s.thread}; the llvm target has no GPU threads")
+            case Kind.VECTORIZED if self.lane is None and isinstance(s.extent, Const):
+                self.vector_loop(s)
+            case Kind.PARALLEL if self._runs_parallel(s):
+                self.parallel_loop(s)
+            case _:
+                self.serial_loop(s)
+
+    def _runs_parallel(self, s: For) -> bool:
+        return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None  # type: ignore[attr-defined]
+
+    def vector_loop(self, s: For) -> None:
+        lanes = int(s.extent.value)  # type: ignore[attr-defined]
+        self.ranges[s.name] = (0, lanes - 1)
+        if lanes == 1:
+            self.env[s.name] = Value("0", "i64")
+            self.stmt(s.body)
+            return
+        self.lane = (s.name, lanes)
+        iota = ", ".join(f"i64 {i}" for i in range(lanes))
+        self.env[s.name] = Value(f"<{iota}>", "i64", lanes)
+        self.stmt(s.body)
+        self.lane = None
+
+    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
+        extent = last or self.index(s.extent)
+        start = first.name if first else "0"
+        parent = self.top
+        self.ranges[s.name] = extent_range(s.extent, self.ranges)
+        facts = len(self.facts)
+        self.facts += [Binary("<", s.var, part) for part in _bounds(s.extent) if not isinstance(part, Const)]
+        head, done = self.label("loop"), self.label("done")
+        index = self.fresh(s.name)
+        self.env[s.name] = Value(index, "i64")
+        self.frames.append(Frame(head, defined={s.name}))
+        self.stmt(s.body)
+        frame = self.frames.pop()
+        del self.facts[facts:]
+        step = self.fresh(f"{s.name}.next")
+        known = isinstance(s.extent, Const) and s.extent.value >= 1 and last is None
+        before = parent.label
+        # Rotated form: the test stands at the end; in front only where the loop may not run at all.
+        if not known:
+            enter = self.op(f"icmp slt i64 {start}, {extent.name}", "i1")
+            parent.lines.append(f"br i1 {enter.name}, label %{head}, label %{done}")
+        else:
+            parent.lines.append(f"br label %{head}")
+        parent.lines += [f"{head}:", f"{index} = phi i64 [ {start}, %{before} ], [ {step}, %{frame.label} ]"]
+        parent.lines += frame.lines
+        again = self.fresh("again")
+        parent.lines += [
+            f"{step} = add nuw nsw i64 {index}, 1",
+            f"{again} = icmp slt i64 {step}, {extent.name}",
+            f"br i1 {again}, label %{head}, label %{done}",
+            f"{done}:",
+        ]
+        parent.label = done
+
+    def parallel_loop(self, s: For) -> None:
+        """The loop as a function of its own, each thread a contiguous share of the iterations."""
+        self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
+        self.module.declarations.add("declare i32 @omp_get_thread_num()")
+        self.module.declarations.add("declare i32 @omp_get_num_threads()")
+        n = self.index(s.extent)
+        used = {x.name for x in walk(s.body) if isinstance(x, Var)} - {s.name}
+        scalars = sorted(name for name in used if name in self.env)
+        touched = {x.buffer.name for x in walk(s.body) if isinstance(x, (Load, Store))}
+        buffers = sorted(name for name in touched if name in self.buffers)
+        number = len(self.module.functions)
+        worker = Function(self.module, parallel=True)
+        worker.ranges = dict(self.ranges)
+        worker.facts = list(self.facts)
+        signature = []
+        for name in buffers:
+            worker.buffers[name] = f"%{name}"
+            signature.append(f"ptr noalias %{name}")
+        for name in scalars:
+            worker.env[name] = Value(f"%{name}", self.env[name].type)
+            worker.frames[0].defined.add(name)
+            signature.append(f"{self.env[name].type} %{name}")
+        for x in walk(s.body):
+            if isinstance(x, Store):
+                self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
+        self.module.functions.append("")  # keeps the numbers of inner functions apart
+        worker.serial_loop(s, Value("%first", "i64"), Value("%last", "i64"))
+        body = f"@{'tir.parallel'}.{number}"
+        self.module.functions[number] = worker.finish(f"define internal void {body}(i64 %first, i64 %last{''.join(', ' + x for x in signature)}) noinline #0")
+        # The context: n, then pointers and scalars, 8 bytes each.
+        context = self.fresh("context")
+        self.entry.append(f"{context} = alloca [{1 + len(buffers) + len(scalars)} x i64], align 8")
+        self.line(f"store i64 {n.name}, ptr {context}")
+        values = [(f"ptr {self.buffers[b]}", "ptr") for b in buffers] + [(str(self.env[v]), self.env[v].type) for v in scalars]
+        unpack, passed = [], []
+        for i, (value, type) in enumerate(values, 1):
+            place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
+            self.line(f"store {value}, ptr {place.name}")
+            unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {type}, ptr %p{i}"]
+            passed.append(f", {type} %v{i}")
+        share = [
+            "%n = load i64, ptr %context",
+            *unpack,
+            "%thread = call i32 @omp_get_thread_num()",
+            "%threads = call i32 @omp_get_num_threads()",
+            "%t = zext i32 %thread to i64",
+            "%count = zext i32 %threads to i64",
+            "%t1 = add i64 %t, 1",
+            "%a = mul i64 %n, %t",
+            "%b = mul i64 %n, %t1",
+            "%first = udiv i64 %a, %count",
+            "%last = udiv i64 %b, %count",
+            f"call void {body}(i64 %first, i64 %last{''.join(passed)})",
+            "ret void",
+        ]
+        self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  " + "\n  ".join(share) + "\n}")
+        self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
+
+    # --- memory ---
+
+    def address(self, buffer: Buffer, offset: Polynomial) -> str:
+        """A pointer to the element at a flat offset (free of the lane): each term is added in the loop where it is known."""
+        size = dtypes.nbytes(buffer.dtype)
+        base = self.buffers.get(buffer.name)
+        if base is None:
+            raise CodegenError(f"buffer `{buffer.name}` is used where it does not exist")
+        groups: dict[int, Polynomial] = {}
+        levels = {id(f): i for i, f in enumerate(self.frames)}
+        for m, c in offset.items():
+            if m:
+                loads = any(isinstance(n, Load) for atom in m for n in walk(atom))
+                frame = self.top if loads else self.home(v for atom in m for v in variables(atom))
+                groups.setdefault(levels[id(frame)], {})[m] = c
+        pointer = base
+        for level in sorted(groups):
+            frame = self.frames[level]
+            terms = groups[level]
+            key = ("ptr", pointer, tuple(sorted(((repr(m), c) for m, c in terms.items()))))
+            if key not in frame.known:
+                total = ""
+                for m, c in terms.items():
+                    product = ""
+                    for atom in m:
+                        factor = self.index(atom).name
+                        product = self.op(f"mul nsw i64 {product}, {factor}", "i64", frame=frame).name if product else factor
+                    scaled = product if c * size == 1 else self.op(f"mul nsw i64 {product}, {c * size}", "i64", frame=frame).name
+                    total = self.op(f"add nsw i64 {total}, {scaled}", "i64", frame=frame).name if total else scaled
+                frame.known[key] = self.op(f"getelementptr i8, ptr {pointer}, i64 {total}", "ptr", frame=frame)
+            pointer = frame.known[key].name
+        constant = offset.get((), 0) * size
+        if constant:
+            pointer = self.op(f"getelementptr i8, ptr {pointer}, i64 {constant}", "ptr", key=("gep", pointer, constant)).name
+        return pointer
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Polynomial, int | None]:
+        """The flat offset without the lane, and the stride between lanes; None where lanes are not evenly spaced."""
+        offset: Polynomial = {}
+        for index, dim in zip(indices, buffer.shape, strict=True):
+            offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
+        if self.lane is None:
+            return offset, 0
+        lane = next((m for m in offset if len(m) == 1 and isinstance(m[0], Var) and m[0].name == self.lane[0]), None)
+        rest = {m: c for m, c in offset.items() if m != lane}
+        if not all(self._uniform(atom) for m in rest for atom in m):
+            return offset, None
+        return rest, offset[lane] if lane is not None else 0
+
+    def load(self, e: Load) -> Value:
+        b = e.buffer
+        type = _memory_type(b.dtype)
+        offset, stride = self.place(b, e.indices)
+        version = self.versions.get(b.name, 0)
+        if b.scope == "register":
+            value = self.op(f"load {self._register(b, type)}", type, self._width(b))
+        elif stride == 0:
+            pointer = self.address(b, offset)
+            key = ("load", pointer, version)
+            value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
+        else:
+            value = self.vector_load(b, type, offset, stride, e.indices, version)
+        if b.dtype == "bool":
+            value = self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes, key=("bool", value.name))
+        return value
+
+    def _width(self, b: Buffer) -> int:
+        return int(b.shape[0].value)  # type: ignore[attr-defined]
+
+    def _register(self, b: Buffer, type: str) -> str:
+        """`type, ptr slot` of a register buffer."""
+        return f"{Value('', type, self._width(b)).full}, ptr %{b.name}.slot"
+
+    def vector_load(self, b: Buffer, type: str, offset: Polynomial, stride: int | None, indices, version: int) -> Value:
+        assert self.lane is not None
+        lanes = self.lane[1]
+        full = f"<{lanes} x {type}>"
+        align = dtypes.nbytes(b.dtype)
+        suffix = f"v{lanes}{_suffix(type)}"
+        if stride == 1:
+            pointer = self.address(b, offset)
+            if self.mask is None:
+                return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
+            name = f"llvm.masked.load.{suffix}.p0"
+            self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
+            text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {self.mask}, {full} zeroinitializer)"
+            return self.op(text, type, lanes, key=("load", pointer, version, lanes, self.mask.name))
+        pointers = self.pointers(b, offset, stride, indices)
+        name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
+        self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
+        text = f"call {full} @{name}({pointers}, i32 {align}, {self._mask(lanes)}, {full} zeroinitializer)"
+        return self.op(text, type, lanes, key=("gather", pointers.name, version, self._mask(lanes)))
+
+    def _mask(self, lanes: int) -> str:
+        return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
+
+    def pointers(self, b: Buffer, offset: Polynomial, stride: int | None, indices) -> Value:
+        """One pointer a lane."""
+        assert self.lane is not None
+        lanes, size = self.lane[1], dtypes.nbytes(b.dtype)
+        if stride is not None:
+            base = self.address(b, offset)
+            steps = ", ".join(f"i64 {i * stride * size}" for i in range(lanes))
+            return self.op(f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, stride))
+        uniform = {m: c for m, c in offset.items() if all(self._uniform(a) for a in m)}
+        base = self.address(b, uniform)
+        total: Value | None = None
+        for m, c in offset.items():
+            if m in uniform:
+                continue
+            term: Value | None = None
+            for atom in m:
+                factor = self.splat(self.index(atom))
+                term = factor if term is None else self.op(f"mul {term}, {factor.name}", "i64", lanes)
+            scaled = self.op(f"mul {term}, splat (i64 {c * size})", "i64", lanes)
+            total = scaled if total is None else self.op(f"add {total}, {scaled.name}", "i64", lanes)
+        return self.op(f"getelementptr i8, ptr {base}, {total}", "ptr", lanes)
+
+    def store(self, s: Store) -> None:
+        b = s.buffer
+        value = self.as_type(self.expr(s.value), b.dtype)
+        if b.dtype == "bool":
+            value = self.op(f"zext {value} to {_typed('i8', value.lanes)}", "i8", value.lanes)
+        offset, stride = self.place(b, s.indices)
+        align = dtypes.nbytes(b.dtype)
+        if b.scope == "register":
+            slot = self._register(b, value.type)
+            width = self._width(b)
+            if width > 1:
+                value = self.splat(value, width)
+                if self.mask is not None:
+                    old = self.op(f"load {slot}", value.type, width)
+                    value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)
+            elif value.lanes > 1:
+                value = self.op(f"extractelement {value}, i64 {value.lanes - 1}", value.type)
+            pointer = slot.split(", ", 1)[1]
+            self.line(f"store {value}, {pointer}")
+            return
+        self.versions[b.name] = self.versions.get(b.name, 0) + 1
+        if self.lane is None:
+            self.line(f"store {value}, ptr {self.address(b, offset)}, align {align}")
+            return
+        lanes = self.lane[1]
+        if stride == 0:
+            # Every lane writes one place: the last one active stays, as in a loop.
+            self._store_last_lane(value, self.address(b, offset), align)
+            return
+        value = self.splat(value)
+        suffix = f"v{lanes}{_suffix(value.type)}"
+        if stride == 1:
+            pointer = self.address(b, offset)
+            if self.mask is None:
+                self.line(f"store {value}, ptr {pointer}, align {align}")
+            else:
+                name = f"llvm.masked.store.{suffix}.p0"
+                self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
+                self.line(f"call void @{name}({value}, ptr {pointer}, i32 {align}, {self.mask})")
+            return
+        pointers = self.pointers(b, offset, stride, s.indices)
+        name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
+        self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
+        self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
+
+    def _store_last_lane(self, value: Value, pointer: str, align: int) -> None:
+        assert self.lane is not None
+        lanes = self.lane[1]
+        if self.mask is None:
+            scalar = value if value.lanes == 1 else self.op(f"extractelement {value}, i64 {lanes - 1}", value.type)
+            self.line(f"store {scalar}, ptr {pointer}, align {align}")
+            return
+        vector, mask = self.splat(value), self.mask
+
+        def write(i: int) -> None:
+            scalar = self.op(f"extractelement {vector}, i64 {i}", vector.type)
+            self.line(f"store {scalar}, ptr {pointer}, align {align}")
+
+        for i in range(lanes):
+            active = self.op(f"extractelement {mask}, i64 {i}", "i1")
+            self.fork(active, lambda i=i: write(i), None)  # type: ignore[misc]
+
+    # --- expressions ---
+
+    def splat(self, v: Value, lanes: int | None = None) -> Value:
+        """The value in every lane of the current vector loop."""
+        lanes = lanes or (self.lane[1] if self.lane else 1)
+        if v.lanes != 1 or lanes == 1:
+            return v
+        if not v.name.startswith("%"):
+            return Value(f"splat ({v})", v.type, lanes)
+        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, key=("one", v.name, lanes))
+        return self.op(
+            f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer", v.type, lanes, key=("splat", v.name, lanes)
+        )
+
+    def together(self, *values: Value) -> tuple[Value, ...]:
+        """The values with the same number of lanes."""
+        lanes = max(v.lanes for v in values)
+        return tuple(self.splat(v, lanes) for v in values)
+
+    def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
+        """An integer value brought to the width of `dtype`; others unchanged."""
+        type = TYPES[dtype]
+        if v.type == type or not v.type.startswith("i") or not type.startswith("i") or "i1" in (v.type, type):
+            return v
+        if v.name.lstrip("-").isdigit():
+            return Value(v.name, type, v.lanes)
+        wider = int(type[1:]) > int(v.type[1:])
+        verb = ("sext" if signed else "zext") if wider else "trunc"
+        return self.op(f"{verb} {v} to {_typed(type, v.lanes)}", type, v.lanes, key=(verb, v.name, type))
+
+    def index(self, e: Expr) -> Value:
+        """An integer expression in 64 bits."""
+        return self.as_type(self.expr(e), "int64", dtypes.TABLE[e.dtype].kind != "uint")
+
+    def truth(self, v: Value) -> Value:
+        return v if v.type == "i1" else self.op(f"icmp ne {v}, {_zero(v)}", "i1", v.lanes)
+
+    def negate(self, v: Value) -> Value:
+        ones = "true" if v.lanes == 1 else "splat (i1 true)"
+        return self.op(f"xor {v}, {ones}", "i1", v.lanes)
+
+    def expr(self, e: Expr) -> Value:
+        match e:
+            case Const(value, dtype):
+                return _constant(value, dtype)
+            case Var(name):
+                if name not in self.env:
+                    raise CodegenError(f"variable `{name}` is used where it does not exist")
+                return self.env[name]
+            case Load():
+                return self.load(e)
+            case Binary(op, a, b) if op in COMPARISONS or op in ("and", "or"):
+                return self._hoisted(e, lambda: self.condition(op, a, b))
+            case Binary(op, a, b):
+                if dtypes.is_float(e.dtype):
+                    return self.float_binary(op, a, b)
+                if wraps(e):
+                    x, y = self.wrapped(a), self.wrapped(b)
+                    return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False)
+                return self._hoisted(e, lambda: self.int_binary(op, self.expr(a), self.expr(b), False, exact=True))
+            case Unary("not", a):
+                return self.negate(self.truth(self.expr(a)))
+            case Unary("neg", a):
+                v = self.wrapped(a) if wraps(a) else self.expr(a)
+                if v.type in ("half", "bfloat", "float", "double"):
+                    return self.op(f"fneg {v}", v.type, v.lanes)
+                return self.op(f"sub {v.full} {_zero(v)}, {v.name}", v.type, v.lanes)
+            case Cast(dtype, value):
+                return self.cast(dtype, value)
+            case Select(c, t, f, lazy):
+                return self.select(c, t, f, lazy)
+            case Call(op, args):
+                return self.call(op, args, e.dtype)
+            case _:
+                raise CodegenError(f"the llvm backend cannot compile the expression `{e}`")
+
+    def _hoisted(self, e: Expr, write: Callable[[], Value]) -> Value:
+        """A pure integer expression, computed once in the outermost frame that knows its variables."""
+        if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)):
+            return write()
+        home = self.home(variables(e))
+        key = ("expr", e, self.lane if not self._uniform(e) else None)
+        if key in home.known:
+            return home.known[key]
+        # Write into `home` by making it the innermost frame for a moment.
+        level = next(i for i, f in enumerate(self.frames) if f is home)
+        inner = self.frames[level + 1 :]
+        del self.frames[level + 1 :]
+        value = write()
+        self.frames += inner
+        home.known[key] = value
+        return value
+
+    def wrapped(self, e: Expr) -> Value:
+        """An integer operand in the width of its dtype."""
+        return self.as_type(self.expr(e), e.dtype)
+
+    def condition(self, op: str, a: Expr, b: Expr) -> Value:
+        if op in ("and", "or"):
+            x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
+            return self.op(f"{op} {x}, {y.name}", "i1", x.lanes)
+        if dtypes.is_float(a.dtype):
+            x, y = self.together(self.widen(self.expr(a)), self.widen(self.expr(b)))
+            code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
+            return self.op(f"fcmp {code} {x}, {y.name}", "i1", x.lanes)
+        unsigned = dtypes.TABLE[a.dtype].kind == "uint"
+        x, y = self.expr(a), self.expr(b)
+        if x.type != y.type:  # an exact index beside a loaded value
+            x, y = self.as_type(x, "int64", not unsigned), self.as_type(y, "int64", not unsigned)
+        x, y = self.together(x, y)
+        code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
+        sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
+        return self.op(f"icmp {sign}{code} {x}, {y.name}", "i1", x.lanes)
+
+    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
+        x, y = self.together(x, y)
+        flags = "nsw " if exact else ""
+        match op:
+            case "+" | "-" | "*":
+                return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op]} {flags}{x}, {y.name}", x.type, x.lanes)
+            case "min" | "max":
+                name = f"llvm.{'u' if unsigned else 's'}{op}.{_vector_suffix(x)}"
+                self.intrinsic(name, x.full, [x.full, x.full])
+                return self.op(f"call {x.full} @{name}({x}, {y})", x.type, x.lanes)
+            case "//" | "%" if unsigned:
+                y = self._safe_divisor(y)
+                return self.op(f"{'udiv' if op == '//' else 'urem'} {x}, {y.name}", x.type, x.lanes)
+            case "//" | "%":
+                y = self._safe_divisor(y)
+                quotient = self.op(f"sdiv {x}, {y.name}", x.type, x.lanes)
+                rest = self.op(f"srem {x}, {y.name}", x.type, x.lanes)
+                signs = self.op(f"xor {rest}, {y.name}", x.type, x.lanes)
+                opposite = self.op(f"icmp slt {signs}, {_zero(x)}", "i1", x.lanes)
+                inexact = self.op(f"icmp ne {rest}, {_zero(x)}", "i1", x.lanes)
+                adjust = self.op(f"and {opposite}, {inexact.name}", "i1", x.lanes)
+                if op == "//":
+                    one = self.op(f"sext {adjust} to {x.full}", x.type, x.lanes)
+                    return self.op(f"add {quotient}, {one.name}", x.type, x.lanes)
+                fix = self.op(f"select {adjust}, {y}, {x.full} {_zero(x)}", x.type, x.lanes)
+                return self.op(f"add {rest}, {fix.name}", x.type, x.lanes)
+            case _:
+                raise CodegenError(f"operator `{op}` is not for integers")
+
+    def _safe_divisor(self, y: Value) -> Value:
+        """The divisor with 1 in lanes that are masked off, where it might be 0."""
+        if self.mask is None or y.lanes == 1 or y.name.startswith("splat"):
+            return y
+        return self.op(f"select {self.mask}, {y}, {y.full} splat ({y.type} 1)", y.type, y.lanes)
+
+    def widen(self, v: Value) -> Value:
+        """half and bfloat as float, in which they are computed."""
+        if v.type not in ("half", "bfloat"):
+            return v
+        return self.op(f"fpext {v} to {_typed('float', v.lanes)}", "float", v.lanes, key=("fpext", v.name))
+
+    def narrow(self, v: Value, dtype: str) -> Value:
+        """A float rounded to `dtype` if that is one of the 16-bit types."""
+        type = TYPES[dtype]
+        return v if v.type == type else self.op(f"fptrunc {v} to {_typed(type, v.lanes)}", type, v.lanes)
+
+    def float_binary(self, op: str, a: Expr, b: Expr) -> Value:
+        dtype = a.dtype
+        if op in ("+", "-") and dtype in ("float32", "float64"):
+            # Multiply-add: one rounding instead of two.
+            for product, other, swapped in ((b, a, False), (a, b, True)):
+                if isinstance(product, Binary) and product.op == "*":
+                    x, y, z = self.expr(product.a), self.expr(product.b), self.expr(other)
+                    if op == "-" and swapped:  # p - z
+                        z = self.op(f"fneg {z}", z.type, z.lanes)
+                    elif op == "-":  # z - p
+                        x = self.op(f"fneg {x}", x.type, x.lanes)
+                    return self.fma(x, y, z)
+        x, y = self.together(self.widen(self.expr(a)), self.widen(self.expr(b)))
+        match op:
+            case "+" | "-" | "*" | "/":
+                code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+                result = self.op(f"{code} {x}, {y.name}", x.type, x.lanes)
+            case "min" | "max":
+                test = self.op(f"fcmp {'olt' if op == 'min' else 'ogt'} {x}, {y.name}", "i1", x.lanes)
+                result = self.op(f"select {test}, {x}, {y}", x.type, x.lanes)
+            case "//":
+                quotient = self.op(f"fdiv {x}, {y.name}", x.type, x.lanes)
+                result = self.math("floor", quotient)
+            case "%":
+                rest = self.op(f"frem {x}, {y.name}", x.type, x.lanes)
+                zero = _zero(x)
+                nonzero = self.op(f"fcmp une {rest}, {zero}", "i1", x.lanes)
+                s1 = self.op(f"fcmp olt {rest}, {zero}", "i1", x.lanes)
+                s2 = self.op(f"fcmp olt {y}, {zero}", "i1", x.lanes)
+                differ = self.op(f"xor {s1}, {s2.name}", "i1", x.lanes)
+                adjust = self.op(f"and {differ}, {nonzero.name}", "i1", x.lanes)
+                fixed = self.op(f"fadd {rest}, {y.name}", x.type, x.lanes)
+                result = self.op(f"select {adjust}, {fixed}, {rest}", x.type, x.lanes)
+            case _:
+                raise CodegenError(f"operator `{op}` is not for floats")
+        return self.narrow(result, dtype)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        x, y, z = self.together(x, y, z)
+        name = f"llvm.fma.{_vector_suffix(x)}"
+        self.intrinsic(name, x.full, [x.full] * 3)
+        return self.op(f"call {x.full} @{name}({x}, {y}, {z})", x.type, x.lanes)
+
+    def cast(self, dtype: str, value: Expr) -> Value:
+        source = value.dtype
+        v = self.expr(value)
+        to = TYPES[dtype]
+        kind = dtypes.TABLE[source].kind
+        if dtype == "bool":
+            if kind == "float":
+                v = self.widen(v)
+                return self.op(f"fcmp une {v}, {_zero(v)}", "i1", v.lanes)
+            return self.truth(v)
+        full = _typed(to, v.lanes)
+        if dtypes.is_float(dtype):
+            if kind == "float":
+                v = self.widen(v)
+                if v.type == to:
+                    return v
+                wider = dtypes.bits(dtype) > {"float": 32, "double": 64}[v.type]
+                return self.op(f"{'fpext' if wider else 'fptrunc'} {v} to {full}", to, v.lanes)
+            verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
+            if to in ("half", "bfloat"):
+                wide = self.op(f"{verb} {v} to {_typed('float', v.lanes)}", "float", v.lanes)
+                return self.narrow(wide, dtype)
+            return self.op(f"{verb} {v} to {full}", to, v.lanes)
+        if kind == "float":
+            v = self.widen(v)
+            # Narrow integers through 32 bits, as C does.
+            wide = to if dtypes.bits(dtype) >= 32 else "i32"
+            verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == to else "fptosi"
+            return self.as_type(self.op(f"{verb} {v} to {_typed(wide, v.lanes)}", wide, v.lanes), dtype)
+        if kind == "bool":
+            return self.op(f"zext {v} to {full}", to, v.lanes)
+        return self.as_type(v, dtype, signed=kind == "int")
+
+    def select(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
+        effects = any(isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side))
+        if lazy and effects:
+            if self._uniform(c):
+                return self._lazy_branch(c, t, f)
+            mask = self.truth(self.splat(self.expr(c)))
+            sides: list[Value] = []
+            for side, active in ((t, mask), (f, self.negate(mask))):
+                outer = self.mask
+                self.mask = active if outer is None else self.op(f"and {active}, {outer.name}", "i1", active.lanes)
+                versions, frame = dict(self.versions), self.top
+                known = dict(frame.known)
+                sides.append(self.splat(self._typed_value(side)))
+                frame.known, self.versions, self.mask = known, versions, outer
+            return self.op(f"select {mask}, {sides[0]}, {sides[1]}", sides[0].type, sides[0].lanes)
+        condition = self.truth(self.expr(c))
+        x, y = self.together(self._typed_value(t), self._typed_value(f))
+        if condition.lanes > x.lanes:
+            x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
+        return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+
+    def _typed_value(self, e: Expr) -> Value:
+        """The value in the LLVM type of its dtype, so that both sides of a choice agree."""
+        return self.as_type(self.expr(e), e.dtype) if dtypes.is_int(e.dtype) else self.expr(e)
+
+    def _lazy_branch(self, c: Expr, t: Expr, f: Expr) -> Value:
+        condition = self.truth(self.expr(c))
+        lanes = self.lane[1] if self.lane and not (self._uniform(t) and self._uniform(f)) else 1
+        results: list[tuple[Value, str]] = []
+
+        def side(e: Expr) -> Callable[[], None]:
+            def write() -> None:
+                v = self.splat(self._typed_value(e), lanes) if lanes > 1 else self._typed_value(e)
+                results.append((v, self.top.label))
+
+            return write
+
+        self.fork(condition, side(t), side(f))
+        (x, from_x), (y, from_y) = results
+        return self.op(f"phi {x.full} [ {x.name}, %{from_x} ], [ {y.name}, %{from_y} ]", x.type, x.lanes)
+
+    def call(self, op: str, args: tuple[Expr, ...], dtype: str) -> Value:
+        if op == "abs" and dtypes.is_int(dtype):
+            v = self.wrapped(args[0])
+            if dtypes.TABLE[dtype].kind == "uint":
+                return v
+            name = f"llvm.abs.{_vector_suffix(v)}"
+            self.intrinsic(name, v.full, [v.full, "i1"])
+            return self.op(f"call {v.full} @{name}({v}, i1 false)", v.type, v.lanes)
+        values = self.together(*(self.widen(self.expr(a)) for a in args))
+        return self.narrow(self.math(op, *values), dtype)
+
+    def math(self, op: str, *values: Value) -> Value:
+        x = values[0]
+        dtype = {"float": "float32", "double": "float64"}[x.type]
+        key = (op, dtype, x.lanes)
+        if key not in self.module.math:
+            self.module.math[key] = vector_math.definition(op, dtype, x.lanes)
+            self.module.declarations |= vector_math.declarations(op, dtype, x.lanes)
+        name = vector_math.function_name(op, dtype, x.lanes)
+        return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)
+
+
+def _bounds(extent: Expr) -> list[Expr]:
+    match extent:
+        case Binary("min", a, b):
+            return _bounds(a) + _bounds(b)
+        case _:
+            return [extent]
+
+
+def _memory_type(dtype: str) -> str:
+    return "i8" if dtype == "bool" else TYPES[dtype]
+
+
+def _typed(type: str, lanes: int) -> str:
+    return type if lanes == 1 else f"<{lanes} x {type}>"
+
+
+def _zero(v: Value) -> str:
+    if v.lanes > 1:
+        return "zeroinitializer"
+    return "0.0" if v.type in ("float", "double", "half", "bfloat") else "false" if v.type == "i1" else "0"
+
+
+def _suffix(type: str) -> str:
+    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(type, type)
+
+
+def _vector_suffix(v: Value) -> str:
+    return _suffix(v.type) if v.lanes == 1 else f"v{v.lanes}{_suffix(v.type)}"
+
+
+def _constant(value, dtype: str) -> Value:
+    import struct
+
+    if dtype == "bool":
+        return Value("true" if value else "false", "i1")
+    if dtype in ("float16", "bfloat16"):
+        import numpy as np
+
+        if dtype == "float16":
+            bits = int(np.float16(value).view(np.uint16))
+            return Value(f"0xH{bits:04X}", "half")
+        return Value(f"0xR{bfloat16_bits(value):04X}", "bfloat")
+    if dtype == "float32":
+        import numpy as np
+
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", "float")
+    if dtype == "float64":
+        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", "double")
+    # Index arithmetic is exact in 64 bits; narrower types are cut where they meet loaded values.
+    return Value(str(int(value)), "i64")
+
+
+def bfloat16_bits(value: float) -> int:
+    """The bit pattern of `value` rounded to the nearest bfloat16, ties to even."""
+    import numpy as np
+
+    bits = int(np.float32(value).view(np.uint32))
+    if value != value:
+        return 0x7FC0
+    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF

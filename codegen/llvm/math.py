@@ -1,0 +1,736 @@
+"""The vector math library of the CPU backend: exp, log, tanh, erf, sigmoid, pow and the rounding operations as LLVM IR text.
+
+llvmlite carries no vector math library, so the transcendental functions are polynomials of ours: branch-free, straight-line, for
+any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal arguments and results) and within
+`ULP_BOUNDS`. They take no fast-math flags and assume fused multiply-add in hardware (without it llvm.fma becomes a library call).
+
+The polynomial tables are weighted minimax fits made by `codegen.llvm.minimax`.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+# Largest error in units in the last place of the result; tests/codegen/test_math.py holds the functions to it.
+ULP_BOUNDS: dict[tuple[str, str], float] = {
+    ("exp", "float32"): 1.0,
+    ("exp", "float64"): 1.0,
+    ("log", "float32"): 1.0,
+    ("log", "float64"): 1.0,
+    ("tanh", "float32"): 3.0,
+    ("tanh", "float64"): 3.0,
+    ("erf", "float32"): 2.0,
+    ("erf", "float64"): 1.5,
+    ("sigmoid", "float32"): 2.0,
+    ("sigmoid", "float64"): 2.0,
+    ("pow", "float32"): 1.0,
+    ("pow", "float64"): 1.5,
+    ("sqrt", "float32"): 0.5,
+    ("sqrt", "float64"): 0.5,
+    ("rsqrt", "float32"): 1.5,
+    ("rsqrt", "float64"): 1.5,
+    ("abs", "float32"): 0.0,
+    ("abs", "float64"): 0.0,
+    ("floor", "float32"): 0.0,
+    ("floor", "float64"): 0.0,
+    ("ceil", "float32"): 0.0,
+    ("ceil", "float64"): 0.0,
+}
+
+
+LONG = 8  # polynomials with more coefficients are split in two
+
+
+# --- The text emitter -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """An LLVM type: `lanes` elements of the scalar type `scalar`; a plain scalar when `lanes` is 1."""
+
+    scalar: str
+    lanes: int
+
+    def __str__(self) -> str:
+        return self.scalar if self.lanes == 1 else f"<{self.lanes} x {self.scalar}>"
+
+    @property
+    def suffix(self) -> str:
+        """How the names of overloaded intrinsics spell the type: f32, v16f32, v4i64."""
+        scalar = {"float": "f32", "double": "f64"}.get(self.scalar, self.scalar)
+        return scalar if self.lanes == 1 else f"v{self.lanes}{scalar}"
+
+    @property
+    def floating(self) -> bool:
+        return self.scalar in ("float", "double")
+
+    def constant(self, number: float) -> str:
+        """`number` in every lane. LLVM reads the constants of both float and double as the hexadecimal bits of a float64."""
+        if self.scalar == "float":
+            number = struct.unpack("f", struct.pack("f", number))[0]
+        text = f"0x{struct.unpack('Q', struct.pack('d', number))[0]:016X}" if self.floating else str(int(number))
+        return text if self.lanes == 1 else f"splat ({self.scalar} {text})"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value of a `Body`. The operators emit one instruction each; numbers on either side are splat."""
+
+    type: Type
+    text: str
+    body: Body = field(repr=False)
+
+    def __add__(self, other: Operand) -> Value:
+        return self.body.arithmetic("add", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self.body.arithmetic("add", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self.body.arithmetic("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self.body.arithmetic("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self.body.arithmetic("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self.body.arithmetic("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self.body.arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self.body.arithmetic("div", other, self)
+
+    def __neg__(self) -> Value:
+        return self.body.emit(self.type, f"fneg {self.type} {self.text}")
+
+    def __and__(self, other: Operand) -> Value:
+        return self.body.binary("and", self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self.body.binary("or", self, other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self.body.binary("xor", self, other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self.body.binary("shl", self, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        """Logical: zeros come in from the left."""
+        return self.body.binary("lshr", self, other)
+
+
+Operand = Value | float
+
+
+@dataclass(slots=True)
+class Body:
+    """Straight-line LLVM IR under construction: the instructions so far and the intrinsics that they call."""
+
+    avx512: bool = False
+    lines: list[str] = field(default_factory=list)
+    intrinsics: set[str] = field(default_factory=set)
+
+    def emit(self, result: Type, instruction: str) -> Value:
+        value = Value(result, f"%v{len(self.lines)}", self)
+        self.lines.append(f"  {value.text} = {instruction}")
+        return value
+
+    def binary(self, opcode: str, a: Operand, b: Operand) -> Value:
+        kind, left, right = _operands(a, b)
+        return self.emit(kind, f"{opcode} {kind} {left}, {right}")
+
+    def arithmetic(self, name: str, a: Operand, b: Operand) -> Value:
+        kind, _, _ = _operands(a, b)
+        return self.binary(f"f{name}" if kind.floating else name, a, b)
+
+    def compare(self, predicate: str, a: Operand, b: Operand) -> Value:
+        """An IEEE comparison: `o...` is false and `u...` is true where either side is NaN."""
+        kind, left, right = _operands(a, b)
+        return self.emit(Type("i1", kind.lanes), f"fcmp {predicate} {kind} {left}, {right}")
+
+    def select(self, condition: Value, a: Operand, b: Operand) -> Value:
+        kind, left, right = _operands(a, b)
+        return self.emit(kind, f"select {condition.type} {condition.text}, {kind} {left}, {kind} {right}")
+
+    def bitcast(self, value: Value, scalar: str) -> Value:
+        return self.convert("bitcast", value, scalar)
+
+    def convert(self, opcode: str, value: Value, scalar: str) -> Value:
+        result = Type(scalar, value.type.lanes)
+        return self.emit(result, f"{opcode} {value.type} {value.text} to {result}")
+
+    def splat(self, kind: Type, number: float) -> Value:
+        """`number` in every lane, where no operand beside it says the type."""
+        return Value(kind, kind.constant(number), self)
+
+    def lanes(self, value: Value, first: int, count: int) -> Value:
+        """`count` lanes of a vector, from `first` on."""
+        mask = ", ".join(f"i32 {k}" for k in range(first, first + count))
+        kind = Type(value.type.scalar, count)
+        return self.emit(kind, f"shufflevector {value.type} {value.text}, {value.type} poison, <{count} x i32> <{mask}>")
+
+    def join(self, low: Value, high: Value) -> Value:
+        """Two vectors of one type, one after the other."""
+        kind = Type(low.type.scalar, 2 * low.type.lanes)
+        mask = ", ".join(f"i32 {k}" for k in range(kind.lanes))
+        return self.emit(kind, f"shufflevector {low.type} {low.text}, {high.type} {high.text}, <{kind.lanes} x i32> <{mask}>")
+
+    def call(self, name: str, *arguments: Operand) -> Value:
+        """Call the overloaded intrinsic `llvm.NAME`, whose arguments and result have one type."""
+        kind, *texts = _operands(*arguments)
+        function = f"@llvm.{name}.{kind.suffix}"
+        self.intrinsics.add(f"declare {kind} {function}({', '.join([str(kind)] * len(texts))})")
+        return self.emit(kind, f"call {kind} {function}({', '.join(f'{kind} {text}' for text in texts)})")
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Value:
+        return self.call("fma", a, b, c)
+
+    # Minimum and maximum with a number that pass NaN on, and are one instruction on x86 (minps returns its second operand there).
+
+    def at_most(self, x: Value, bound: float) -> Value:
+        return self.select(self.compare("ogt", x, bound), bound, x)
+
+    def at_least(self, x: Value, bound: float) -> Value:
+        return self.select(self.compare("olt", x, bound), bound, x)
+
+    def polynomial(self, coefficients: Sequence[float], x: Value) -> Value:
+        """The polynomial with `coefficients`, lowest degree first: Horner's rule, one fma a degree.
+
+        With more than LONG coefficients, the even and the odd terms are two polynomials in x^2: two more instructions, half the
+        latency. The two terms of lowest degree, on which the rounding depends, are left out of that.
+        """
+        if len(coefficients) > LONG:
+            tail, square = coefficients[2:], x * x
+            result = self.fma(self._horner(tail[1::2], square), x, self._horner(tail[::2], square))
+            return self.fma(self.fma(result, x, coefficients[1]), x, coefficients[0])
+        return self._horner(coefficients, x)
+
+    def _horner(self, coefficients: Sequence[float], x: Value) -> Value:
+        *rest, first, last = coefficients
+        result = self.fma(x, last, first)
+        for c in reversed(rest):
+            result = self.fma(result, x, c)
+        return result
+
+
+def _operands(*operands: Operand) -> tuple:
+    """The common type of the operands and the text of each; numbers take the type of the values beside them."""
+    kind = next(x.type for x in operands if isinstance(x, Value))
+    return kind, *(x.text if isinstance(x, Value) else kind.constant(x) for x in operands)
+
+
+# --- Coefficients ---------------------------------------------------------------------------------------------------------
+
+INF, NAN = float("inf"), float("nan")
+
+LOG2E = 1.4426950408889634
+
+# 2 / log(2) and 2 / (3 log(2)), high and low part.
+C1 = (2.8853900817779268, 4.0710547481862066e-17)
+C3 = (0.9617966939259756, 5.0577616648125907e-17)
+
+# Lowest degree first, the trivial leading terms left out; `codegen.llvm.minimax` says what each approximates, and fits them.
+# Beside each the largest error of the polynomial alone, relative to the function's result.
+COEFFICIENTS: dict[tuple[str, str], tuple[float, ...]] = {
+    ("exp", "float32"): (  # 2^-28.2
+        0.4999999403953552,
+        0.1666652113199234,
+        0.04166827350854874,
+        0.00836868304759264,
+        0.0013820049352943897,
+    ),
+    ("exp", "float64"): (  # 2^-57.9
+        0.5000000000000011,
+        0.16666666666666452,
+        0.04166666666652806,
+        0.008333333333476712,
+        0.001388888894399755,
+        0.00019841269535599267,
+        2.480149279469245e-05,
+        2.755756570664341e-06,
+        2.7630346787052385e-07,
+        2.5005510089828263e-08,
+    ),
+    ("expm1", "float32"): (  # 2^-26.1
+        0.4999999701976776,
+        0.1666654646396637,
+        0.04166743531823158,
+        0.008366272784769535,
+        0.0013870697002857924,
+    ),
+    ("expm1", "float64"): (  # 2^-61.6
+        0.5,
+        0.16666666666666677,
+        0.041666666666666685,
+        0.00833333333332179,
+        0.0013888888888893777,
+        0.00019841269885373315,
+        2.480158727873945e-05,
+        2.7557245103410315e-06,
+        2.7557329718913014e-07,
+        2.5108709830896513e-08,
+        2.089388030309802e-09,
+    ),
+    ("exp2", "float32"): (  # 2^-23.3
+        0.6931470036506653,
+        0.24022245407104492,
+        0.0555071160197258,
+        0.009671397507190704,
+        0.00132694561034441,
+    ),
+    ("exp2", "float64"): (  # 2^-57.8
+        0.6931471805599453,
+        0.2402265069591011,
+        0.055504108664821784,
+        0.009618129107600765,
+        0.0013333558146532078,
+        0.00015403530449947472,
+        1.5252733646049785e-05,
+        1.3215438417370826e-06,
+        1.0178155519181207e-07,
+        7.073301868666716e-09,
+        4.4394960036852626e-10,
+    ),
+    ("log", "float32"): (  # 2^-27.4
+        0.3333333134651184,
+        -0.2500081956386566,
+        0.2000124305486679,
+        -0.16623413562774658,
+        0.14201553165912628,
+        -0.13159537315368652,
+        0.12762326002120972,
+        -0.07636718451976776,
+    ),
+    ("log", "float64"): (  # 2^-58.5
+        0.6666666666666734,
+        0.3999999999941654,
+        0.28571428742056504,
+        0.22222198601998402,
+        0.181835630094747,
+        0.15314080888992107,
+        0.14795671678182465,
+    ),
+    ("erf_near", "float32"): (  # 2^-26.1
+        0.12837915122509003,
+        -0.3761250674724579,
+        0.112819604575634,
+        -0.02677205204963684,
+        0.005001413635909557,
+        -0.0006034024409018457,
+    ),
+    ("erf_near", "float64"): (  # 2^-56.5
+        0.1283791670955126,
+        -0.3761263890318407,
+        0.11283791670969612,
+        -0.02686617064775212,
+        0.005223977650071815,
+        -0.0008548328392640864,
+        0.00012055381277694842,
+        -1.4926771012578093e-05,
+        1.6479411379450924e-06,
+        -1.6540970856899785e-07,
+        1.591316826767403e-08,
+        -1.6110465090665018e-09,
+        1.379757626903009e-10,
+    ),
+    ("erf_far", "float32"): (  # 2^-29.1
+        -0.0002403362886980176,
+        -1.6270666122436523,
+        -0.9189637899398804,
+        -0.15020284056663513,
+        0.032193299382925034,
+        -0.004422364756464958,
+        0.0002859479864127934,
+    ),
+    ("erf_far", "float64"): (  # 2^-59.5
+        -2.5918053626749804e-07,
+        -1.6279043767273444,
+        -0.9184607660645131,
+        -0.148232944397616,
+        0.027523945416534364,
+        0.0004046832642911341,
+        -0.0025521565556226524,
+        0.0009250424884256357,
+        -6.468388432693808e-05,
+        -0.00010150674265207226,
+        6.497017509498325e-05,
+        -2.3822732098166117e-05,
+        6.242070670438533e-06,
+        -1.2270011270416315e-06,
+        1.8133405447519659e-07,
+        -1.965673163111433e-08,
+        1.479564843307239e-09,
+        -6.91811706748896e-11,
+        1.5140116376872078e-12,
+    ),
+    ("pow_log2", "float32"): (  # 2^-35.8
+        1.4426950408687083,
+        -0.721347520868786,
+        0.48089836139514275,
+        -0.36067367483155854,
+        0.2885372935218468,
+        -0.2404531654786716,
+        0.20617535853364308,
+        -0.18030060276403811,
+        0.1587698028294452,
+        -0.14315642504692533,
+        0.1447484557708646,
+        -0.1428396529253061,
+        0.07737077633536901,
+    ),
+    ("pow_exp2", "float32"): (  # 2^-28.9
+        0.6931472030148341,
+        0.24022647904428301,
+        0.05550332119156851,
+        0.009618437773294767,
+        0.0013399016860553906,
+        0.00015353472734356419,
+    ),
+    ("pow_log2", "float64"): (  # 2^-66.3
+        0.5770780163556178,
+        0.4121985830919892,
+        0.3205989022653018,
+        0.2623077018125358,
+        0.22198396742959323,
+        0.19125584229358963,
+        0.1903792927470822,
+    ),
+}
+
+
+# --- Floating-point formats -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the functions need to know of a binary floating-point format."""
+
+    dtype: str
+    scalar: str  # LLVM's name
+    integer: str  # the integer type of the same width
+    mantissa: int  # stored bits of the mantissa
+    bias: int  # of the exponent
+    ln2: tuple[float, float]  # log(2), high and low part
+    exp_range: tuple[float, float]  # exp underflows to 0 below the first and overflows above the second
+    tanh_end: float  # tanh rounds to 1 from here on
+    erf_split: float  # where erf changes from its near to its far polynomial
+    erf_end: float  # erf rounds to 1 from here on
+
+    def magic(self, addend: int) -> float:
+        """The number M for which x + M, rounded, holds round(x) + addend in its low bits, |x| being small beside the mantissa."""
+        return 1.5 * 2.0**self.mantissa + addend
+
+
+FORMATS = {
+    "float32": Format(
+        "float32", "float", "i32", 23, 127, (0.6931471824645996, -1.9046542121259336e-09), (-104.0, 89.0), 9.02, 0.9, 3.95
+    ),
+    "float64": Format(
+        "float64", "double", "i64", 52, 1023, (0.6931471805599453, 2.3190468138462996e-17), (-746.0, 710.0), 19.1, 1.0, 5.95
+    ),
+}
+
+
+# --- Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _scaled(b: Body, fmt: Format, p: Value, t: Value) -> Value:
+    """p * 2^n, rounded once, for p near 1 and every n of a result that is finite, subnormal, just overflowing or just 0.
+
+    `t` is n + fmt.magic(2 * bias). Its low bits, halved, are two biased exponents whose sum is n: p * 2^n1 is exact.
+    """
+    if b.avx512 and (scaled := _scaled_avx512(b, p, t - fmt.magic(2 * fmt.bias))) is not None:
+        return scaled
+    bits = b.bitcast(t, fmt.integer)
+    half = bits >> 1
+    first = b.bitcast(half << fmt.mantissa, fmt.scalar)
+    second = b.bitcast((bits - half) << fmt.mantissa, fmt.scalar)
+    return p * first * second
+
+
+def _scaled_avx512(b: Body, p: Value, n: Value) -> Value | None:
+    """p * 2^n by VSCALEF, which does all of the above; None where the lanes do not fill 128, 256, or any number of 512 bits."""
+    kind = p.type
+    bits = kind.lanes * (32 if kind.scalar == "float" else 64)
+    if bits > 512 and kind.lanes % 2 == 0:
+        half = kind.lanes // 2
+        low, high = (_scaled_avx512(b, b.lanes(p, i, half), b.lanes(n, i, half)) for i in (0, half))
+        return None if low is None or high is None else b.join(low, high)
+    if bits not in (128, 256, 512):
+        return None
+    name = f"@llvm.x86.avx512.mask.scalef.{'ps' if kind.scalar == 'float' else 'pd'}.{bits}"
+    mask = f"i{max(8, kind.lanes)}"
+    rounding = [("i32", "4")] if bits == 512 else []  # 4: the current rounding mode
+    arguments = [(str(kind), p.text), (str(kind), n.text), (str(kind), "poison"), (mask, "-1"), *rounding]
+    b.intrinsics.add(f"declare {kind} {name}({', '.join(t for t, _ in arguments)})")
+    return b.emit(kind, f"call {kind} {name}({', '.join(f'{t} {text}' for t, text in arguments)})")
+
+
+def _power_of_two(b: Body, fmt: Format, t: Value) -> Value:
+    """2^n for a normal result, where `t` is n + fmt.magic(bias)."""
+    return b.bitcast(b.bitcast(t, fmt.integer) << fmt.mantissa, fmt.scalar)
+
+
+def _reduced(b: Body, fmt: Format, x: Value, addend: int) -> tuple[Value, Value]:
+    """t and r with x = n log(2) + r, |r| <= log(2) / 2 and t = n + fmt.magic(addend)."""
+    high, low = fmt.ln2
+    magic = fmt.magic(addend)
+    t = b.fma(x, LOG2E, magic)
+    n = t - magic
+    return t, b.fma(n, -low, b.fma(n, -high, x))
+
+
+def _exp_clamped(b: Body, fmt: Format, x: Value) -> Value:
+    """exp(x) for x within fmt.exp_range."""
+    t, r = _reduced(b, fmt, x, 2 * fmt.bias)
+    return _scaled(b, fmt, b.polynomial((1.0, 1.0, *COEFFICIENTS["exp", fmt.dtype]), r), t)
+
+
+def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
+    """The mantissa m in [sqrt(1/2), sqrt(2)) and the exponent e, as floats, with x = m * 2^e, for finite x > 0."""
+    tiny = b.compare("olt", x, 2.0 ** (1 - fmt.bias))
+    normal = b.select(tiny, x * 2.0**fmt.mantissa, x)
+    return _split_normal(b, fmt, normal, b.select(tiny, b.splat(x.type, fmt.mantissa), 0.0))
+
+
+def _split_normal(b: Body, fmt: Format, x: Value, shift: Operand = 0.0) -> tuple[Value, Value]:
+    """The same for x * 2^-shift, x not subnormal."""
+    sqrt_half = _bits(fmt, 0.5**0.5)
+    one = fmt.bias << fmt.mantissa
+    # Shifted so that the exponent field changes at sqrt(2) rather than at 2.
+    shifted = b.bitcast(x, fmt.integer) + (one - sqrt_half)
+    m = b.bitcast((shifted & ((1 << fmt.mantissa) - 1)) + sqrt_half, fmt.scalar)
+    # The exponent field in the low bits of 2^mantissa: no integer conversion, which AVX2 has not got for 64 bits.
+    biased = b.bitcast((shifted >> fmt.mantissa) | _bits(fmt, 2.0**fmt.mantissa), fmt.scalar)
+    return m, biased - (shift + (2.0**fmt.mantissa + fmt.bias))
+
+
+def _bits(fmt: Format, number: float) -> int:
+    """The bit pattern of `number` in the format."""
+    code, integer = ("f", "I") if fmt.dtype == "float32" else ("d", "Q")
+    return struct.unpack(integer, struct.pack(code, number))[0]
+
+
+def _two_sum(a: Operand, c: Value) -> tuple[Value, Value]:
+    """a + c as an unevaluated sum, exactly, for |a| >= |c| or a = 0 (Dekker)."""
+    high = a + c
+    return high, c - (high - a)
+
+
+def _two_product(b: Body, a: Value, c: Value) -> tuple[Value, Value]:
+    """a * c as an unevaluated sum, exactly."""
+    high = a * c
+    return high, b.fma(a, c, -high)
+
+
+# --- Functions ------------------------------------------------------------------------------------------------------------
+
+
+def _exp(b: Body, fmt: Format, x: Value) -> Value:
+    low, high = fmt.exp_range
+    return _exp_clamped(b, fmt, b.at_least(b.at_most(x, high), low))
+
+
+def _log(b: Body, fmt: Format, x: Value) -> Value:
+    m, e = _split(b, fmt, x)
+    f = m - 1.0
+    table = COEFFICIENTS["log", fmt.dtype]
+    high, low = fmt.ln2
+    if fmt.dtype == "float32":
+        # log(1 + f) = f - f^2 / 2 + f^3 P(f)
+        square = f * f
+        tail = b.fma(e, low, square * b.fma(f, b.polynomial(table, f), -0.5))
+    else:
+        # With s = f / (2 + f), log(1 + f) = 2 s + s^3 P(s^2) = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))): half the degree.
+        s = f / (f + 2.0)
+        z = s * s
+        half_square = f * f * 0.5
+        tail = b.fma(s, b.fma(z, b.polynomial(table, z), half_square), e * low) - half_square
+    result = b.fma(e, high, f + tail)
+    result = b.select(b.compare("olt", x, INF), result, x)
+    result = b.select(b.compare("olt", x, 0.0), NAN, result)
+    return b.select(b.compare("oeq", x, 0.0), -INF, result)
+
+
+def _tanh(b: Body, fmt: Format, x: Value) -> Value:
+    # tanh(a) = q / (q + 2) with q = expm1(2 a) = 2^n expm1(r) + (2^n - 1)
+    a = b.at_most(b.call("fabs", x), fmt.tanh_end)
+    t, r = _reduced(b, fmt, a + a, fmt.bias)
+    p = b.fma(r * r, b.polynomial(COEFFICIENTS["expm1", fmt.dtype], r), r)
+    scale = _power_of_two(b, fmt, t)
+    q = b.fma(p, scale, scale - 1.0)
+    return b.call("copysign", q / (q + 2.0), x)
+
+
+def _sigmoid(b: Body, fmt: Format, x: Value) -> Value:
+    # With e = exp(-|x|), which underflows gradually, and w = e / (1 + e): 1 - w right of 0, and w itself left of it, but as
+    # e - e w, where the rounding of 1 + e weighs less.
+    e = _exp_clamped(b, fmt, b.at_least(-b.call("fabs", x), fmt.exp_range[0]))
+    w = e / (e + 1.0)
+    limit = b.select(b.compare("olt", x, 0.0), e, 1.0)
+    return b.fma(-limit, w, limit)
+
+
+def _erf(b: Body, fmt: Format, x: Value) -> Value:
+    a = b.at_most(b.call("fabs", x), fmt.erf_end)
+    near = b.fma(a, b.polynomial(COEFFICIENTS["erf_near", fmt.dtype], a * a), a)
+    # far = 1 - 2^g with g = log2(erfc(a)) = n + r
+    g = b.polynomial(COEFFICIENTS["erf_far", fmt.dtype], a)
+    t = g + fmt.magic(fmt.bias)
+    r = g - (t - fmt.magic(fmt.bias))
+    p = b.polynomial((1.0, *COEFFICIENTS["exp2", fmt.dtype]), r)
+    far = b.fma(-p, _power_of_two(b, fmt, t), 1.0)
+    return b.call("copysign", b.select(b.compare("olt", a, fmt.erf_split), near, far), x)
+
+
+def _pow(b: Body, fmt: Format, x: Value, y: Value) -> Value:
+    """C's pow: 2^(y log2|x|), then the sign and the special cases."""
+    a = b.call("fabs", x)
+    bounded = b.at_least(
+        b.at_most(y, 2.0**70), -(2.0**70)
+    )  # beyond it every |x| != 1 overflows or underflows; inf * 0 is avoided
+    magnitude = (_pow_float32 if fmt.dtype == "float32" else _pow_float64)(b, fmt, a, bounded)
+    # A base of 0 or infinity: the result is the one or the other.
+    extreme = b.compare("oeq", a, 0.0) | b.compare("oeq", a, INF)
+    infinite = b.compare("olt", a, 1.0) ^ b.compare("ogt", y, 0.0)
+    magnitude = b.select(extreme, b.select(infinite, b.splat(x.type, INF), 0.0), magnitude)
+    # A negative base: odd exponents keep the sign, fractions have no result. Infinities and all large numbers are even.
+    whole = b.compare("oeq", y, b.call("floor", y))
+    half = y * 0.5
+    odd = whole & b.compare("one", half, b.call("floor", half))
+    signed = b.select(odd, b.call("copysign", magnitude, x), magnitude)
+    imaginary = b.compare("olt", x, 0.0) & b.compare("ogt", x, -INF) & b.compare("one", y, b.call("floor", y))
+    result = b.select(imaginary | b.compare("uno", x, y), NAN, signed)
+    return b.select(b.compare("oeq", x, 1.0) | b.compare("oeq", y, 0.0), 1.0, result)
+
+
+def _pow_float32(b: Body, fmt: Format, a: Value, y: Value) -> Value:
+    """a^y in float64, where a product of 2^-33 accuracy neither overflows nor loses bits, rounded once at the end."""
+    wide = FORMATS["float64"]
+    m, e = _split_normal(b, wide, b.convert("fpext", a, wide.scalar))
+    f = m - 1.0
+    log2 = b.fma(f, b.polynomial(COEFFICIENTS["pow_log2", "float32"], f), e)
+    exponent = b.at_least(b.at_most(b.convert("fpext", y, wide.scalar) * log2, 200.0), -200.0)
+    t = exponent + wide.magic(wide.bias)
+    r = exponent - (t - wide.magic(wide.bias))
+    p = b.polynomial((1.0, *COEFFICIENTS["pow_exp2", "float32"]), r)
+    return b.convert("fptrunc", p * _power_of_two(b, wide, t), fmt.scalar)
+
+
+def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
+    """a^y with the logarithm as a sum of two float64 (about 2^-64): its error is multiplied by up to 1075."""
+    m, e = _split(b, fmt, a)
+    # s = (m - 1) / (m + 1), high and low part
+    f = m - 1.0
+    u = m + 1.0
+    u_low = m - (u - 1.0)
+    inverse = 1.0 / u
+    s = f * inverse
+    s_low = inverse * b.fma(-s, u_low, b.fma(-s, u, f))
+    # log2(m) = s (C1 + z (C3 + z P(z))), z = s^2: the part under P is small enough for one float64.
+    z, z_low = _two_product(b, s, s)
+    z_low = b.fma(s + s, s_low, z_low)
+    third, third_low = _two_sum(b.splat(s.type, C3[0]), z * b.polynomial(COEFFICIENTS["pow_log2", "float64"], z))
+    third_low = third_low + C3[1]
+    w, w_low = _two_product(b, z, third)
+    w_low = b.fma(z, third_low, b.fma(z_low, third, w_low))
+    v, v_low = _two_sum(b.splat(s.type, C1[0]), w)
+    v_low = v_low + w_low + C1[1]
+    log2, log2_low = _two_product(b, s, v)
+    log2_low = b.fma(s, v_low, b.fma(s_low, v, log2_low))
+    high, low = _two_sum(e, log2)
+    low = low + log2_low
+    # 2^(y (high + low)) = 2^n 2^r
+    exponent, rest = _two_product(b, y, high)
+    rest = b.fma(y, low, rest)
+    in_range = b.compare("olt", b.call("fabs", exponent), 1100.0)
+    exponent = b.at_least(b.at_most(exponent, 1100.0), -1100.0)
+    rest = b.select(in_range, rest, 0.0)
+    t = exponent + fmt.magic(2 * fmt.bias)
+    r = exponent - (t - fmt.magic(2 * fmt.bias)) + rest
+    return _scaled(b, fmt, b.polynomial((1.0, *COEFFICIENTS["exp2", "float64"]), r), t)
+
+
+def _rsqrt(b: Body, fmt: Format, x: Value) -> Value:
+    return 1.0 / b.call("sqrt", x)
+
+
+def _intrinsic(name: str) -> Callable[[Body, Format, Value], Value]:
+    return lambda b, fmt, x: b.call(name, x)
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "exp": _exp,
+    "log": _log,
+    "tanh": _tanh,
+    "erf": _erf,
+    "sigmoid": _sigmoid,
+    "pow": _pow,
+    "sqrt": _intrinsic("sqrt"),
+    "rsqrt": _rsqrt,
+    "abs": _intrinsic("fabs"),
+    "floor": _intrinsic("floor"),
+    "ceil": _intrinsic("ceil"),
+}
+
+
+# --- The interface --------------------------------------------------------------------------------------------------------
+
+ARITY = {op: 2 if op == "pow" else 1 for op in FUNCTIONS}
+
+
+def function_name(op: str, dtype: str, lanes: int) -> str:
+    """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
+    return f"tir.{_known(op)}.{Type(_format(dtype).scalar, _positive(lanes)).suffix}"
+
+
+def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
+    """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1).
+
+    The function is internal, is to be inlined, and takes one argument, or two for pow. `avx512` says that the target has AVX-512F
+    and AVX-512VL, with which exp and its kin are shorter. Raises ValueError for an unknown op and TypeError for another dtype.
+    """
+    return _function(op, dtype, lanes, avx512)[0]
+
+
+def declarations(op: str, dtype: str, lanes: int, avx512: bool = False) -> set[str]:
+    """The `declare` lines of the intrinsics that `definition` with the same arguments calls; a module holds each once."""
+    return set(_function(op, dtype, lanes, avx512)[1])
+
+
+@functools.cache
+def _function(op: str, dtype: str, lanes: int, avx512: bool) -> tuple[str, frozenset[str]]:
+    name, fmt = function_name(op, dtype, lanes), _format(dtype)
+    body = Body(avx512)
+    kind = Type(fmt.scalar, lanes)
+    arguments = [Value(kind, text, body) for text in ("%x", "%y")[: ARITY[op]]]
+    result = FUNCTIONS[op](body, fmt, *arguments)
+    parameters = ", ".join(f"{kind} {a.text}" for a in arguments)
+    head = f"define internal {kind} @{name}({parameters}) alwaysinline nounwind willreturn memory(none) {{"
+    return "\n".join([head, *body.lines, f"  ret {kind} {result.text}", "}", ""]), frozenset(body.intrinsics)
+
+
+def _known(op: str) -> str:
+    if op not in FUNCTIONS:
+        raise ValueError(f"no math function {op!r}; there are {', '.join(FUNCTIONS)}")
+    return op
+
+
+def _format(dtype: str) -> Format:
+    if dtype not in FORMATS:
+        raise TypeError(f"math functions are for float32 and float64, not {dtype!r}; convert the operand to float32 first")
+    return FORMATS[dtype]
+
+
+def _positive(lanes: int) -> int:
+    if lanes < 1:
+        raise ValueError(f"a vector has at least 1 lane, got {lanes}")
+    return lanes

@@ -1,0 +1,40 @@
+"""The OpenMP runtime that parallel loops run on: the machine's libgomp, else the copy that scikit-learn ships."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+SYMBOLS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+
+
+class NoOpenMP(RuntimeError):
+    """There is no OpenMP runtime; parallel loops cannot be built for more than one core."""
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The runtime, loaded. Raises NoOpenMP with what to install."""
+    candidates = ["libgomp.so.1", ctypes.util.find_library("gomp")]
+    package = importlib.util.find_spec("sklearn")
+    if package is not None and package.origin:
+        candidates += sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
+    for name in candidates:
+        if name:
+            try:
+                return ctypes.CDLL(name)
+            except OSError:
+                continue
+    raise NoOpenMP("no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1")
+
+
+def runtime_symbols(code: bytes) -> dict[str, int]:
+    """The addresses of the OpenMP functions that an object file refers to."""
+    needed = [s for s in SYMBOLS if s.encode() in code]
+    if not needed:
+        return {}
+    lib = library()
+    return {s: ctypes.cast(getattr(lib, s), ctypes.c_void_p).value or 0 for s in needed}

@@ -1,0 +1,225 @@
+"""Guards leave the inner loops: loops stop where their guard would, and full tiles run without any guard."""
+
+from __future__ import annotations
+
+from tir.affine import Interval, add, bounds, constant, polynomial, scale, to_expr
+from tir.analysis.regions import extent_range
+from tir.ir import Allocate, Binary, Const, Expr, For, If, Kind, Let, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded
+from tir.simplify import prove, simplify, simplify_tree
+from tir.traverse import map_children, variables, walk_stmts
+
+Ranges = dict[str, Interval]
+
+
+def clip_loops(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for v in range(n): if a * v + rest < bound: S
+              => for v in range(min(n, ceil((bound - rest) / a))): S
+
+    for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its least value
+    bounds v, and the condition stays for the exact test.
+    """
+
+    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+        match s:
+            case For(var, extent, body, kind):
+                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                if kind in (Kind.SERIAL, Kind.PARALLEL):
+                    for condition in _common_guards(body):
+                        limit = _limit(condition, var.name, _inner_ranges(body, inside), ranges)
+                        if limit is not None:
+                            shorter = simplify(Binary("min", extent, limit), ranges)
+                            if shorter != extent:
+                                extent = shorter
+                new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)})
+                # A bound such as min(16, n - i * 16) is a fact about v that decides the condition inside.
+                if extent is not s.extent:
+                    facts = [Binary("<", var, part) for part in _parts(extent)]
+                    new_body = _drop_proved(new_body, facts, {**ranges, var.name: extent_range(extent, ranges)})
+                return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
+            case _:
+                return map_children(s, lambda c: visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    return func.with_(body=visit(func.body, {}))
+
+
+def _parts(extent: Expr) -> list[Expr]:
+    match extent:
+        case Binary("min", a, b):
+            return _parts(a) + _parts(b)
+        case _:
+            return [extent]
+
+
+def _common_guards(s: Stmt) -> list[Expr]:
+    """Conditions that hold wherever anything in `s` happens."""
+    match s:
+        case If(condition, then, None):
+            return [*conjuncts(condition), *_common_guards(then)]
+        case For(body=body) | Allocate(body=body):
+            return _common_guards(body)
+        case Seq(stmts):
+            first, *others = (_common_guards(x) for x in stmts)
+            return [c for c in first if all(c in o for o in others)]
+        case _:
+            return []
+
+
+def _inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
+    inner: Ranges = {}
+    for x in walk_stmts(s):
+        if isinstance(x, For):
+            inner[x.name] = extent_range(x.extent, {**ranges, **inner})
+    return inner
+
+
+def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | None:
+    """The number of values of `name`, from 0, that can satisfy `condition`; None if it is not an upper bound on `name`."""
+    match condition:
+        case Binary("<", a, b):
+            p = add(polynomial(a), polynomial(b), -1)  # must be < 0
+        case Binary("<=", a, b):
+            p = add(add(polynomial(a), polynomial(b), -1), constant(-1))
+        case _:
+            return None
+    factor = p.get(_atom(p, name) or (), 0) if _atom(p, name) else 0
+    if factor <= 0:
+        return None
+    rest = {m: c for m, c in p.items() if m != _atom(p, name)}
+    if any(name in variables(atom) for m in rest for atom in m):
+        return None
+    moving = {m: c for m, c in rest.items() if any(variables(atom) & set(inner) for atom in m)}
+    fixed = {m: c for m, c in rest.items() if m not in moving}
+    low, _ = bounds(moving, {**outer, **inner})
+    if low is None:
+        return None
+    bound = scale(add(fixed, constant(low)), -1)  # factor * v < bound
+    # ceil(bound / factor) = (bound + factor - 1) // factor
+    return simplify(Binary("//", to_expr(add(bound, constant(factor - 1))), Const(factor)), outer)
+
+
+def _atom(p, name: str):
+    return next((m for m in p if len(m) == 1 and getattr(m[0], "name", None) == name), None)
+
+
+def _drop_proved(s: Stmt, facts: list[Expr], ranges: Ranges) -> Stmt:
+    """`s` without the conditions that the facts imply."""
+    match s:
+        case If(condition, then, None):
+            kept = conjunction(*(c for c in conjuncts(condition) if not prove(c, ranges, facts)))
+            return guarded(kept, _drop_proved(then, facts, ranges))
+        case For(var, extent, body):
+            return s.with_(body=_drop_proved(body, facts, {**ranges, var.name: extent_range(extent, ranges)}))
+        case Seq(stmts):
+            return s.with_(stmts=tuple(_drop_proved(x, facts, ranges) for x in stmts))
+        case Allocate(body=body):
+            return s.with_(body=_drop_proved(body, facts, ranges))
+        case _:
+            return s
+
+
+def version_guards(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for i: for ii (unrolled or vectorised): if i * f + ii < n: S
+              => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
+
+    so that only the last, partial tile pays for the guard. The test stands in the innermost loop that is neither unrolled nor
+    vectorised among those that the guards mention.
+    """
+
+    def visit(s: Stmt, ranges: Ranges, serial: dict[str, int]) -> Stmt:
+        match s:
+            case For(var, extent, body, kind):
+                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                if kind in (Kind.VECTORIZED, Kind.UNROLLED):
+                    return s
+                deeper = {**serial, var.name: len(serial)}
+                test = _full_tile_test(body, inside, deeper)
+                if test is not None:
+                    return s.with_(body=_versioned(test, body, inside))
+                new = visit(body, inside, deeper)
+                return s if new is body else s.with_(body=new)
+            case _:
+                return map_children(s, lambda c: visit(c, ranges, serial) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    body = func.body
+    test = _full_tile_test(body, {}, {})
+    if test is not None:
+        return func.with_(body=_versioned(test, body, {}))
+    return func.with_(body=visit(body, {}, {}))
+
+
+def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
+    fast = simplify_tree(_drop_proved_by(body, test, ranges), ranges)
+    verdict = simplify(test, ranges)
+    if isinstance(verdict, Const):
+        return fast if verdict.value else body  # type: ignore[return-value]
+    return If(verdict, fast, body)  # type: ignore[arg-type]
+
+
+def _drop_proved_by(body: Stmt, test: Expr, ranges: Ranges) -> Stmt:
+    return _drop_proved(body, list(conjuncts(test)), ranges)
+
+
+def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr | None:
+    """The condition, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
+
+    None unless `body` holds such guards, and every one of them mentions the innermost of the loops outside or lies in a body
+    whose remaining serial loops it does not mention.
+    """
+    guards: list[tuple[Expr, Ranges]] = []
+    postponed = False
+
+    def collect(s: Stmt, tile: Ranges, inner_serial: set[str]) -> None:
+        nonlocal postponed
+        match s:
+            case For(var, extent, inner, kind):
+                r = extent_range(extent, {**ranges, **tile})
+                if kind in (Kind.VECTORIZED, Kind.UNROLLED):
+                    collect(inner, {**tile, var.name: r}, inner_serial)
+                else:
+                    collect(inner, tile, inner_serial | {var.name})
+            case If(condition, then, orelse):
+                for c in conjuncts(condition):
+                    used = variables(c)
+                    if used & set(tile):
+                        if used & inner_serial:
+                            postponed = True
+                        else:
+                            guards.append((c, dict(tile)))
+                collect(then, tile, inner_serial)
+                if orelse is not None:
+                    collect(orelse, tile, inner_serial)
+            case Seq(stmts):
+                for x in stmts:
+                    collect(x, tile, inner_serial)
+            case Let(body=inner) | Allocate(body=inner):
+                collect(inner, tile, inner_serial)
+
+    collect(body, {}, set())
+    if postponed or not guards:
+        return None
+    tests: list[Expr] = []
+    for condition, tile in guards:
+        worst = _worst_case(condition, tile, ranges)
+        if worst is None:
+            return None
+        tests.append(worst)
+    return conjunction(*tests)
+
+
+def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
+    """The condition with the tile's variables at their least favourable values; None if it is not an affine inequality."""
+    match condition:
+        case Binary("<" | "<=" as op, a, b):
+            p = add(polynomial(a), polynomial(b), -1)
+        case Binary(">" | ">=" as op, b, a):
+            p, op = add(polynomial(a), polynomial(b), -1), {">": "<", ">=": "<="}[op]
+        case _:
+            return None
+    moving = {m: c for m, c in p.items() if any(variables(atom) & set(tile) for atom in m)}
+    fixed = {m: c for m, c in p.items() if m not in moving}
+    _, high = bounds(moving, {**ranges, **tile})
+    if high is None:
+        return None
+    return Binary(op, to_expr(fixed), Const(-high))
+
+

@@ -1,0 +1,88 @@
+"""Blocks become plain loops, guards and stores; a reduction's init goes in front of the loops that reduce."""
+
+from __future__ import annotations
+
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded, seq
+from tir.simplify import simplify
+from tir.traverse import fresh, map_children, names, substitute, variables
+
+
+def lower_blocks(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for k: with block C(v = e) [where p]: init: I(v); S(v)
+              => I(e) for the spatial loops inside k;  for k: if p: S(e)
+
+    The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
+    the block; else it stays inside, under the condition that every reduce axis is at its first value. Buffers allocated by
+    blocks become the function's.
+    """
+    taken = names(func)
+    allocs: list[Buffer] = list(func.allocs)
+
+    def flatten(block: Block) -> Stmt:
+        """The block without its init."""
+        allocs.extend(block.allocs)
+        body = substitute(visit(block.body), {it.var: it.binding for it in block.iters})
+        return guarded(block.predicate, body)  # type: ignore[arg-type]
+
+    def first(block: Block) -> Expr:
+        starts = [Binary("==", it.binding, Const(0, it.binding.dtype)) for it in block.iters if it.axis is Axis.REDUCE]
+        return conjunction(*starts)
+
+    def init_of(block: Block) -> Stmt:
+        return substitute(visit(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type, return-value]
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case For():
+                nest, block = _perfect(s)
+                if block is not None and block.init is not None:
+                    reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
+                    spatial = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
+                    if s.name in reducing and not reducing & spatial:
+                        return seq(_init_nest(nest, block, reducing), _rebuild(nest, flatten(block)))
+                return s.with_(body=visit(s.body))
+            case Block():
+                if s.init is None:
+                    return flatten(s)
+                return seq(guarded(conjunction(s.predicate, first(s)), init_of(s)), flatten(s))
+            case Seq(stmts):
+                return seq(*(visit(x) for x in stmts))
+            case _:
+                return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    def _init_nest(nest: list[For], block: Block, reducing: set[str]) -> Stmt:
+        """The spatial loops of `nest` around the init; loops that only reduce are at 0."""
+        zero: dict[str, Expr] = {}
+        kept: list[For] = []
+        for loop in nest:
+            if loop.name in reducing:
+                zero[loop.name] = Const(0, loop.var.dtype)
+            else:
+                new = loop.var.with_(name=fresh(taken, f"{loop.name}_init"))
+                zero[loop.name] = new
+                kept.append(loop.with_(var=new))
+        # A predicate over reduction variables says nothing about the elements to initialise.
+        predicate = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & reducing))
+        # Reducing loops further out, with something else between: only their first iteration initialises.
+        condition = conjunction(predicate, simplify(substitute(first(block), zero)))  # type: ignore[arg-type]
+        return _rebuild(kept, substitute(guarded(condition, init_of(block)), zero))  # type: ignore[arg-type]
+
+    body = visit(func.body)
+    return func.with_(body=body, allocs=tuple(allocs))
+
+
+def _perfect(loop: For) -> tuple[list[For], Block | None]:
+    """The loops from `loop` down, and the block they directly contain, if nothing else is between."""
+    nest = [loop]
+    while isinstance(nest[-1].body, For):
+        nest.append(nest[-1].body)
+    inner = nest[-1].body
+    return nest, inner if isinstance(inner, Block) else None
+
+
+def _rebuild(nest: list[For], body: Stmt) -> Stmt:
+    for loop in reversed(nest):
+        body = loop.with_(body=body)
+    return body
+
+

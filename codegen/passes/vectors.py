@@ -1,0 +1,68 @@
+"""Vectorised loops get the lengths that the processor's registers have."""
+
+from __future__ import annotations
+
+from tir import dtypes
+from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, seq
+from tir.simplify import simplify_tree
+from tir.traverse import fresh, map_children, names, substitute, walk
+
+MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
+
+
+def split_vectors(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for v in vectorized(n): S(v)
+              => for v_0 in unroll(n // w): for v_1 in vectorized(w): S(v_0 * w + v_1);  for v_1 in vectorized(n % w): ...
+
+    where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
+    narrower registers. A vectorised loop inside another runs serially.
+    """
+    taken = names(func)
+
+    def visit(s: Stmt, inside: bool) -> Stmt:
+        match s:
+            case For(var, extent, body, Kind.VECTORIZED):
+                if inside:
+                    return s.with_(kind=Kind.SERIAL, body=visit(body, True))
+                body = visit(body, True)
+                if not isinstance(extent, Const):
+                    return s.with_(kind=Kind.SERIAL, body=body)
+                n, w = int(extent.value), target.lanes(widest(body))
+                if n <= w:
+                    return s.with_(body=body)
+                pieces: list[Stmt] = []
+                outer, lane = (var.with_(name=fresh(taken, f"{var.name}_{k}")) for k in ("chunk", "lane"))
+                whole, tail = divmod(n, w)
+                inner = For(lane, Const(w), _at(body, var.name, outer * w + lane), Kind.VECTORIZED)
+                kind = Kind.UNROLLED if whole <= MAX_CHUNKS else Kind.SERIAL
+                pieces.append(For(outer, Const(whole), inner, kind) if whole > 1 else _at(inner, outer.name, Const(0)))
+                if tail:
+                    last = var.with_(name=fresh(taken, f"{var.name}_tail"))
+                    rest = _rename_loops(_at(body, var.name, last + whole * w), taken)
+                    pieces.append(For(last, Const(tail), rest, Kind.VECTORIZED))
+                return seq(*pieces)
+            case _:
+                return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    return simplify_tree(func.with_(body=visit(func.body, False)))  # type: ignore[return-value]
+
+
+def _at(s: Stmt, name: str, value: Expr) -> Stmt:
+    return substitute(s, {name: value})  # type: ignore[return-value]
+
+
+def _rename_loops(s: Stmt, taken: set[str]) -> Stmt:
+    """A copy of `s` whose loops have names of their own."""
+    match s:
+        case For(var, _, body):
+            new = var.with_(name=fresh(taken, var.name))
+            return s.with_(var=new, body=_rename_loops(_at(body, var.name, new), taken))
+        case _:
+            return map_children(s, lambda c: _rename_loops(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+
+def widest(s: Stmt) -> int:
+    """The width in bits of the widest element that `s` stores or loads; 32 where it touches nothing."""
+    widths = [dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))]
+    computed = [32 for n in walk(s) if isinstance(n, (Load, Store)) and n.buffer.dtype in ("float16", "bfloat16")]
+    return max(widths + computed, default=32)

@@ -1,0 +1,165 @@
+"""Targets: the processor that code is generated for, detected or described by a string or keywords."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+KINDS = ("llvm", "cuda")
+
+
+@dataclass(frozen=True, init=False)
+class Target:
+    """What code is generated for.
+
+    Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
+    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and its
+    features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
+    shared). Raises ValueError for what it does not understand.
+    """
+
+    kind: str
+    num_cores: int
+    mcpu: str
+    mattr: str
+    vector_bits: int
+    l1: int
+    l2: int
+    l3: int
+    arch: str
+
+    def __init__(self, spec: str | Target = "llvm", **options) -> None:
+        if isinstance(spec, Target):
+            given = {f.name: getattr(spec, f.name) for f in fields(Target)}
+        else:
+            given = _parse(spec)
+        for key, value in options.items():
+            given[_option(key)] = value
+        for key, value in _complete(given).items():
+            object.__setattr__(self, key, value)
+
+    def __str__(self) -> str:
+        if self.kind == "cuda":
+            return f"cuda -arch {self.arch}"
+        return f"llvm -num-cores {self.num_cores} -mcpu {self.mcpu}"
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits fill a vector register."""
+        return max(1, self.vector_bits // bits)
+
+
+_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "kind")
+
+
+def _option(name: str) -> str:
+    key = name.lstrip("-").replace("-", "_")
+    if key not in _OPTIONS:
+        near = difflib.get_close_matches(key, _OPTIONS, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_OPTIONS)}"
+        raise ValueError(f"target option {name!r} is unknown{hint}")
+    return key
+
+
+def _parse(spec: str) -> dict:
+    if not isinstance(spec, str):
+        raise ValueError(f"a target is a string such as 'llvm -num-cores 2', got {spec!r}")
+    words = shlex.split(spec)
+    if not words or words[0] not in KINDS:
+        raise ValueError(f"target {spec!r}: the first word must be one of {', '.join(KINDS)}")
+    given: dict = {"kind": words[0]}
+    rest = words[1:]
+    while rest:
+        word = rest.pop(0)
+        if not re.match(r"--?[a-z]", word):
+            raise ValueError(f"target {spec!r}: expected an option such as -num-cores, got {word!r}")
+        name, _, value = word.partition("=")
+        if not value:
+            if not rest:
+                raise ValueError(f"target {spec!r}: option {name} needs a value")
+            value = rest.pop(0)
+        given[_option(name)] = value
+    return given
+
+
+def _complete(given: dict) -> dict:
+    kind = given["kind"]
+    if kind not in KINDS:
+        raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(KINDS)}")
+    result: dict = {"kind": kind}
+    caches = host_caches()
+    for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
+        try:
+            result[key] = int(given.get(key, default))
+        except (TypeError, ValueError):
+            raise ValueError(f"target option {key} must be an integer, got {given[key]!r}") from None
+        if result[key] < 1:
+            raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
+    if kind == "cuda":
+        arch = given.get("arch", "sm_90")
+        if not re.fullmatch(r"sm_\d+[a-z]?", arch):
+            raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
+        return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch}
+    if "arch" in given and given["arch"]:
+        raise ValueError("target option arch is for cuda; use mcpu with llvm")
+    host_cpu, host_features = host_processor()
+    mcpu = given.get("mcpu") or host_cpu
+    # Another processor than the host's brings its own features; LLVM derives them from its name.
+    mattr = given.get("mattr")
+    if mattr is None:
+        mattr = host_features if mcpu == host_cpu else ""
+    bits = given.get("vector_bits")
+    try:
+        bits = _vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else int(bits)
+    except ValueError:
+        raise ValueError(f"target option vector_bits must be an integer, got {bits!r}") from None
+    if bits not in (64, 128, 256, 512, 1024, 2048):
+        raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
+    return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": ""}
+
+
+_AVX512 = re.compile(r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4")
+_AVX2 = re.compile(r"znver[1-3]|haswell|broadwell|skylake|alderlake|raptorlake|core-avx2|x86-64-v3")
+
+
+def _vector_bits(mcpu: str, mattr: str, is_host: bool) -> int:
+    if is_host or mattr:
+        for feature, bits in (("+avx512f", 512), ("+avx2", 256)):
+            if feature in mattr.split(","):
+                return bits
+        return 128
+    if _AVX512.match(mcpu):
+        return 512
+    return 256 if _AVX2.match(mcpu) else 128
+
+
+@cache
+def host_processor() -> tuple[str, str]:
+    """LLVM's name of this processor and its feature string."""
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def host_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def host_caches() -> tuple[int, int, int]:
+    """Sizes in bytes of the L1 data, L2 and L3 caches seen by the first core; common sizes where the system does not tell."""
+    sizes = {1: 32 * 1024, 2: 1024 * 1024, 3: 32 * 1024 * 1024}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level = int((index / "level").read_text())
+            if (index / "type").read_text().strip() != "Instruction":
+                text = (index / "size").read_text().strip()
+                sizes[level] = int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
+        except (OSError, ValueError, KeyError):
+            continue
+    return sizes[1], sizes[2], sizes[3]

@@ -1,0 +1,39 @@
+"""What a cost model knows of a sketch: its tiled loop nests, where their tile sizes stand in a row, and what they access."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A buffer read or written in the innermost tile: per dimension, the axes in its index as (axis number, coefficient)."""
+
+    dims: tuple[tuple[tuple[int, int], ...], ...]
+    shape: tuple[int, ...]
+    nbytes: int  # of one element
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A loop nest tiled as SSRSRS. Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile
+    sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none."""
+
+    extents: tuple[int, ...]
+    reduce: tuple[bool, ...]
+    columns: tuple[tuple[int, ...], ...]
+    accesses: tuple[Access, ...]
+    vector: int | None
+    element_bits: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a processor offers: threads used, bits of a vector register, bytes of its caches (L1 and L2 of a core, L3 shared)."""
+
+    threads: int
+    vector_bits: int
+    l1: int
+    l2: int
+    l3: int

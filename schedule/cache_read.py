@@ -1,0 +1,117 @@
+"""cache_read: a buffer is read through a copy of it."""
+
+from __future__ import annotations
+
+import re
+
+from tir.analysis.regions import accessed
+from tir.ir import Axis, Block, Buffer, Const, Expr, Iter, Load, PrimFunc, Stmt, Store, Var
+from tir.traverse import replace_buffers
+
+from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, parts, shared, with_buffer
+from .error import ScheduleError, listing, nearest
+from .placement import laid_out, loops_and_ranges, needed
+from .primitive import primitive
+
+
+@primitive
+def cache_read(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+) -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy in another memory; returns the name of the copying block.
+
+    The buffer is given by its number among those that `block` reads, or by name. All blocks that read it use the copy, or only
+    `consumer_blocks`. Copy and block are named after the buffer and the scope: `A_local`.
+
+    Rewrite   S(A[i])
+           => for ax0 in range(N): A_local[ax0] = A[ax0]
+              S(A_local[i])
+              The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
+              consumers share, only what is read in their iteration is copied.
+    Legal     if no consumer writes A, and nothing writes A between the copy and the last use.
+    """
+    scope, leaf = locate(func, block)
+    memory = need_scope(storage_scope)
+    source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
+    consumers = _consumers(scope, leaf, source.name, consumer_blocks)
+    for c in consumers:
+        if source.name in c.writes:
+            raise ScheduleError(
+                f"{c.quoted} also writes `{source.name}`, so it cannot read a copy", (c.stmt, f"reads and writes {source.name}")
+            )
+    writers = scope.writers(source.name)
+    before = [w for w in writers if w.order < consumers[-1].order]
+    common, position = _between(before, consumers, source.name) if before else ((scope.root,), 0)
+    body = common[-1]
+    loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
+    for w in writers:
+        if w not in before and loops and w.under(loops[0]):
+            raise ScheduleError(
+                f"{w.quoted} writes `{source.name}` again before the next iteration of `{loops[0].name}` reads it",
+                (loops[0], "around both"),
+                (consumers[0].stmt, f"reads {source.name}"),
+                (w.stmt, f"writes {source.name}"),
+            )
+
+    names = Names.of(func)
+    copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
+    copying = copy_block(names, copy.name, source, copy)
+    windows = {}
+    if loops:
+        reads, _ = accessed(body, ranges)
+        if source.name in reads:
+            region = reads[source.name]
+            windows = needed(copying, {copy.name: type(region)(copy, region.ranges)}, ranges)
+    placed = laid_out(copying, windows, ranges, names)
+    changes: list[tuple[Stmt, Stmt | None]] = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]  # type: ignore[misc]
+    new = edited(func, changes, Insertion(body, position, placed))
+    return with_buffer(new, scope, copy), copying.name
+
+
+def _consumers(scope: Scope, leaf: Leaf, name: str, wanted: list[str] | None) -> list[Leaf]:
+    readers = scope.readers(name)
+    if wanted is None:
+        return readers
+    known = {r.name: r for r in readers if type(r.stmt) is Block}
+    for w in wanted:
+        if w not in known:
+            raise ScheduleError(f"`{w}` is not a block that reads `{name}`; these are {listing(known)}", hint=nearest(w, known))
+    if not wanted:
+        raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
+    return [r for r in readers if r.name in wanted and type(r.stmt) is Block]
+
+
+def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
+    """The innermost path that leads to all of them, and the number of the statement there before which all has been written."""
+    common = (*writers[0].above, writers[0].stmt)
+    for other in (*writers, *consumers):
+        common = shared(common, (*other.above, other.stmt))
+    last = max(writers, key=lambda w: w.order)
+    place = {id(x): next(n for n, s in enumerate(parts(common[-1])) if x.under(s)) for x in (*writers, *consumers)}
+    written = max(place[id(w)] for w in writers)
+    early = next((c for c in consumers if place[id(c)] <= written), None)
+    if early is not None:
+        raise ScheduleError(
+            f"{last.quoted} writes `{name}` while {early.quoted} reads it already, so there is no time at which to copy it",
+            (last.stmt, f"writes {name}"),
+            (early.stmt, f"reads {name}"),
+        )
+    return common, written + 1
+
+
+def need_scope(storage_scope: str) -> str:
+    """The name of a memory as it occurs in names; refuses what cannot be one."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_.]*", storage_scope):
+        raise ScheduleError(f"a storage scope is a name such as `local` or `global`, got {storage_scope!r}")
+    return storage_scope.replace(".", "_")
+
+
+def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Block:
+    """A block that copies a whole buffer, its iteration variables not yet bound."""
+    iters = []
+    for n, dim in enumerate(source.shape):
+        v = Var(names.variable(f"v{n}"), dim.dtype)
+        iters.append(Iter(v, dim, Axis.SPATIAL, Const(0, dim.dtype)))
+    place: tuple[Expr, ...] = tuple(it.var for it in iters)
+    return Block(names.block(wanted), tuple(iters), Store(target, place, Load(source, place)))
+

@@ -1,0 +1,105 @@
+"""cache_write: a buffer is written through a copy of it."""
+
+from __future__ import annotations
+
+from tir.ir import Axis, Block, Buffer, PrimFunc, Seq, Stmt
+from tir.traverse import replace_buffers, stores
+
+from .cache_read import copy_block, need_scope
+from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, need_complete, need_only_writer, parts, shared, with_buffer
+from .error import ScheduleError, listing, nearest
+from .placement import laid_out, loops_and_ranges
+from .primitive import primitive
+from .window import Unproved, Window, affine_index, shifted, windows
+
+
+@primitive
+def cache_write(
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+) -> tuple[PrimFunc, str]:
+    """Write a buffer through a copy in another memory; returns the name of the copying block.
+
+    The buffer is given by its number among those that `block` writes, or by name. Readers go on reading the buffer, except
+    `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the scope: `C_local`.
+
+    Rewrite   S: C[i] = f(i)
+           => S: C_local[i] = f(i)
+              for ax0 in range(N): C[ax0] = C_local[ax0]
+              The copying block stands after the nest of `block`; inside loops shared with readers of C it copies the part
+              that is finished in their iteration.
+    Legal     if the block is data parallel or a reduction with its init, alone in writing C, and what is copied is all
+              written: C is a temporary copied as a whole, or the block runs over its whole domain and each of its axes
+              indexes a dimension of C.
+    """
+    scope, leaf = locate(func, block)
+    memory = need_scope(storage_scope)
+    producer: Block = leaf.stmt  # type: ignore[assignment]
+    target = buffer_of(producer, write_buffer_index, written=True)
+    need_complete(scope, leaf, "given a copy to write")
+    need_only_writer(scope, leaf, "given a copy to write")
+    readers = [r for r in scope.readers(target.name) if r is not leaf]
+    early = next((r for r in readers if r.order < leaf.order), None)
+    if early is not None:
+        raise ScheduleError(f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (producer, "then"))
+    known = {r.name: r for r in readers if type(r.stmt) is Block}
+    for w in consumer_blocks or ():
+        if w not in known:
+            raise ScheduleError(f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=nearest(w, known))
+    moved = [known[w] for w in dict.fromkeys(consumer_blocks or ())]
+    remaining = [r for r in readers if r not in moved]
+
+    common: tuple[Stmt, ...] = (*leaf.above, producer)
+    for r in remaining:
+        common = shared(common, r.above)
+    if not remaining:
+        common = (scope.root,) if type(scope.root) is Seq else ()
+    body = common[-1] if common else scope.root
+    position = next(n for n, s in enumerate(parts(body)) if leaf.under(s)) + 1
+    loops, ranges = loops_and_ranges(common if remaining else (), scope.ranges)
+
+    names = Names.of(func)
+    copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
+    copying = copy_block(names, copy.name, copy, target)
+    found = _finished(scope, leaf, target, copying, loops)
+    placed = laid_out(copying, found, ranges, names)
+    changes: list[tuple[Stmt, Stmt | None]] = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]  # type: ignore[misc]
+    return with_buffer(edited(func, changes, Insertion(body, position, placed)), scope, copy), copying.name
+
+
+def _finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: list) -> dict[str, Window]:
+    """The windows of the copying block's axes that are written in an iteration of `loops`; refuses where they are not exact."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    try:
+        share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
+        dims = _dimensions(block, target)
+    except Unproved as reason:
+        if not loops and target.name not in scope.outputs:
+            return {}
+        where = f" in an iteration of `{loops[-1].name}`" if loops else ""
+        raise ScheduleError(
+            f"it cannot be shown which part of `{target.name}` is written by `{block.name}`{where}: {reason}",
+            *([(loops[-1], "the loop")] if loops else []),
+            (block, f"writes {target.name}"),
+        ) from None
+    result: dict[str, Window] = {}
+    for it, (v, offset) in zip(copying.iters, dims, strict=True):
+        window = share[v]
+        result[it.var.name] = Window(shifted(window.start, offset), window.extent, window.limits)
+    return result
+
+
+def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
+    """For each dimension the axis that indexes it, with its offset; raises Unproved unless each axis indexes one."""
+    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    found = None
+    for s in stores(block):
+        if s.buffer.name == target.name:
+            dims = [affine_index(i, axes) for i in s.indices]
+            if None in dims or sorted(d[0] for d in dims if d) != sorted(axes):
+                raise Unproved("its axes are not those of the buffer")
+            if found is not None and dims != found:
+                raise Unproved("it writes at several places")
+            found = dims
+    if found is None or any(type(s) is not type(block.body) for s in (block.body,)):
+        raise Unproved("it has no store of its own")
+    return found  # type: ignore[return-value]

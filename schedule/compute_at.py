@@ -1,0 +1,88 @@
+"""compute_at: a producer moves to where its result is used."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.ir import Axis, Block, For, PrimFunc
+from tir.traverse import variables
+
+from .dataflow import (
+    Insertion,
+    Names,
+    edited,
+    locate,
+    locate_loop,
+    need_complete,
+    need_only_writer,
+    need_safe_domain,
+    need_temporary,
+    need_unchanged_inputs,
+    parts,
+    pick_position,
+    shared_loops,
+)
+from .error import ScheduleError
+from .placement import laid_out, loops_and_ranges, needed
+from .primitive import primitive
+
+
+@primitive
+def compute_at(
+    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+) -> tuple[PrimFunc, None]:
+    """Move a producer under a loop of its consumers, computing in each iteration what they need there.
+
+    `index` picks the place among the statements of the loop: -1 the last before a consumer, -2 the first, otherwise the number
+    of the statement before which it goes.
+
+    Rewrite   for i in range(N): A(i)                     # writes X[i]
+              for l: S(l)                                 # reads X[p(l) .. p(l) + e - 1]
+           => for l:
+                  for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
+                  S(l)
+              Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
+    Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X is
+              under `loop`; the block is complete where it stands: no loop around both places drives its reduction; and its
+              inputs are final there and unchanged until the last use. Elements that several iterations need are computed in
+              each of them, always to the same value.
+    """
+    scope, moved = locate(func, block)
+    what = "moved"
+    need_complete(scope, moved, what)
+    need_temporary(scope, moved, what)
+    need_only_writer(scope, moved, what)
+    path = locate_loop(scope, moved, loop)
+    target: For = path[-1]  # type: ignore[assignment]
+    producer: Block = moved.stmt  # type: ignore[assignment]
+
+    consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
+    if not consumers:
+        raise ScheduleError(f"nothing reads what `{block}` writes, so there is no place to move it to", (producer, "never read"))
+    for c in consumers:
+        if not c.under(target):
+            raise ScheduleError(
+                f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`", (target, "the loop"), (c.stmt, "a consumer outside of it")
+            )
+        if c.order < moved.order:
+            raise ScheduleError(f"{c.quoted} reads what `{block}` writes, but stands before it", (c.stmt, "first"), (producer, "then"))
+    for common in shared_loops(moved.above, path):
+        it = next((it for it in producer.iters if it.axis is Axis.REDUCE and common.name in variables(it.binding)), None)
+        if it is not None:
+            raise ScheduleError(
+                f"`{common.name}` is around `{block}` and `{loop}` and drives the reduction `{it.var.name}`, which must be complete",
+                (common, "a loop of the reduction"),
+                (producer, "is incomplete here"),
+            )
+    need_unchanged_inputs(scope, moved, [path])
+    need_safe_domain(scope, moved, what)
+
+    stmts = parts(target.body)
+    last = next(n for n, s in enumerate(stmts) if any(c.under(s) for c in consumers))
+    first = max((n + 1 for n, s in enumerate(stmts) if any(w.writes & moved.inputs for w in scope.leaves_under(s))), default=0)
+    position = pick_position(index, first, last, target)
+
+    _, ranges = loops_and_ranges(path, scope.ranges)
+    reads, _ = accessed(target.body, ranges)
+    windows = needed(producer, {name: r for name, r in reads.items() if name in moved.writes}, ranges)
+    placed = laid_out(producer, windows, ranges, Names.of(func), preserve_unit_loops)
+    return edited(func, [(producer, None)], Insertion(target.body, position, placed)), None

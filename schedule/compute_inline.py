@@ -1,0 +1,108 @@
+"""compute_inline: a producer's formula goes where its result is read."""
+
+from __future__ import annotations
+
+from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Var
+from tir.traverse import rewrite, stores, substitute
+
+from .dataflow import (
+    Leaf,
+    edited,
+    locate,
+    need_complete,
+    need_only_writer,
+    need_safe_domain,
+    need_temporary,
+    need_unchanged_inputs,
+    without_buffers,
+)
+from .error import ScheduleError
+from .primitive import primitive
+
+
+@primitive
+def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+    """Put the formula of a block into the blocks that read its output, and remove the block and its buffer.
+
+    Rewrite   for i: X[i] = f(i)
+              S(X[p])
+           => S(f(p))
+    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order; and
+              its inputs are final there and unchanged until the last use.
+    """
+    scope, leaf = locate(func, block)
+    what = "inlined"
+    producer: Block = leaf.stmt  # type: ignore[assignment]
+    if producer.is_reduction:
+        raise ScheduleError(f"`{block}` is a reduction, and has no single formula to put elsewhere", (producer, "reduces"))
+    need_complete(scope, leaf, what)
+    need_temporary(scope, leaf, what)
+    need_only_writer(scope, leaf, what)
+    store = single_store(producer)
+    places = own_axes(producer, store)
+    consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]
+    if not consumers:
+        raise ScheduleError(f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into", (producer, "never read"))
+    first = next((c for c in consumers if c.order < leaf.order), None)
+    if first is not None:
+        raise ScheduleError(f"{first.quoted} reads `{store.buffer.name}`, but stands before `{block}`", (first.stmt, "first"), (producer, "then"))
+    need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
+    need_safe_domain(scope, leaf, what)
+
+    def formula(load: Load) -> Expr:
+        mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
+        for index, v in zip(load.indices, places, strict=True):
+            if v is not None:
+                mapping[v] = index
+        return substitute(store.value, mapping)  # type: ignore[return-value]
+
+    changes: list[tuple[Stmt, Stmt | None]] = [(producer, None)]
+    for c in consumers:
+        changes.append((c.stmt, inlined(c.stmt, store.buffer.name, formula)))
+    return without_buffers(edited(func, changes), [store.buffer.name]), None
+
+
+def inlined(stmt: Stmt, name: str, formula) -> Stmt:
+    """`stmt` with every read of a buffer replaced; the stated regions of blocks that read it are dropped."""
+
+    def visit(n):
+        if type(n) is Load and n.buffer.name == name:
+            return formula(n)
+        if type(n) is Block and any(r.buffer.name == name for r in n.reads or ()):
+            return n.with_(reads=None)
+        return None
+
+    return rewrite(stmt, visit)  # type: ignore[return-value]
+
+
+def single_store(block: Block) -> Store:
+    """The only statement of a block, if that is a store."""
+    if type(block.body) is not Store or block.init is not None:
+        found = stores(block)
+        raise ScheduleError(f"`{block.name}` is more than a single store", (found[-1] if found else block, "not the only statement"))
+    return block.body
+
+
+def own_axes(block: Block, store: Store) -> list[str | None]:
+    """For each dimension that a block writes, the axis that indexes it (None: the constant 0); refuses anything else.
+
+    Each axis indexes one dimension, axes of extent 1 possibly none.
+    """
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    result: list[str | None] = []
+    for index in store.indices:
+        if type(index) is Var and index.name in axes and index.name not in result:
+            result.append(index.name)
+        elif type(index) is Const and index.value == 0:
+            result.append(None)
+        else:
+            raise ScheduleError(f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own", (store, "the store"))
+    for name, it in axes.items():
+        if name not in result and it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts", (store, "the store")
+            )
+    return result
+
+
+__all__ = ["Leaf", "compute_inline", "inlined", "own_axes", "single_store"]

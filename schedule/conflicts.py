@@ -1,0 +1,464 @@
+"""Whether two iterations of a loop nest can touch one element.
+
+Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared
+through a relation: for each loop of interest the first instance's variable is less than, greater than, equal to, or unrelated
+to the second's. An index pair never coincides if in some dimension the difference of the two polynomials is provably not zero:
+by its bounds, or because a sum of terms c x with |x| small enough represents each number once (mixed radix; Euclid's division).
+Loops whose variables appear under // or % by constants, as those made by fuse do, are first written in the digits of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, product
+from math import gcd
+
+from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
+from tir.simplify import simplify
+from tir.traverse import children, substitute, variables, walk
+
+from .loops import ranges_of
+
+Indices = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read or write of an element, its indices over loop variables; `condition`s are those of the blocks around it."""
+
+    buffer: Buffer
+    indices: Indices
+    writes: bool
+    conditions: tuple[Expr, ...] = ()
+
+
+@dataclass(slots=True)
+class Unit:
+    """What is ordered as a whole below a loop: a block, or what a statement that is in no block computes itself."""
+
+    stmt: Stmt
+    parts: tuple[Node, ...]  # the block itself, or the expressions of the statement
+    env: dict[str, Expr]  # of the lets around it
+    _accesses: list[Access] | None = field(default=None, repr=False)
+
+    @property
+    def accesses(self) -> list[Access]:
+        if self._accesses is None:
+            found: dict[tuple, Access] = {}
+            for part in self.parts:
+                for a in _accesses(part, self.env, ()):
+                    found.setdefault((a.buffer.name, a.indices, a.writes), a)
+            self._accesses = list(found.values())
+        return self._accesses
+
+
+def units(stmt: Stmt) -> list[Unit]:
+    """The units below a statement, in program order. Blocks without iteration variables are looked into."""
+    result: list[Unit] = []
+
+    def visit(s: Stmt, env: dict[str, Expr]) -> None:
+        if isinstance(s, Store) or (isinstance(s, Block) and s.iters):
+            result.append(Unit(s, (s,), env))
+            return
+        below = list(children(s))
+        parts = tuple(c for c in below if isinstance(c, Expr) and type(c) is not Var and type(c) is not Const)
+        if parts:
+            result.append(Unit(s, parts, env))
+        inside = {**env, s.var.name: _resolved(s.value, env)} if isinstance(s, Let) else env
+        for c in below:
+            if isinstance(c, Stmt):
+                visit(c, inside)
+
+    visit(stmt, {})
+    return [u for u in result if isinstance(u.stmt, Block) or u.accesses]
+
+
+def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
+    return substitute(expr, env) if env else expr  # type: ignore[return-value]
+
+
+def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...]) -> Iterator[Access]:
+    match n:
+        case Var() | Const() | Buffer():
+            return
+        case Block():
+            inside = dict(env)
+            for it in n.iters:
+                yield from _accesses(it.binding, env, conditions)
+                inside[it.var.name] = _resolved(it.binding, env)
+            conditions = (*conditions, _resolved(n.predicate, env))
+            for part in (n.init, n.body):
+                if part is not None:
+                    yield from _accesses(part, inside, conditions)
+        case Let(var, value, body):
+            yield from _accesses(value, env, conditions)
+            yield from _accesses(body, {**env, var.name: _resolved(value, env)}, conditions)
+        case Load(buffer, indices):
+            for i in indices:
+                yield from _accesses(i, env, conditions)
+            yield Access(buffer, tuple(_resolved(i, env) for i in indices), False, conditions)
+        case Store(buffer, indices, value):
+            for part in (*indices, value):
+                yield from _accesses(part, env, conditions)
+            yield Access(buffer, tuple(_resolved(i, env) for i in indices), True, conditions)
+        case _:
+            for c in children(n):
+                yield from _accesses(c, env, conditions)
+
+
+def local_buffers(stmt: Stmt) -> set[str]:
+    """The buffers allocated within a statement: each of its instances has its own."""
+    from tir.ir import Allocate
+
+    result: set[str] = set()
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        if type(s) is Block:
+            result |= {b.name for b in s.allocs}
+        elif type(s) is Allocate:
+            result.add(s.buffer.name)
+        stack.extend(c for c in children(s) if isinstance(c, Stmt))
+    return result
+
+
+# --- instances -----------------------------------------------------------------------------------------------------------
+
+LESS, GREATER, SAME, ANY = "<", ">", "=", "*"
+
+
+class Instances:
+    """Pairs of instances of a loop nest: `nest` are the loops of interest, `around` those outside (the same in both instances),
+    `below` those inside (unrelated in the two)."""
+
+    def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
+        self.nest = list(nest)
+        below = list(below)
+        self.ranges: dict[str, Interval] = dict(ranges_of([*around, *self.nest, *below]))
+        self.below = {loop.name for loop in below}
+        self.digits: dict[str, list[tuple[str, int, int | None]]] = {}  # most significant first: variable, weight, size
+        exprs = [e for ix in indices for e in ix]
+        in_division = [n for e in exprs if type(e) is not Var for n in walk(e) if type(n) is Binary and n.op in ("//", "%")]
+        for loop in self.nest:
+            _, high = self.ranges[loop.name]
+            size = None if high is None else high + 1
+            weights = _weights(loop.name, size, in_division)
+            self.digits[loop.name] = [
+                (f"{loop.name}'{n}" if len(weights) > 1 else loop.name, w, s) for n, (w, s) in enumerate(weights)
+            ]
+            for name, _, s in self.digits[loop.name]:
+                self.ranges[name] = (0, None if s is None else s - 1)
+        self.expansion: dict[str, Expr] = {}
+        for loop in self.nest:
+            if len(self.digits[loop.name]) > 1:
+                total: Expr | None = None
+                for name, w, _ in self.digits[loop.name]:
+                    term = Var(name, loop.var.dtype) * w
+                    total = term if total is None else total + term
+                self.expansion[loop.name] = total  # type: ignore[assignment]
+        self.moving = self.below | {name for digits in self.digits.values() for name, _, _ in digits}
+        self._polynomials: dict[Expr, Polynomial] = {}
+
+    def polynomial(self, e: Expr) -> Polynomial:
+        known = self._polynomials.get(e)
+        if known is None:
+            if type(e) is Var and e.name not in self.expansion:
+                known = {(e,): 1}
+            else:
+                known = polynomial(simplify(_resolved(e, self.expansion), self.ranges))
+            self._polynomials[e] = known
+        return known
+
+    def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
+        """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
+        (SAME where it says nothing)."""
+        pairs = [(self.polynomial(x), self.polynomial(y)) for x, y in zip(a, b, strict=True)]
+        if a == b:
+            pairs += [(p, p) for p in self._determined([p for p, _ in pairs])]
+        return all(
+            any(_nonzero(add(_renamed(p, first, "l"), _renamed(q, second, "r"), -1), ranges) for p, q in pairs)
+            for first, second, ranges in self._cases(relation)
+        )
+
+    def _determined(self, polynomials: list[Polynomial]) -> list[Polynomial]:
+        """What else two instances agree in if they agree in all of `polynomials`.
+
+        The terms of a sum that represents each number once; then x where x // c and x % c, and x // d where x // c and x % c // d.
+        """
+        atoms: dict[Expr, None] = {}
+        derived: list[Polynomial] = []
+        pending = list(polynomials)
+        while pending:
+            p = pending.pop()
+            moving = [(abs(c), m, *bounds({m: c}, self.ranges)) for m, c in p.items() if any(self._moves(atom) for atom in m)]
+            reach = 0
+            for c, _, low, high in sorted(moving, key=lambda term: term[0]):
+                if low is None or high is None or c <= reach:
+                    break
+                reach += high - low
+            else:
+                for _, m, _, _ in moving:
+                    if len(m) == 1 and type(m[0]) is Binary:
+                        atoms.setdefault(m[0])
+            for atom in tuple(atoms):
+                found: Expr | None = None
+                match atom:
+                    case Binary("%", x, Const() as c) if simplify(Binary("//", x, c), self.ranges) in atoms:
+                        found = x
+                    case Binary("//", Binary("%", x, Const() as c), Const() as d) if Binary("//", x, c) in atoms and c.value % d.value == 0:
+                        found = Binary("//", x, d)
+                if found is not None and found not in atoms:
+                    atoms[found] = None
+                    q = polynomial(found)
+                    derived.append(q)
+                    pending.append(q)
+        return derived
+
+    def _moves(self, atom: Expr) -> bool:
+        return any(n in self.moving for n in variables(atom))
+
+    def _cases(self, relation: Mapping[str, str]) -> Iterator[tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]]:
+        """The renamings of the variables of the two instances that together cover the relation."""
+        ranges = dict(self.ranges)
+        first: dict[str, Polynomial] = {}
+        second: dict[str, Polynomial] = {}
+
+        def free(name: str) -> None:
+            ranges[name + "'"] = ranges[name]
+            second[name] = _variable(name + "'")
+
+        for name in self.below:
+            free(name)
+        choices: list[list[tuple[str, int]]] = []
+        for loop in self.nest:
+            match relation.get(loop.name, SAME):
+                case "*":
+                    for name, _, _ in self.digits[loop.name]:
+                        free(name)
+                case "<" | ">":
+                    choices.append([(loop.name, n) for n, (_, _, s) in enumerate(self.digits[loop.name]) if s is None or s > 1])
+        for chosen in product(*choices):
+            f, s, r = dict(first), dict(second), dict(ranges)
+            for loop_name, place in chosen:
+                name, _, size = self.digits[loop_name][place]
+                step = name + "+"
+                r[step] = (1, None if size is None else size - 1)
+                r[name] = (0, None if size is None else size - 2)
+                further = s if relation[loop_name] == LESS else f
+                further[name] = {(Var(name),): 1, (Var(step),): 1}
+                for other, _, _ in self.digits[loop_name][place + 1 :]:
+                    r[other + "'"] = r[other]
+                    s[other] = _variable(other + "'")
+            yield f, s, r
+
+
+def _variable(name: str) -> Polynomial:
+    return {(Var(name),): 1}
+
+
+def _weights(name: str, size: int | None, divisions: list[Binary]) -> list[tuple[int, int | None]]:
+    """The digits, as (weight, size) with the most significant first, in which `name` // c and `name` % c become polynomials."""
+    found: set[int] = set()
+    for d in divisions:
+        if type(d.b) is Const and d.b.value > 1:
+            s = _divided(d.a, name)
+            if s:
+                found.add(s * d.b.value)
+    chain = [1]
+    for c in sorted(found):
+        if c % chain[-1] == 0 and c != chain[-1] and (size is None or c < size):
+            chain.append(c)
+    result: list[tuple[int, int | None]] = [(w, w2 // w) for w, w2 in zip(chain, chain[1:], strict=False)]
+    result.append((chain[-1], None if size is None else -(-size // chain[-1])))
+    return result[::-1]
+
+
+def _divided(e: Expr, name: str) -> int:
+    """By what the variable has been divided in an expression made of it by // and %; 0 where it is something else."""
+    match e:
+        case Var(n):
+            return int(n == name)
+        case Binary("//", a, Const(c)):
+            return _divided(a, name) * int(c)
+        case Binary("%", a, Const()):
+            return _divided(a, name)
+        case _:
+            return 0
+
+
+def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Polynomial:
+    result: Polynomial = {}
+    for m, c in p.items():
+        if all(type(atom) is Var and atom.name not in mapping for atom in m):
+            result = add(result, {m: c})
+            continue
+        term = constant(1)
+        for atom in m:
+            if type(atom) is Var:
+                term = multiply(term, mapping.get(atom.name) or {(atom,): 1})
+            elif any(type(n) is Load for n in walk(atom)):
+                term = multiply(term, _variable(f"{atom}@{side}"))  # memory may have changed between the two
+            else:
+                touched = {n: _as_expr(mapping[n]) for n in variables(atom) if n in mapping}
+                term = multiply(term, {(substitute(atom, touched),): 1})  # type: ignore[dict-item]
+        result = add(result, scale(term, c))
+    return result
+
+
+def _as_expr(p: Polynomial) -> Expr:
+    from tir.affine import to_expr
+
+    return to_expr(p)
+
+
+def _nonzero(p: Polynomial, ranges: Ranges) -> bool:
+    """Whether a polynomial is provably never zero."""
+    terms = sorted(((abs(c), *bounds({m: c}, ranges)) for m, c in p.items() if m), key=lambda term: term[0])
+    return _never_zero(p.get((), 0), terms)
+
+
+Term = tuple[int, int | None, int | None]  # |coefficient|, lowest and highest value of the term
+
+
+def _never_zero(const: int, terms: list[Term]) -> bool:
+    """Whether const + a multiple of each coefficient, within its bounds, is never zero.
+
+    With P the terms of small coefficients and S the others, all multiples of g: a zero needs a multiple of g among the values
+    of P. If there is none the sum is never zero; if it is m alone, P = m and S = -m must both be possible.
+    """
+    low, high = _interval(const, terms)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return True
+    for cut in range(len(terms)):
+        g = gcd(*(c for c, _, _ in terms[cut:]))
+        low, high = _interval(const, terms[:cut])
+        if low is None or high is None:
+            return False
+        multiple = -(-low // g) * g
+        if multiple > high:
+            return True
+        if cut and multiple + g > high:
+            return _never_zero(const - multiple, terms[:cut]) or _never_zero(multiple, terms[cut:])
+    return False
+
+
+def _interval(const: int, terms: list[Term]) -> Interval:
+    low: int | None = const
+    high: int | None = const
+    for _, a, b in terms:
+        low = None if low is None or a is None else low + a
+        high = None if high is None or b is None else high + b
+    return low, high
+
+
+# --- questions -----------------------------------------------------------------------------------------------------------
+
+
+def spatial(block: Block, env: Mapping[str, Expr]) -> Indices:
+    """The bindings of the spatial axes of a block."""
+    return tuple(_resolved(it.binding, env) for it in block.iters if it.axis is Axis.SPATIAL)
+
+
+def clash(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
+    """The pairs of accesses of two units of which at least one writes, to one buffer that is not `ignored`."""
+    for x in a.accesses:
+        if x.buffer.name not in ignored:
+            for y in b.accesses:
+                if (x.writes or y.writes) and x.buffer.name == y.buffer.name:
+                    yield x, y
+
+
+def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
+    """The marks for two accesses in conflict."""
+    words = {False: "reads", True: "writes"}
+    if first is second:
+        verbs = " and ".join(words[w] for w in sorted({x.writes, y.writes}))
+        return [(first.stmt, f"{verbs} `{x.buffer.name}`")]
+    return [(first.stmt, f"{words[x.writes]} `{x.buffer.name}`"), (second.stmt, f"{words[y.writes]} `{x.buffer.name}`")]
+
+
+def loops_below(stmt: Stmt) -> list[For]:
+    """All loops in a statement, those inside blocks too, outer before inner."""
+    result: list[For] = []
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        if type(s) is For:
+            result.append(s)
+        stack.extend(c for c in reversed(tuple(children(s))) if isinstance(c, Stmt))
+    return result
+
+
+def evaluate(e: Expr, values: Mapping[str, int]) -> int:
+    """The value of an index expression; KeyError where it depends on something else."""
+    match e:
+        case Const(value):
+            return int(value)
+        case Var(name):
+            return values[name]
+        case Unary(op, a):
+            return -evaluate(a, values) if op == "neg" else int(not evaluate(a, values))
+        case Binary(op, a, b):
+            x, y = evaluate(a, values), evaluate(b, values)
+            match op:
+                case "+":
+                    return x + y
+                case "-":
+                    return x - y
+                case "*":
+                    return x * y
+                case "//":
+                    return x // y
+                case "%":
+                    return x % y
+                case "min":
+                    return min(x, y)
+                case "max":
+                    return max(x, y)
+                case "<":
+                    return int(x < y)
+                case "<=":
+                    return int(x <= y)
+                case ">":
+                    return int(x > y)
+                case ">=":
+                    return int(x >= y)
+                case "==":
+                    return int(x == y)
+                case "!=":
+                    return int(x != y)
+                case "and":
+                    return int(bool(x and y))
+                case "or":
+                    return int(bool(x or y))
+    raise KeyError(str(e))
+
+
+def collision(
+    loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access, limit: int = 20000
+) -> tuple[int, int, tuple[int, ...]] | None:
+    """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search (over the
+    first iterations of the other loops) finds one."""
+    try:
+        outer = {other.name: 0 for other in around}
+        inner = list(below)
+        sizes = [evaluate(x.extent, outer) for x in [loop, *inner]]
+        seen: list[dict[tuple[int, ...], int]] = [{}, {}]
+        others: list[dict[tuple[int, ...], int]] = [{}, {}]  # a second iteration that touches the same
+        for point in islice(product(*map(range, sizes)), limit):
+            values = {**outer, loop.name: point[0], **{x.name: v for x, v in zip(inner, point[1:], strict=True)}}
+            for side, access in enumerate((a, b)):
+                if all(evaluate(c, values) for c in access.conditions):
+                    element = tuple(evaluate(i, values) for i in access.indices)
+                    found = seen[1 - side].get(element)
+                    if found is not None and found == point[0]:
+                        found = others[1 - side].get(element)
+                    if found is not None:
+                        return (found, point[0], element) if side else (point[0], found, element)
+                    if seen[side].setdefault(element, point[0]) != point[0]:
+                        others[side].setdefault(element, point[0])
+    except (KeyError, ZeroDivisionError):
+        return None
+    return None

@@ -1,0 +1,122 @@
+"""decompose_reduction: the init of a reduction becomes a block of its own."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, PrimFunc, Seq, Stmt, Var, conjunction, conjuncts, nest
+from tir.simplify import prove, simplify
+from tir.traverse import loads, substitute, variables
+
+from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, shared
+from .error import ScheduleError, listing
+from .loops import ranges_of
+from .primitive import path_to_loop, primitive
+from .window import Unproved, need_distinct
+
+
+@primitive
+def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+    """Move the init of a reduction into a block of its own before a loop; returns the name of that block.
+
+    The new block is named `C_init`, its loops are the spatial ones at and below `loop`, with `_init` added; what remains of the
+    block is named `C_update`.
+
+    Rewrite   for i: for k: C[i] = 0 first, then C[i] = C[i] + f(i, k)
+           => for i_init: C[i_init] = 0
+              for i: for k: C[i] = C[i] + f(i, k)
+    Legal     if no loop outside of `loop` drives the reduction; each loop drives spatial or reduction axes, not both; the
+              spatial loops visit each point once; the reduction starts where its loops start; and the other statements under
+              `loop` read the output only after the block, and never write it.
+    """
+    scope, leaf = locate(func, block)
+    reduction: Block = leaf.stmt  # type: ignore[assignment]
+    if reduction.init is None:
+        hint = "it has been decomposed already" if reduction.is_reduction else None
+        raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
+    target: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
+    if not any(x is target for x in leaf.loops):
+        raise ScheduleError(f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}", (target, "the loop"), (reduction, "the block"))
+    place = next(n for n, x in enumerate(leaf.loops) if x is target)
+    outer, inner = leaf.loops[:place], leaf.loops[place:]
+
+    reduces = [it for it in reduction.iters if it.axis is not Axis.SPATIAL]
+    spatial = [it for it in reduction.iters if it.axis is Axis.SPATIAL]
+    driving = set().union(*(variables(it.binding) for it in reduces), set())
+    placing = set().union(*(variables(it.binding) for it in spatial), set())
+    for x in outer:
+        if x.name in driving and x.extent != Const(1, x.extent.dtype):
+            raise ScheduleError(
+                f"`{x.name}` is outside of `{loop}` and drives the reduction, so the init would run in each of its iterations",
+                (x, "drives the reduction"),
+                (target, "the loop"),
+                hint=f"decompose_reduction({block!r}, {x.name!r})",
+            )
+    for x in inner:
+        if x.name in driving and x.name in placing:
+            raise ScheduleError(
+                f"`{x.name}` drives the reduction and spatial axes of `{block}`, so the init has no loop of its own", (x, "drives both"), (reduction, "the block")
+            )
+    try:
+        need_distinct(reduction, inner, outer)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}", (target, "the loop"), (reduction, "the block")
+        ) from None
+    zeros = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
+    ranges = ranges_of(leaf.loops)
+    for it in reduces:
+        start = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
+        if start != Const(0, start.dtype):
+            raise ScheduleError(f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block"))
+    _need_late_readers(scope, leaf, target)
+
+    names = Names.of(func)
+    conditions = [c if not variables(c) & set(zeros) else simplify(substitute(c, zeros), ranges) for c in conjuncts(reduction.predicate)]  # type: ignore[arg-type]
+    conditions = [c for c in conditions if not prove(c, ranges)]
+    needed = placing.union(*(variables(c) for c in conditions), set())
+    kept = [x for x in inner if x.name in needed]
+    mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_init"), x.var.dtype) for x in kept}
+    predicate = substitute(conjunction(*conditions), mapping) if conditions else TRUE
+    starting = Block(
+        names.block(f"{block}_init"),
+        tuple(it.with_(binding=substitute(it.binding, {**mapping, **zeros})) for it in spatial),
+        reduction.init,
+        None,
+        predicate,  # type: ignore[arg-type]
+        reads=() if reduction.reads is not None and not loads(reduction.init) else None,
+        writes=reduction.writes,
+        annotations=reduction.annotations,
+    )
+    loops = [x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept]
+    before = nest(loops, starting)
+    reads = reduction.reads
+    if reads is not None and reduction.writes is not None:
+        reads = (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
+    update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=reads)
+    return edited(func, [(reduction, update)], Insertion(target, 0, before)), starting.name
+
+
+def _need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
+    """Refuse if a statement under the loop could see that elements are initialised earlier."""
+    for other in scope.leaves_under(target):
+        if other is leaf:
+            continue
+        for name in sorted((other.reads | other.writes) & leaf.writes):
+            late = other.order > leaf.order and name not in other.writes
+            if late and name in scope.outputs:
+                # The old contents of a parameter can be seen where something else is read than what has been computed.
+                common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
+                around: list[Stmt] = [x for x in common if type(x) is For]
+                free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
+                mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
+                late = accessed(theirs, free)[0].get(name) == accessed(mine, free)[1].get(name)
+            if not late:
+                raise ScheduleError(
+                    f"{other.quoted} uses `{name}` under `{target.name}`, and could see that it is initialised earlier",
+                    (target, "the loop"),
+                    (other.stmt, f"uses {name}"),
+                    (leaf.stmt, f"writes {name}"),
+                )
+
+
+__all__ = ["Seq", "decompose_reduction"]

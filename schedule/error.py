@@ -1,0 +1,98 @@
+"""The one error of the schedule floor, rendered with the lines of the program that it speaks of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+from tir.ir import PrimFunc, Stmt
+
+Mark = tuple[Stmt, str]
+Witness = str | Callable[[], str | None] | None
+
+
+class ScheduleError(Exception):
+    """A primitive refused: why, where in the program, and what to try.
+
+    Raised as `ScheduleError(reason, (stmt, "note"), ..., witness=..., hint=...)`. `call` and `func`, the call as written and the
+    program it was made on, are added on the way out. Rendering happens when the message is read, and so does the search for
+    a witness that is given as a function.
+    """
+
+    def __init__(self, reason: str, *marks: Mark, witness: Witness = None, hint: str | None = None):
+        super().__init__(reason)
+        self.reason, self.marks, self.witness, self.hint = reason, marks, witness, hint
+        self.call: str | None = None
+        self.func: PrimFunc | None = None
+
+    def located(self, call: str, func: PrimFunc) -> ScheduleError:
+        """This error, made by `call` on `func`. The outermost call is the one named; the marks belong to the innermost function."""
+        self.call = call
+        if self.func is None:
+            self.func = func
+        return self
+
+    def found_witness(self) -> str | None:
+        """The concrete case that shows the refusal to be right, searched for when first asked."""
+        if callable(self.witness):
+            self.witness = self.witness()
+        return self.witness
+
+    def __str__(self) -> str:
+        lines = [f"{self.call}: {self.reason}" if self.call else self.reason]
+        if self.func is not None:
+            lines += excerpt(self.func, self.marks)
+        witness = self.found_witness()
+        if witness:
+            lines.append(f"  witness: {witness}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self):
+        return _restore, (self.reason, self.marks, self.found_witness(), self.hint, self.call, self.func)
+
+
+def _restore(reason, marks, witness, hint, call, func) -> ScheduleError:
+    error = ScheduleError(reason, *marks, witness=witness, hint=hint)
+    error.call, error.func = call, func
+    return error
+
+
+def excerpt(func: PrimFunc, marks: Iterable[Mark]) -> list[str]:
+    """The marked lines of the printed function with a caret line under each mark; numbers are those of `func.script()`."""
+    from tir.script.printer import printed, script
+
+    out = printed(func)
+    offset = script(func).count("\n") - len(out.lines) + 1
+    notes: dict[int, list[tuple[int, int, str]]] = {}
+    for stmt, note in marks:
+        if id(stmt) in out.spans:
+            line, start, end = out.spans[id(stmt)]
+            notes.setdefault(line, []).append((start, end, note))
+    lines: list[str] = []
+    previous = None
+    for line in sorted(notes):
+        if previous is not None and line - previous > 4:
+            lines.append("      ...")
+        elif previous is not None:
+            lines += [f"{n + offset:5} | {out.lines[n]}" for n in range(previous + 1, line)]
+        lines.append(f"{line + offset:5} | {out.lines[line]}")
+        for start, end, note in sorted(notes[line]):
+            lines.append(f"      | {' ' * start}{'^' * (end - start)} {note}")
+        previous = line
+    return lines
+
+
+def nearest(wanted: str, names: Iterable[str]) -> str | None:
+    """The hint that names what was probably meant, or None."""
+    found = difflib.get_close_matches(wanted, list(names), n=1)
+    return f"did you mean `{found[0]}`?" if found else None
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names for a message: "`i`, `j` and `k`"."""
+    quoted = [f"`{n}`" for n in names]
+    if not quoted:
+        return "none"
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -1,0 +1,92 @@
+"""fuse: a nest becomes one loop."""
+
+from __future__ import annotations
+
+from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var
+from tir.simplify import simplify
+from tir.traverse import variables
+
+from .error import ScheduleError
+from .loops import substitute_loops
+from .primitive import fresh_names, need_serial, path_to_loop, primitive, replace_path
+
+
+@primitive
+def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+    """Make one serial loop of perfectly nested serial loops, given outermost first; returns its name.
+
+    Rewrite   for i, j in T.grid(M, N): S(i, j)
+           => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
+    Legal     each loop is the whole body of the one before it, and the extent of none depends on another: then the iterations
+              and their order are unchanged.
+    """
+    if not loops:
+        raise ScheduleError("at least one loop is needed")
+    above = path_to_loop(func, loops[0])
+    nest: list[For] = [above[-1]]  # type: ignore[list-item]
+    for name in loops[1:]:
+        inner: For = path_to_loop(func, name)[-1]  # type: ignore[assignment]
+        if nest[-1].body is not inner:
+            raise not_nested(nest[-1], inner)
+        for outer in nest:
+            if outer.name in variables(inner.extent):
+                raise ScheduleError(
+                    f"the extent of `{name}` depends on `{outer.name}`",
+                    (outer, "changes the extent"),
+                    (inner, f"runs over {inner.extent}"),
+                )
+        nest.append(inner)
+    for loop in nest:
+        need_serial(loop, "fused")
+    if len(nest) == 1:
+        return func, nest[0].name
+
+    total: Expr = nest[0].extent
+    for loop in nest[1:]:
+        total = total * loop.extent
+    total = simplify(total)
+    (name,) = fresh_names(func, "_".join(loops) + "_fused")
+    fused = For(Var(name, nest[0].var.dtype), total, nest[-1].body)
+    around = [s for s in above[:-1] if type(s) is For]
+    ranges_inside = [*around, fused]
+    mapping: dict[str, Expr] = {}
+    rest: Expr = fused.var
+    for loop in reversed(nest[1:]):
+        mapping[loop.name] = rest % loop.extent
+        rest = rest // loop.extent
+    mapping[nest[0].name] = rest
+    folded = () if preserve_unit_iters else (name,)
+    body = substitute_loops(fused.body, mapping, ranges_inside, folded)
+    return replace_path(func, above, fused.with_(body=body)), name
+
+
+def not_nested(outer: For, inner: Stmt) -> ScheduleError:
+    """The refusal of two loops that are not one directly within the other."""
+    assert isinstance(inner, For)
+    if _contains(outer, inner):
+        between = outer.body
+        if isinstance(between, For):
+            hint = f"name the loops in between too, or reorder first: `{between.name}` comes next"
+            return ScheduleError(
+                f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
+            )
+        hint = "decompose_reduction, or another order of compute_at" if isinstance(between, Seq) else None
+        return ScheduleError(
+            f"`{inner.name}` is not the only statement of `{outer.name}`",
+            (outer, "outer loop"),
+            (inner, "must be its whole body"),
+            hint=hint,
+        )
+    if _contains(inner, outer):
+        return ScheduleError(
+            f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
+        )
+    return ScheduleError(
+        f"`{inner.name}` is not inside `{outer.name}`", (outer, "one nest"), (inner, "another"), hint="loops of one nest are needed"
+    )
+
+
+def _contains(outer: Stmt, inner: Stmt) -> bool:
+    from .primitive import statements
+
+    return any(s is inner for s in statements(outer))

@@ -1,0 +1,124 @@
+"""parallel: iterations on several threads. Also the proof that iterations are independent, which vectorize shares."""
+
+from __future__ import annotations
+
+from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt
+from tir.traverse import variables
+
+from .conflicts import GREATER, LESS, Access, Instances, Unit, clash, collision, local_buffers, loops_below, spatial, touching, units
+from .error import ScheduleError
+from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+
+
+@primitive
+def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Run the iterations of a loop on several threads.
+
+    Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)
+    Legal     no iteration touches an element that another one writes. In each block below, the loop drives spatial axes only,
+              and different iterations get different values of these; between different blocks, and for statements in no
+              block, the elements touched are compared. Buffers allocated inside the loop are each iteration's own.
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    need_markable(target, Kind.PARALLEL)
+    for s in above[:-1]:
+        if isinstance(s, For) and s.kind is Kind.VECTORIZED:
+            raise ScheduleError(
+                f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
+                hint="lanes of a vector cannot start threads; make an outer loop parallel",
+            )  # fmt: skip
+    independent_iterations(above, "parallel")
+    return replace_path(func, above, target.with_(kind=Kind.PARALLEL)), None
+
+
+def need_markable(loop: For, kind: Kind) -> None:
+    """Refuse a loop that is marked otherwise."""
+    if loop.kind not in (Kind.SERIAL, kind):
+        raise ScheduleError(
+            f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
+            (loop, KIND_WORDS[loop.kind]),
+            hint="split it, before it is marked, to mark its parts differently",
+        )
+
+
+def independent_iterations(above: list[Stmt], how: str) -> None:
+    """Refuse the last loop of a path unless its iterations are independent; `how` says what it was to become."""
+    loop: For = above[-1]  # type: ignore[assignment]
+    if loop.extent == Const(1, loop.extent.dtype):
+        return
+    around = [s for s in above[:-1] if type(s) is For]
+    below = loops_below(loop.body)
+    parts = units(loop.body)
+    local = local_buffers(loop.body)
+    for unit in parts:
+        if isinstance(unit.stmt, Block):
+            _block_is_spatial(unit, unit.stmt, loop, around, below, local, how)
+    for n, first in enumerate(parts):
+        for m, second in enumerate(parts[n:], n):
+            if n == m and isinstance(first.stmt, Block):
+                continue
+            pairs = list(clash(first, second, local))
+            if not pairs:
+                continue
+            instances = Instances(around, [loop], below, [x.indices for pair in pairs for x in pair])
+            for x, y in pairs:
+                for relation in (LESS,) if x is y else (LESS, GREATER):
+                    if not instances.distinct(x.indices, y.indices, {loop.name: relation}):
+                        raise _race(loop, first, second, x, y, around, below, how)
+
+
+def _block_is_spatial(
+    unit: Unit, block: Block, loop: For, around: list[For], below: list[For], local: set[str], how: str
+) -> None:
+    """Refuse unless different iterations of the loop run instances of the block with different spatial axes."""
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL and loop.name in variables(it.binding):
+            if it.axis is Axis.REDUCE:
+                word, note = "reduction", "accumulates over it"
+                hint = f"rfactor({loop.name!r}, 0) gives each iteration its own partial result"
+                if how == "vectorized":
+                    hint = "reorder a spatial loop to the inside and vectorize that, or rfactor this one"
+            else:
+                word, note, hint = "ordered", "needs the order of its iterations", None
+            raise ScheduleError(
+                f"`{loop.name}` drives the {word} axis `{it.var.name}` of block `{block.name}`, so its iterations are not independent",
+                (loop, f"cannot be {how}"),
+                (block, note),
+                hint=hint,
+            )
+    place = spatial(block, unit.env)
+    if Instances(around, [loop], below, [place]).distinct(place, place, {loop.name: LESS}):
+        return
+    written = [a for a in unit.accesses if a.writes and a.buffer.name not in local]
+    if not written:
+        return
+    if not any(loop.name in variables(i) for i in place):
+        raise ScheduleError(
+            f"every iteration of `{loop.name}` writes the same elements of `{written[0].buffer.name}`",
+            (loop, f"cannot be {how}"),
+            (block, f"does not depend on `{loop.name}`"),
+            hint=f"choose a loop that drives a spatial axis of `{block.name}`, or compute the block outside this loop",
+        )
+    raise _race(loop, unit, unit, written[0], written[0], around, below, how)
+
+
+def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, around: list[For], below: list[For], how: str) -> ScheduleError:
+    def witness() -> str | None:
+        found = collision(loop, around, below, x, y)
+        if found is None:
+            return None
+        i, j, element = found
+        at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
+        if x.writes and y.writes:
+            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {at}"
+        (i, first_writes), (j, second_writes) = sorted([(i, x.writes), (j, y.writes)])
+        verbs = {False: "reads", True: "writes"}
+        return f"{loop.name} = {i} {verbs[first_writes]} {at}, {loop.name} = {j} {verbs[second_writes]} it"
+
+    return ScheduleError(
+        f"cannot prove that different iterations of `{loop.name}` touch different elements of `{x.buffer.name}`",
+        (loop, f"cannot be {how}"),
+        *touching(first, second, x, y),
+        witness=witness,
+    )

@@ -1,0 +1,120 @@
+"""The loop nest of a block at its new place, from the windows of its iteration variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tir.affine import Interval, Ranges, polynomial
+from tir.analysis.regions import Regions, extent_range
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
+from tir.simplify import bounds, prove, simplify
+from tir.traverse import stores
+
+from .dataflow import Names
+from .loops import KEPT
+from .window import Window, affine_index, difference, shifted
+
+
+def laid_out(block: Block, windows: Mapping[str, Window], ranges: Ranges, names: Names, preserve_unit_loops: bool = False) -> Stmt:
+    """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges.
+
+    An iteration variable without a window runs over its whole domain. What of a window is outside of the domain is cut off:
+    at once where its place is constant, else by the block's predicate. Loops of extent 1 are left out unless preserved.
+    """
+    inside: dict[str, Interval] = dict(ranges)
+    loops: list[tuple[Var, Expr]] = []
+    iters: list[Iter] = []
+    conditions: list[Expr] = []
+    for it in block.iters:
+        window = windows.get(it.var.name)
+        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _cut(window, it.extent, ranges)
+        if window.extent == Const(1, window.extent.dtype) and not preserve_unit_loops:
+            offset: Expr = Const(0, it.var.dtype)
+        else:
+            offset = Var(names.loop(f"ax{len(loops)}"), it.var.dtype)
+            loops.append((offset, window.extent))
+            inside[offset.name] = extent_range(window.extent, ranges)
+            if inside[offset.name] == (0, 0):
+                inside[offset.name] = KEPT
+        binding = simplify(window.start + offset, inside)
+        iters.append(it.with_(binding=binding))
+        proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
+        for c in (binding >= 0, binding < it.extent, *window.conditions(offset)):
+            if not prove(c, proving):
+                conditions.append(simplify(c, inside))
+    return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
+
+
+def _cut(window: Window, extent: Expr, ranges: Ranges) -> Window:
+    """The window without what is outside of range(extent), as far as that can be said without a condition."""
+    size, _ = bounds(extent, ranges)
+    reach, _ = bounds(window.extent, ranges)
+    low, high = bounds(window.start, ranges)
+    if size is None or reach is None:
+        return window
+    dtype = extent.dtype
+    if low is not None and low == high:
+        start = min(max(low, 0), size - 1)
+        stop = min(low + reach, size)
+        return Window(Const(start, dtype), Const(max(stop - start, 1), dtype), window.limits if start == low else ())
+    if reach >= size and not window.limits:
+        return Window(Const(0, dtype), extent)
+    return window
+
+
+def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
+    """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
+
+    Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
+    index that is v + c, a v + c or v // c bounds v; others don't.
+    """
+    spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    result: dict[str, Window] | None = None
+    for s in stores(block):
+        region = regions.get(s.buffer.name)
+        if region is None:
+            continue
+        found: dict[str, Window] = {}
+        for index, r in zip(s.indices, region.ranges, strict=True):
+            solved = _solved(index, r, spatial, ranges)
+            if solved is not None:
+                found.setdefault(solved[0], solved[1])
+        result = found if result is None else {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
+    return result or {}
+
+
+def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[str, Window] | None:
+    """The values of an iteration variable for which an index is within a range."""
+    plain = affine_index(index, spatial)
+    if plain is not None:
+        return plain[0], Window(simplify(shifted(r.min, -plain[1]), ranges), r.extent)
+    match index:
+        case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
+            return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
+    p = dict(polynomial(index))
+    offset = p.pop((), 0)
+    if len(p) == 1:
+        ((m, a),) = p.items()
+        if a > 1 and len(m) == 1 and type(m[0]) is Var and m[0].name in spatial:
+            return m[0].name, Window(simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges))
+    return None
+
+
+def _hull(a: Window, b: Window) -> Window | None:
+    """The smallest window around both; None where their distance is unknown."""
+    distance = difference(b.start, a.start)
+    if a == b:
+        return a
+    if distance is None or type(a.extent) is not Const or type(b.extent) is not Const:
+        return None
+    low, high = min(0, distance), max(int(a.extent.value), distance + int(b.extent.value))
+    return Window(simplify(shifted(a.start, low)), Const(high - low, a.extent.dtype))
+
+
+def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
+    """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
+    found = [s for s in path if type(s) is For]
+    ranges = dict(outside)
+    for loop in found:
+        ranges[loop.name] = extent_range(loop.extent, ranges)
+    return found, ranges

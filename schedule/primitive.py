@@ -1,0 +1,378 @@
+"""What every primitive is made with: registration, argument checks, and finding loops and blocks by name.
+
+A primitive is a pure function `(func, arguments) -> (new func, names it made)`: the names are a str, a list of str, or None.
+It first refuses, then rewrites.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import tir.traverse
+from tir.ir import Block, Expr, For, Kind, PrimFunc, Stmt
+from tir.traverse import children
+
+from .error import ScheduleError, listing, nearest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive's module is imported, constant afterwards
+
+
+class Primitive(Generic[P, R]):
+    """A registered primitive; calling it checks the arguments, applies it, and gives errors the call as written."""
+
+    def __init__(self, function: Callable[P, R]):
+        functools.update_wrapper(self, function)
+        self.name: str = function.__name__
+        self.function = function
+        self.parameters = list(inspect.signature(function).parameters.values())[1:]
+
+    @functools.cached_property
+    def checks(self) -> dict[str, tuple[Callable[[Any], Any], str]]:
+        """For each parameter, what brings a value to its declared type (or raises TypeError), and that type in words."""
+        hints = typing.get_type_hints(self.function)
+        return {p.name: (_converter(hints[p.name]), _words(hints[p.name])) for p in self.parameters}
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.Signature(self.parameters)
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by parameter name, those equal to their default left out; TypeError on a wrong count or name."""
+        try:
+            bound = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self.signature_text()}: {error}") from None
+        result = {}
+        for p in self.parameters:
+            if p.name not in bound:
+                continue
+            value = bound[p.name]
+            convert, words = self.checks[p.name]
+            try:
+                value = [convert(v) for v in value] if p.kind is p.VAR_POSITIONAL else convert(value)
+            except TypeError:
+                shown = list(value) if p.kind is p.VAR_POSITIONAL else value
+                raise ScheduleError(f"`{p.name}` must be {words}, got {shown!r}") from None
+            if p.default is p.empty or type(value) is not type(p.default) or value != p.default:
+                result[p.name] = value
+        return result
+
+    def signature_text(self) -> str:
+        return f"({', '.join(str(p.replace(annotation=p.empty)) for p in self.parameters)})"
+
+    def spread(self, bound: dict[str, Any]) -> tuple[list, dict[str, Any]]:
+        """Bound arguments as positional and keyword arguments, positional as far as that goes."""
+        args: list = []
+        kwargs: dict[str, Any] = {}
+        positional = True
+        for p in self.parameters:
+            if p.name not in bound:
+                positional = positional and p.kind is p.VAR_POSITIONAL
+            elif p.kind is p.VAR_POSITIONAL:
+                args.extend(bound[p.name])
+            elif positional and p.kind is not p.KEYWORD_ONLY:
+                args.append(bound[p.name])
+            else:
+                kwargs[p.name] = bound[p.name]
+        return args, kwargs
+
+    def text(self, bound: dict[str, Any]) -> str:
+        """The call as it would be written: `split('i', [None, 16])`."""
+        args, kwargs = self.spread({k: v for k, v in bound.items() if k != "rng"})
+        return f"{self.name}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
+
+    def raw_text(self, args: tuple, kwargs: dict[str, Any]) -> str:
+        """The call as it would be written, with arguments that did not pass `bind`."""
+        defaults = {p.name: p.default for p in self.parameters}
+        bound = self.signature.bind(*args, **kwargs).arguments
+        return self.text({k: v for k, v in bound.items() if v is not defaults[k]})
+
+    def apply(self, func: PrimFunc, bound: dict[str, Any]) -> Any:
+        """The primitive on arguments that `bind` has checked."""
+        args, kwargs = self.spread(bound)
+        try:
+            return self.function(func, *args, **kwargs)  # type: ignore[arg-type]
+        except ScheduleError as error:
+            raise error.located(self.text(bound), func) from None
+
+    def __call__(self, func: PrimFunc, *args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = self.bind(args, kwargs)
+        except ScheduleError as error:
+            raise error.located(self.raw_text(args, kwargs), func) from None
+        return self.apply(func, bound)
+
+
+def primitive(function: Callable[P, R]) -> Primitive[P, R]:
+    """Decorator: register `function` under its name as a primitive of schedules."""
+    result = Primitive(function)
+    REGISTRY[result.name] = result
+    return result
+
+
+# --- argument types ------------------------------------------------------------------------------------------------------
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError
+    return value.__index__()
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, float) else _integer(value)
+
+
+def _plain(kind: type) -> Callable[[Any], Any]:
+    def convert(value):
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return convert
+
+
+def json_data(value: Any) -> Any:
+    """`value` as JSON data (tuples become lists); TypeError if it is not."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [json_data(v) for v in value]
+        case dict() if all(isinstance(k, str) for k in value):
+            return {k: json_data(v) for k, v in value.items()}
+        case _ if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a numpy scalar
+            return json_data(value.item())
+        case _:
+            raise TypeError
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is int:
+        return _integer
+    if hint is float:
+        return _number
+    if hint is str or hint is bool:
+        return _plain(hint)
+    if hint is type(None):
+        return _plain(type(None))
+    if hint is Any:
+        return json_data
+    if origin is list:
+        item = _converter(args[0])
+
+        def convert_list(value):
+            if not isinstance(value, (list, tuple)):
+                raise TypeError
+            return [item(v) for v in value]
+
+        return convert_list
+    if origin in (typing.Union, types.UnionType):
+        options = [_converter(a) for a in args]
+
+        def convert_union(value):
+            for option in options:
+                try:
+                    return option(value)
+                except TypeError:
+                    continue
+            raise TypeError
+
+        return convert_union
+    if inspect.isclass(hint):
+
+        def convert_instance(value):
+            if not isinstance(value, hint):
+                raise TypeError
+            return value
+
+        return convert_instance
+    if callable(hint) or origin is not None:
+        return lambda value: value
+    raise TypeError(f"no check for arguments declared {hint!r}")
+
+
+_WORDS = {int: "an integer", float: "a number", bool: "a bool", str: "a name", type(None): "None", Any: "JSON data"}
+_PLURALS = {int: "integers", float: "numbers", bool: "bools", str: "names", type(None): "None", Any: "JSON data"}
+
+
+def _words(hint: Any, plural: bool = False) -> str:
+    if hint in _WORDS:
+        return (_PLURALS if plural else _WORDS)[hint]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        return f"{'lists' if plural else 'a list'} of {_words(args[0], True)}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_words(a, plural) for a in args)
+    return f"a {getattr(hint, '__name__', hint)}"
+
+
+# --- finding -------------------------------------------------------------------------------------------------------------
+
+
+def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
+    """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
+    found: list[Stmt] = []
+
+    def visit(stmt: Stmt) -> bool:
+        if type(stmt) is kind and stmt.name == name:  # type: ignore[attr-defined]
+            found.append(stmt)
+            return True
+        for child in substatements(stmt):
+            if visit(child):
+                found.append(stmt)
+                return True
+        return False
+
+    visit(func.body)
+    found.reverse()
+    return found
+
+
+def substatements(stmt: Stmt) -> Iterable[Stmt]:
+    """The statements directly below, in program order (a block's init before its body)."""
+    if type(stmt) is For:
+        return (stmt.body,)
+    return [c for c in children(stmt) if isinstance(c, Stmt)]
+
+
+def statements(root: Stmt) -> list[Stmt]:
+    """The statement and all below it, parents first, in program order."""
+    result: list[Stmt] = []
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        result.append(stmt)
+        stack.extend(reversed(tuple(substatements(stmt))))
+    return result
+
+
+def path_to_loop(func: PrimFunc, name: str) -> list[Stmt]:
+    """The statements from the root to the loop, inclusive; refuses where there is no such loop."""
+    found = path(func, For, name)
+    if not found:
+        existing = [s.name for s in statements(func.body) if type(s) is For]
+        what = "a block, not a loop" if path(func, Block, name) else "no loop of this function"
+        raise ScheduleError(f"`{name}` is {what}; its loops are {listing(existing)}", hint=nearest(name, existing))
+    return found
+
+
+def path_to_block(func: PrimFunc, name: str) -> list[Stmt]:
+    """The statements from the root to the block, inclusive; refuses where there is no such block."""
+    found = path(func, Block, name)
+    if not found:
+        existing = [s.name for s in statements(func.body) if type(s) is Block]
+        what = "a loop, not a block" if path(func, For, name) else "no block of this function"
+        raise ScheduleError(f"`{name}` is {what}; its blocks are {listing(existing)}", hint=nearest(name, existing))
+    return found
+
+
+def find_loop(func: PrimFunc, name: str) -> For:
+    """The loop called `name`; refuses where there is none, with the loops there are."""
+    return path_to_loop(func, name)[-1]  # type: ignore[return-value]
+
+
+def find_block(func: PrimFunc, name: str) -> Block:
+    """The block called `name`; refuses where there is none, with the blocks there are."""
+    return path_to_block(func, name)[-1]  # type: ignore[return-value]
+
+
+def path_to_named(func: PrimFunc, name: str) -> list[Stmt]:
+    """The statements from the root to the loop or block called `name`, inclusive."""
+    loop, block = path(func, For, name), path(func, Block, name)
+    if loop and block:
+        raise ScheduleError(f"`{name}` names a loop and a block", (loop[-1], "the loop"), (block[-1], "the block"))
+    if not loop and not block:
+        existing = [s.name for s in statements(func.body) if isinstance(s, (For, Block))]
+        raise ScheduleError(f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=nearest(name, existing))
+    return loop or block
+
+
+def loops_of(func: PrimFunc, block: str) -> list[For]:
+    """The loops around a block, outermost first, up to the block that encloses it."""
+    return loops_on(path_to_block(func, block)[:-1])
+
+
+def loops_on(above: Iterable[Stmt]) -> list[For]:
+    """The loops on a path from the root, outermost first, below the last block on it."""
+    result: list[For] = []
+    for stmt in above:
+        if type(stmt) is Block:
+            result = []
+        elif type(stmt) is For:
+            result.append(stmt)
+    return result
+
+
+def blocks_below(stmt: Stmt) -> list[Block]:
+    """The blocks below a statement (itself included if it is one), in program order, without those inside other blocks."""
+    result: list[Block] = []
+    stack = [stmt]
+    while stack:
+        current = stack.pop()
+        if type(current) is Block:
+            result.append(current)
+        else:
+            stack.extend(reversed(tuple(substatements(current))))
+    return result
+
+
+def taken_names(func: PrimFunc) -> set[str]:
+    """Every name bound in the function; hand it to `tir.traverse.fresh`."""
+    return tir.traverse.names(func)
+
+
+def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
+    """Names not taken in `func`, made from the wanted ones."""
+    taken = taken_names(func)
+    return [tir.traverse.fresh(taken, w) for w in wanted]
+
+
+def need_serial(loop: For, what: str) -> None:
+    """Refuse a loop that is marked (`what` is what cannot be done with it) or annotated."""
+    if loop.kind is not Kind.SERIAL:
+        raise ScheduleError(
+            f"`{loop.name}` is {KIND_WORDS[loop.kind]}, and only serial loops can be {what}",
+            (loop, KIND_WORDS[loop.kind]),
+            hint=f"loops are {what} first and marked afterwards",
+        )
+    if loop.annotations:
+        keys = listing(k for k, _ in loop.annotations)
+        raise ScheduleError(
+            f"`{loop.name}` is annotated with {keys}, which would be lost",
+            (loop, "annotated"),
+            hint="unannotate it first, and annotate the new loops",
+        )
+
+
+KIND_WORDS = {
+    Kind.SERIAL: "serial",
+    Kind.PARALLEL: "parallel",
+    Kind.VECTORIZED: "vectorized",
+    Kind.UNROLLED: "unrolled",
+    Kind.THREAD: "bound to a GPU axis",
+}
+
+
+def uses(expr: Expr, names: Iterable[str]) -> set[str]:
+    """Those of `names` that occur in an expression."""
+    return tir.traverse.variables(expr) & set(names)
+
+
+def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
+    """`func` with the last statement of a path (from the root to it, as `path_to_loop` gives) replaced by `new`."""
+    for parent, old in zip(reversed(above[:-1]), reversed(above[1:]), strict=True):
+        if type(parent) is For:
+            new = parent.with_(body=new)
+        else:
+            new = tir.traverse.map_children(parent, lambda child, old=old, new=new: new if child is old else child)  # type: ignore[assignment,misc]
+    return func.with_(body=new)

@@ -1,0 +1,232 @@
+"""reverse_compute_at: a consumer moves to where its inputs are made."""
+
+from __future__ import annotations
+
+from tir.affine import Ranges
+from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
+from tir.simplify import bounds, prove, simplify
+from tir.traverse import loads, stores
+
+from .dataflow import (
+    Leaf,
+    Insertion,
+    Names,
+    Scope,
+    edited,
+    locate,
+    locate_loop,
+    need_complete,
+    parts,
+    pick_position,
+    shared,
+    shared_loops,
+    span,
+)
+from .error import ScheduleError
+from .placement import laid_out, loops_and_ranges
+from .primitive import primitive
+from .window import Unproved, Window, affine_index, shifted, windows
+
+
+@primitive
+def reverse_compute_at(
+    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+) -> tuple[PrimFunc, None]:
+    """Move a consumer under a loop of its producers, running in each iteration for what they have finished there.
+
+    `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, otherwise the
+    number of the statement before which it goes.
+
+    Rewrite   for l: S(l)                                 # writes X[p(l) .. p(l) + e - 1]
+              for i in range(N): B(i)                     # reads X[i]
+           => for l:
+                  S(l)
+                  for ax0 in range(e): B(p(l) + ax0)      # where p(l) + ax0 < N, unless that is proved
+              Axes that do not index X get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
+    Legal     if the block is data parallel or a reduction with its init; the windows of X that the iterations write tile X,
+              each of them finished in its iteration (no reduction is driven by `loop` or a loop around it); the block reads
+              X at its own spatial axes, and runs over its whole domain; and no statement between the two places writes its
+              other inputs or touches its outputs.
+    """
+    scope, moved = locate(func, block)
+    need_complete(scope, moved, "moved")
+    path = locate_loop(scope, moved, loop)
+    target: For = path[-1]  # type: ignore[assignment]
+    consumer: Block = moved.stmt  # type: ignore[assignment]
+    producers = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
+    if not producers:
+        raise ScheduleError(f"no producer of `{block}` is under `{loop}`", (target, "the loop"), (consumer, "the block"))
+    if producers[-1].order > moved.order:
+        raise ScheduleError(f"`{block}` stands before {producers[-1].quoted}, its producer", (consumer, "first"), (producers[-1].stmt, "then"))
+
+    common = shared(moved.above, path)
+    top = path[len(common)]
+    between = [x for x in span(scope, (*moved.above, consumer), path) if x is not moved]
+    for other in between:
+        touched = sorted((other.reads | other.writes) & moved.writes)
+        if touched:
+            raise ScheduleError(
+                f"{other.quoted} uses `{touched[0]}`, which `{block}` writes, between the two places",
+                (other.stmt, f"uses {touched[0]}"),
+                (consumer, f"writes {touched[0]}"),
+            )
+    feeding = [x for x in between if x.writes & moved.inputs]
+    for other in feeding:
+        if not other.under(top) or (other.order > producers[-1].order and not other.under(target)):
+            changed = sorted(other.writes & moved.inputs)[0]
+            raise ScheduleError(
+                f"{other.quoted} writes `{changed}`, which `{block}` reads, after the new place",
+                (other.stmt, f"writes {changed}"),
+                (consumer, f"reads {changed}"),
+            )
+    for other in feeding:
+        for name in sorted(other.writes & moved.inputs):
+            outside = next((w for w in scope.writers(name) if w not in feeding), None)
+            if outside is not None:
+                raise ScheduleError(
+                    f"`{name}` is written by {other.quoted} and by {outside.quoted}, which is not under the same loops",
+                    (other.stmt, f"writes {name}"),
+                    (outside.stmt, f"writes {name}"),
+                )
+
+    loops, ranges = loops_and_ranges(path, scope.ranges)
+    made = _made(scope, moved, feeding, path, ranges)
+    around = shared_loops(moved.above, path)
+    _need_same_share(scope, moved, feeding, around, path)
+
+    stmts = parts(target.body)
+    first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
+    position = pick_position(index, first, len(stmts), target)
+    placed = laid_out(consumer, made, ranges, Names.of(func), preserve_unit_loops)
+    return edited(func, [(consumer, None)], Insertion(target.body, position, placed)), None
+
+
+def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:
+    """For each axis of the consumer the window for which its inputs are finished in an iteration of the loop."""
+    block: Block = moved.stmt  # type: ignore[assignment]
+    found: dict[str, list[Window]] = {}
+    for producer in feeding:
+        outer = shared_loops(path, producer.above)
+        for v, window in _shares(scope, moved, producer, outer).items():
+            found.setdefault(v, []).append(window)
+    result: dict[str, Window] = {}
+    for it in block.iters:
+        options = found.get(it.var.name, [])
+        if not options:
+            continue
+        # Each input must be finished for all that is run: the smallest window must lie within the others.
+        best = min(options, key=lambda w: bounds(w.extent, {})[0] or 0)
+        for other in options:
+            inside = prove(other.start <= best.start, ranges) and prove(best.start + best.extent <= other.start + other.extent, ranges)
+            if other != best and not (inside and not other.limits):
+                raise ScheduleError(f"the inputs of `{block.name}` are not made in the same windows of `{it.var.name}`", (block, "the block"))
+        result[it.var.name] = best
+    return result
+
+
+def _shares(scope: Scope, moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> dict[str, Window]:
+    """The windows of the consumer's axes that belong to what one producer finishes in an iteration of `outer`.
+
+    An axis that is not in the result reads a dimension which is finished as a whole.
+    """
+    block: Block = moved.stmt  # type: ignore[assignment]
+    source = producer.stmt
+    if type(source) is not Block:
+        raise ScheduleError(f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown", (source, "not in a block"))
+    inner = [x for x in producer.loops if not any(x is o for o in outer)]
+    try:
+        share = windows(source, outer, inner)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`: {reason}",
+            (outer[-1], "the loop"),
+            (source, "the producer"),
+            (block, "the consumer"),
+        ) from None
+    result: dict[str, Window] = {}
+    for name in sorted(producer.writes & moved.inputs):
+        dims = _written(source, name)
+        for load in loads(block):
+            if load.buffer.name != name:
+                continue
+            for n, (index, dim) in enumerate(zip(load.indices, dims, strict=True)):
+                if dim is None:
+                    raise ScheduleError(
+                        f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",
+                        (source, f"writes {name}"),
+                    )
+                v, offset = dim
+                window = share[v]
+                extent = next(it.extent for it in source.iters if it.var.name == v)
+                if window.extent == extent and not window.limits:
+                    continue
+                _add(result, block, source, name, n, index, offset, extent, window)
+    return result
+
+
+def _add(
+    result: dict[str, Window], block: Block, source: Block, name: str, n: int, index: Expr, offset: int, extent: Expr, window: Window
+) -> None:
+    """Bound the axis of `block` that reads dimension `n` of a buffer, of which `window` + offset is finished."""
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    read = affine_index(index, axes)
+    if read is None:
+        raise ScheduleError(
+            f"`{block.name}` reads dimension {n} of `{name}` at `{index}`, which is not one of its spatial axes, "
+            "but only a part of it is finished in an iteration",
+            (source, f"writes {name}"),
+            (block, f"reads {name}"),
+        )
+    axis = axes[read[0]]
+    shift = offset - read[1]
+    if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
+        raise ScheduleError(f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes", (block, f"reads {name}"))
+    mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
+    if result.setdefault(axis.var.name, mine) != mine:
+        raise ScheduleError(
+            f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, which are not finished in the same iteration",
+            (source, f"writes {name}"),
+            (block, f"reads {name}"),
+        )
+
+
+def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
+    """For each dimension of a buffer the axis of the block that indexes it, and its offset, the same in all stores."""
+    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    result: list[tuple[str, int] | None] | None = None
+    for s in stores(block):
+        if s.buffer.name == name:
+            dims = [affine_index(i, axes) for i in s.indices]
+            if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
+                dims = [None] * len(dims)
+            result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
+    return result or []
+
+
+def _need_same_share(
+    scope: Scope, moved: Leaf, feeding: list[Leaf], around: tuple[For, ...], path: tuple[Stmt, ...]
+) -> None:
+    """Refuse unless the block runs over its whole domain now, and in each iteration of the loops around both places for what
+    the producers finish in that iteration."""
+    block: Block = moved.stmt  # type: ignore[assignment]
+    inner = [x for x in moved.loops if not any(x is o for o in around)]
+    try:
+        now = windows(block, around, inner)
+    except Unproved as reason:
+        raise ScheduleError(f"it cannot be shown that `{block.name}` runs over its whole domain, once: {reason}", (block, "the block")) from None
+    if not around:
+        return
+    then: dict[str, Window] = {}
+    for producer in feeding:
+        then |= _shares(scope, moved, producer, around)
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        mine = now[it.var.name]
+        other = then.get(it.var.name, Window(Const(0, it.extent.dtype), it.extent))
+        if mine != other:
+            raise ScheduleError(
+                f"in an iteration of `{around[-1].name}`, `{block.name}` runs for other values of `{it.var.name}` than its producers finish",
+                (around[-1], "around both"),
+                (block, "the block"),
+            )

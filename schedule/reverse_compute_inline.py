@@ -1,0 +1,127 @@
+"""reverse_compute_inline: a consumer's formula goes where its input is made."""
+
+from __future__ import annotations
+
+from tir.ir import TRUE, Axis, Block, Const, Expr, If, Load, PrimFunc, Stmt, Store, conjunction
+from tir.analysis.regions import iter_ranges
+from tir.simplify import prove, simplify
+from tir.traverse import loads, rewrite, substitute
+
+from .compute_inline import own_axes, single_store
+from .dataflow import edited, locate, need_complete, need_only_writer, need_temporary, shared_loops, span, without_buffers
+from .error import ScheduleError
+from .primitive import primitive
+from .window import Unproved, affine_index, windows
+
+
+@primitive
+def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+    """Put the formula of a block into its only producer, and remove the block and the buffer between the two.
+
+    Rewrite   for i: X[i] = f(i)
+              for i: Y[i] = g(X[i])
+           => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
+    Legal     if both are data parallel, single stores; X is a temporary read by the block alone, at its own axes (up to a
+              constant) and written at those of the producer; both run over their whole domains, once; and no statement
+              between the two writes what the block reads otherwise, or touches what it writes.
+    """
+    scope, leaf = locate(func, block)
+    what = "inlined into its producer"
+    consumer: Block = leaf.stmt  # type: ignore[assignment]
+    if consumer.is_reduction:
+        raise ScheduleError(f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"))
+    need_complete(scope, leaf, what)
+    last = single_store(consumer)
+    candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
+    options = [w for w in candidates if not (w.writes & scope.outputs)]
+    if not options:
+        raise ScheduleError(f"no block makes a temporary that `{block}` reads", (consumer, "the block"))
+    made = options[-1]
+    if type(made.stmt) is not Block:
+        raise ScheduleError(f"{made.quoted} writes what `{block}` reads, and is no block", (made.stmt, "the producer"))
+    producer: Block = made.stmt
+    if producer.is_reduction or producer.init is not None:
+        raise ScheduleError(
+            f"`{producer.name}`, the producer of `{block}`, is a reduction: its result is not final where it is stored",
+            (producer, "reduces"),
+            (consumer, "reads the result"),
+            hint=f"reverse_compute_at({block!r}, ...) runs it right after the reduction",
+        )
+    need_complete(scope, made, "extended by its consumer")
+    need_only_writer(scope, made, "extended by its consumer")
+    need_temporary(scope, made, "extended by its consumer")
+    first = single_store(producer)
+    places = own_axes(producer, first)
+    name = first.buffer.name
+    other = next((r for r in scope.readers(name) if r is not leaf), None)
+    if other is not None:
+        raise ScheduleError(f"{other.quoted} reads `{name}` too", (producer, f"writes {name}"), (other.stmt, "another reader"), (consumer, "the block"))
+    for x in span(scope, (*leaf.above, consumer), (*made.above, producer)):
+        if x is leaf or x is made:
+            continue
+        changed = sorted(x.writes & leaf.inputs) if x.order > made.order or shared_loops(x.above, made.above) else []
+        touched = sorted((x.reads | x.writes) & leaf.writes) or changed
+        if touched:
+            raise ScheduleError(
+                f"{x.quoted} {'writes' if changed else 'uses'} `{touched[0]}` between `{producer.name}` and `{block}`",
+                (x.stmt, f"uses {touched[0]}"),
+                (consumer, "the block"),
+            )
+    if leaf.writes & made.reads:
+        clash = sorted(leaf.writes & made.reads)[0]
+        raise ScheduleError(f"`{producer.name}` reads `{clash}`, which `{block}` writes", (producer, f"reads {clash}"), (consumer, f"writes {clash}"))
+    common = shared_loops(leaf.above, made.above)
+    shares = []
+    for x in (made, leaf):
+        try:
+            shares.append(windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)]))  # type: ignore[arg-type]
+        except Unproved as reason:
+            raise ScheduleError(f"it cannot be shown that {x.quoted} runs over its whole domain, once: {reason}", (x.stmt, "the block")) from None
+
+    axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
+    theirs = {it.var.name: it for it in producer.iters}
+    mapping: dict[str, Expr] | None = None
+    for load in loads(consumer):
+        if load.buffer.name != name:
+            continue
+        found: dict[str, Expr] = {}
+        for index, v in zip(load.indices, places, strict=True):
+            read = affine_index(index, axes)
+            if v is not None and read is not None and read[0] not in found:
+                axis, source = axes[read[0]], theirs[v]
+                inside = read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
+                same = not common or (shares[0][v] == shares[1][read[0]] and read[1] == 0)
+                if not inside or not same:
+                    raise ScheduleError(f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there", (consumer, f"reads {name}"))
+                found[read[0]] = simplify(source.var - read[1])
+            elif v is not None or index != Const(0, index.dtype):
+                raise ScheduleError(f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own", (consumer, f"reads {name}"))
+        if mapping is not None and mapping != found:
+            raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"))
+        mapping = found
+    assert mapping is not None, "the block reads what its producer writes"
+    for v, it in axes.items():
+        if v not in mapping:
+            if it.extent != Const(1, it.extent.dtype):
+                raise ScheduleError(f"the axis `{v}` of `{block}` does not index `{name}`, so an element is used more than once", (consumer, f"reads {name}"))
+            mapping[v] = Const(0, it.var.dtype)
+
+    ranges = iter_ranges(producer)
+    conditions = []
+    for v, it in axes.items():
+        for c in (mapping[v] >= 0, mapping[v] < it.extent):
+            if not prove(c, ranges):
+                conditions.append(simplify(c, ranges))
+    value = rewrite(last.value, lambda n: first.value if type(n) is Load and n.buffer.name == name else None)
+
+    # The consumer's own axes are replaced in what is its own, not in the producer's formula.
+    def moved(n: Expr) -> Expr:
+        marked = rewrite(n, lambda x: Hole if type(x) is Load and x.buffer.name == name else None)
+        return rewrite(substitute(marked, mapping), lambda x: first.value if x == Hole else None)  # type: ignore[return-value]
+
+    del value
+    store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
+    condition = conjunction(*conditions)
+    body: Stmt = store if condition == TRUE else If(condition, store)
+    merged = producer.with_(body=body, reads=None, writes=None)
+    return without_buffers(edited(func, [(consumer, None), (producer, merged)]), [name]), None

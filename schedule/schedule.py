@@ -1,0 +1,214 @@
+"""The schedule of a function: primitives applied one after another, recorded in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tir.ir import Block, Buffer, PrimFunc, Stmt
+from tir.traverse import loads, stores
+
+from .error import ScheduleError
+from .primitive import REGISTRY, blocks_below, find_block, loops_of, path_to_block, path_to_named
+from .trace import Step, Trace
+
+
+class Schedule:
+    """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
+
+    `func` is the current function and `trace` the steps so far; a call that raises ScheduleError leaves both as they were.
+    """
+
+    def __init__(self, func: PrimFunc):
+        if not isinstance(func, PrimFunc):
+            raise TypeError(f"Schedule takes a PrimFunc (te.create_prim_func makes one), got a {type(func).__name__}")
+        self._func = func
+        self._steps: tuple[Step, ...] = ()
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function as it is now."""
+        return self._func
+
+    @property
+    def trace(self) -> Trace:
+        """The steps taken so far."""
+        return Trace(self._steps)
+
+    @property
+    def script(self) -> str:
+        """The function as it is now, in the script dialect."""
+        return self._func.script()
+
+    def show(self) -> None:
+        """Print the function as it is now."""
+        self._func.show()
+
+    def copy(self) -> Schedule:
+        """A schedule that continues from here on its own."""
+        result = Schedule(self._func)
+        result._steps = self._steps
+        return result
+
+    def __repr__(self) -> str:
+        return f"Schedule({self._func.name}, {len(self._steps)} step(s))"
+
+    def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        known = REGISTRY[name]
+        try:
+            bound = known.bind(args, kwargs)
+        except ScheduleError as error:
+            raise error.located(known.raw_text(args, kwargs), self._func) from None
+        func, result = known.apply(self._func, bound)
+        recorded = {k: v for k, v in bound.items() if k != "rng"}
+        if "decision" in known.checks:
+            recorded["decision"] = result
+        self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
+        return result
+
+    def _look(self, call: str, fn):
+        try:
+            return fn()
+        except ScheduleError as error:
+            raise error.located(call, self._func) from None
+
+    # --- looking ---------------------------------------------------------------------------------------------------------
+
+    def get_block(self, name: str) -> str:
+        """The block called `name`, if there is one."""
+        return self._look(f"get_block({name!r})", lambda: find_block(self._func, name).name)
+
+    def get_loops(self, block: str) -> list[str]:
+        """The loops around a block, outermost first (within the block that encloses it, if one does)."""
+        return self._look(f"get_loops({block!r})", lambda: [loop.name for loop in loops_of(self._func, block)])
+
+    def get_child_blocks(self, block_or_loop: str) -> list[str]:
+        """The blocks below a loop or inside a block ("root" for the whole function), not those nested deeper in them."""
+
+        def find() -> list[str]:
+            if block_or_loop == "root":
+                return [b.name for b in blocks_below(self._func.body)]
+            target = path_to_named(self._func, block_or_loop)[-1]
+            return [b.name for b in blocks_below(target.body)]  # type: ignore[attr-defined]
+
+        return self._look(f"get_child_blocks({block_or_loop!r})", find)
+
+    def get_producers(self, block: str) -> list[str]:
+        """The blocks that write a buffer which this block reads, in program order; itself not."""
+        return self._look(f"get_producers({block!r})", lambda: self._related(block, producers=True))
+
+    def get_consumers(self, block: str) -> list[str]:
+        """The blocks that read a buffer which this block writes, in program order; itself not."""
+        return self._look(f"get_consumers({block!r})", lambda: self._related(block, producers=False))
+
+    def get_output_blocks(self) -> list[str]:
+        """The blocks that write a parameter of the function, in program order."""
+        parameters = {p.name for p in self._func.buffers}
+        return [b.name for b in blocks_below(self._func.body) if _written(b) & parameters]
+
+    def _related(self, block: str, producers: bool) -> list[str]:
+        above = path_to_block(self._func, block)
+        target: Block = above[-1]  # type: ignore[assignment]
+        scopes = [s for s in above[:-1] if type(s) is Block]
+        siblings = blocks_below(scopes[-1].body if scopes else self._func.body)
+        place = next(n for n, b in enumerate(siblings) if b is target)
+        if producers:
+            read = _read(target)
+            return [b.name for b in siblings[:place] if _written(b) & read]
+        written = _written(target)
+        return [b.name for b in siblings[place + 1 :] if _read(b) & written]
+
+    # --- loops -----------------------------------------------------------------------------------------------------------
+
+    def split(self, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> list[str]:
+        """Divide a loop into a nest of `len(factors)` loops; returns their names, outermost first."""
+        return self._apply("split", loop, factors, preserve_unit_iters)
+
+    def tile(self, x: str, y: str, x_factor: int, y_factor: int) -> list[str]:
+        """Split two nested loops and order them outer x, outer y, inner x, inner y; returns these four."""
+        return self._apply("tile", x, y, x_factor, y_factor)
+
+    def fuse(self, *loops: str, preserve_unit_iters: bool = True) -> str:
+        """Make one loop of perfectly nested ones; returns its name."""
+        return self._apply("fuse", *loops, preserve_unit_iters=preserve_unit_iters)
+
+    def reorder(self, *ordered_loops: str) -> None:
+        """Put loops of one nest into the given order, among the places they have."""
+        self._apply("reorder", *ordered_loops)
+
+    def parallel(self, loop: str) -> None:
+        """Run the iterations of a loop on several threads."""
+        self._apply("parallel", loop)
+
+    def vectorize(self, loop: str) -> None:
+        """Run the iterations of a loop as lanes of vector instructions."""
+        self._apply("vectorize", loop)
+
+    def unroll(self, loop: str) -> None:
+        """Write out the iterations of a loop one after another."""
+        self._apply("unroll", loop)
+
+    def add_unit_loop(self, block_or_loop: str) -> str:
+        """Put a loop of extent 1 around a block or loop; returns its name."""
+        return self._apply("add_unit_loop", block_or_loop)
+
+    def annotate(self, block_or_loop: str, ann_key: str, ann_val: Any) -> None:
+        """Attach a value (JSON data) to a block or loop under a key."""
+        self._apply("annotate", block_or_loop, ann_key, ann_val)
+
+    def unannotate(self, block_or_loop: str, ann_key: str) -> None:
+        """Remove what is attached to a block or loop under a key."""
+        self._apply("unannotate", block_or_loop, ann_key)
+
+    # --- placement -------------------------------------------------------------------------------------------------------
+
+    def compute_at(self, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Move a producer under a loop of its consumers, computing there what they need."""
+        self._apply("compute_at", block, loop, preserve_unit_loops, index)
+
+    def reverse_compute_at(self, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1) -> None:
+        """Move a consumer under a loop of its producers, computing there what they have made."""
+        self._apply("reverse_compute_at", block, loop, preserve_unit_loops, index)
+
+    def compute_inline(self, block: str) -> None:
+        """Put the formula of a block into the blocks that read its output, and remove the block."""
+        self._apply("compute_inline", block)
+
+    def reverse_compute_inline(self, block: str) -> None:
+        """Put the formula of a block into its only producer, and remove the block."""
+        self._apply("reverse_compute_inline", block)
+
+    # --- buffers ---------------------------------------------------------------------------------------------------------
+
+    def cache_read(
+        self, block: str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+    ) -> str:
+        """Read a buffer through a copy of it; returns the name of the copying block."""
+        return self._apply("cache_read", block, read_buffer_index, storage_scope, consumer_blocks)
+
+    def cache_write(
+        self, block: str, write_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+    ) -> str:
+        """Write a buffer through a copy of it; returns the name of the copying block."""
+        return self._apply("cache_write", block, write_buffer_index, storage_scope, consumer_blocks)
+
+    # --- reductions ------------------------------------------------------------------------------------------------------
+
+    def decompose_reduction(self, block: str, loop: str) -> str:
+        """Move the init of a reduction into a block of its own before a loop; returns the name of that block."""
+        return self._apply("decompose_reduction", block, loop)
+
+    def rfactor(self, loop: str, factor_axis: int = 0) -> str:
+        """Factor a reduction over a loop into partial results and their reduction; returns the block of the partial results."""
+        return self._apply("rfactor", loop, factor_axis)
+
+
+def _written(stmt: Stmt) -> set[str]:
+    return {s.buffer.name for s in stores(stmt)}
+
+
+def _read(stmt: Stmt) -> set[str]:
+    return {n.buffer.name for n in loads(stmt)}
+
+
+__all__ = ["Schedule"]

@@ -1,0 +1,35 @@
+"""set_scope: a temporary moves to another memory."""
+
+from __future__ import annotations
+
+from tir.ir import PrimFunc
+from tir.traverse import replace_buffers
+
+from .cache_read import need_scope
+from .dataflow import Names, buffer_of
+from .error import ScheduleError
+from .primitive import find_block, primitive
+
+
+@primitive
+def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, str]:
+    """Put a temporary into another memory; returns its new name, made of the old one and the scope.
+
+    The buffer is given by its number among those that `block` writes, or by name.
+
+    Rewrite   X = T.alloc_buffer(shape)   =>   X_local = T.alloc_buffer(shape, scope="local")
+    Legal     if the buffer is no parameter of the function.
+    """
+    writer = find_block(func, block)
+    memory = need_scope(storage_scope)
+    buffer = buffer_of(writer, buffer_index, written=True)
+    if any(p.name == buffer.name for p in func.buffers):
+        raise ScheduleError(
+            f"`{buffer.name}` is a parameter of the function, and stays where the caller put it",
+            (writer, f"writes {buffer.name}"),
+            hint=f"cache_write({block!r}, {buffer_index!r}, {storage_scope!r})",
+        )
+    if buffer.scope == storage_scope:
+        raise ScheduleError(f"`{buffer.name}` is in scope {storage_scope!r} already", (writer, f"writes {buffer.name}"))
+    new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)
+    return replace_buffers(func, {buffer.name: new}), new.name  # type: ignore[return-value]

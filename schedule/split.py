@@ -1,0 +1,86 @@
+"""split: one loop becomes a nest."""
+
+from __future__ import annotations
+
+import math
+
+from tir.ir import Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest
+from tir.simplify import prove, simplify
+
+from .error import ScheduleError
+from .loops import ranges_of, substitute_loops
+from .primitive import blocks_below, fresh_names, need_serial, path_to_loop, primitive, replace_path
+
+
+@primitive
+def split(
+    func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True
+) -> tuple[PrimFunc, list[str]]:
+    """Divide a serial loop into a nest of `len(factors)` loops; returns their names, outermost first.
+
+    One factor may be None: it becomes the extent divided by the product of the others, rounded up.
+
+    Rewrite   for i in range(N): S(i)
+           => for i_0, i_1 in T.grid(ceil(N / f), f):
+                  S(i_0 * f + i_1)      # where i_0 * f + i_1 < N, unless that is proved
+    Legal     always: the iterations and their order are unchanged. The condition joins the predicate of each block below;
+              statements that are in no block get an `if`.
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    need_serial(target, "split")
+    if not factors:
+        raise ScheduleError("at least one factor is needed", hint=f"split({loop!r}, [None, 4])")
+    if sum(f is None for f in factors) > 1:
+        raise ScheduleError(f"at most one factor may be None, got {factors}")
+    known = [f for f in factors if f is not None]
+    for f in known:
+        if f < 1:
+            raise ScheduleError(f"factors must be at least 1, got {f}")
+    product, extent = math.prod(known), target.extent
+    if len(known) == len(factors):
+        if type(extent) is not Const:
+            raise ScheduleError(
+                f"the extent of `{loop}` is not a constant, so one factor must be None", (target, f"runs over {extent}")
+            )
+        if product < extent.value:
+            raise ScheduleError(
+                f"the factors make {product} iterations, but `{loop}` has {extent.value}",
+                (target, f"{extent.value} iterations"),
+                hint="make one factor None, and it is inferred",
+            )
+
+    if type(extent) is Const:
+        inferred: Expr = Const(-(-extent.value // product), extent.dtype)
+    else:
+        inferred = simplify((extent + (product - 1)) // product)
+    variables = [Var(n, target.var.dtype) for n in fresh_names(func, *(f"{loop}_{n}" for n in range(len(factors))))]
+    extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
+    parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
+    index: Expr | None = None
+    for part, f in zip(parts, factors, strict=True):
+        if index is None:
+            index = part.var
+        else:
+            index = index * f + part.var if f is not None else index * inferred + part.var
+    around = [*(s for s in above[:-1] if type(s) is For), *parts]
+    index = simplify(index)  # type: ignore[arg-type]
+    covered = prove(index < extent, ranges_of(around))
+    folded = () if preserve_unit_iters else [p.name for p in parts if p.extent == Const(1, extent.dtype)]
+    body = substitute_loops(target.body, {loop: index}, around, folded)
+    if not covered:
+        body = _guard(body, simplify(index < extent))
+    return replace_path(func, above, nest(parts, body)), [v.name for v in variables]
+
+
+def _guard(stmt: Stmt, condition: Expr) -> Stmt:
+    """`stmt` where `condition` holds: in the predicates of its blocks, and as an `if` around what has none."""
+    match stmt:
+        case Block():
+            return stmt.with_(predicate=conjunction(stmt.predicate, condition))
+        case Seq(stmts):
+            return Seq(tuple(_guard(s, condition) for s in stmts))
+        case For() if blocks_below(stmt):
+            return stmt.with_(body=_guard(stmt.body, condition))
+        case _:
+            return If(condition, stmt)

@@ -1,0 +1,124 @@
+"""Schedules as data: the steps taken, printed as Python, stored as JSON, replayed on a function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tir.ir import PrimFunc
+
+from .error import ScheduleError, nearest
+from .primitive import REGISTRY
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+VERSION = 1
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(v) for v in value) if isinstance(value, (list, tuple)) else value
+
+
+def _thaw(value: Any) -> Any:
+    return [_thaw(v) for v in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One primitive applied: its name, its arguments by parameter name (JSON data, lists frozen to tuples), the names it made."""
+
+    name: str
+    args: tuple[tuple[str, Any], ...]
+    results: tuple[Any, ...] = ()
+
+    @staticmethod
+    def of(name: str, bound: dict[str, Any], result: Any) -> Step:
+        results = () if result is None else _freeze(result if isinstance(result, list) else [result])
+        return Step(name, tuple((k, _freeze(v)) for k, v in bound.items()), results)
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        """The arguments by parameter name, as the primitive takes them."""
+        return {k: _thaw(v) for k, v in self.args}
+
+    def with_args(self, **changes: Any) -> Step:
+        """This step with some arguments changed."""
+        return Step(self.name, tuple({**dict(self.args), **{k: _freeze(v) for k, v in changes.items()}}.items()), self.results)
+
+    def __str__(self) -> str:
+        """The call as Python on a schedule `s`, the names it made as a comment."""
+        known = REGISTRY.get(self.name)
+        call = known.text(self.bound) if known else f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.bound.items())})"
+        made = f"  # {', '.join(map(str, self.results))}" if self.results else ""
+        return f"s.{call}{made}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps of a schedule, in order."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    def __add__(self, other: Trace) -> Trace:
+        return Trace(self.steps + other.steps)
+
+    def __str__(self) -> str:
+        """The trace as Python statements on a schedule `s`, which can be pasted."""
+        return "".join(f"{step}\n" for step in self.steps)
+
+    def as_json(self) -> dict[str, Any]:
+        """The trace as JSON data."""
+        return {
+            "version": VERSION,
+            "steps": [{"name": s.name, "args": s.bound, "results": _thaw(s.results)} for s in self.steps],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_json())
+
+    @staticmethod
+    def from_json(data: str | dict[str, Any]) -> Trace:
+        """The trace of what `to_json` or `as_json` gave; ValueError where it is something else."""
+        content = json.loads(data) if isinstance(data, str) else data
+        if not isinstance(content, dict) or "steps" not in content:
+            raise ValueError(f"a trace is a JSON object with `version` and `steps`, got {str(data)[:60]!r}")
+        if content.get("version") != VERSION:
+            raise ValueError(f"this trace has version {content.get('version')!r}; version {VERSION} is understood")
+        try:
+            steps = tuple(
+                Step(s["name"], tuple((k, _freeze(v)) for k, v in s["args"].items()), _freeze(s.get("results", ())))
+                for s in content["steps"]
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"a step of a trace is an object with `name`, `args` and `results`: {error!r}") from error
+        return Trace(steps)
+
+
+def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
+    """A schedule of `func` with the steps of `trace` taken; an error names the step at which it stopped."""
+    from .schedule import Schedule
+
+    result = Schedule(func)
+    steps = tuple(trace)
+    for n, step in enumerate(steps):
+        try:
+            if step.name not in REGISTRY:
+                raise ScheduleError(f"`{step.name}` is no primitive", hint=nearest(step.name, REGISTRY)).located(str(step)[2:], result.func)
+            args, kwargs = REGISTRY[step.name].spread(step.bound)
+            result._apply(step.name, *args, **kwargs)
+        except ScheduleError as error:
+            error.call = f"step {n + 1} of {len(steps)}, {error.call}"
+            raise
+    return result

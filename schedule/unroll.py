@@ -1,0 +1,26 @@
+"""unroll: iterations written out one after another."""
+
+from __future__ import annotations
+
+from tir.ir import Const, For, Kind, PrimFunc
+
+from .error import ScheduleError
+from .parallel import need_markable
+from .primitive import path_to_loop, primitive, replace_path
+
+
+@primitive
+def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Write out the iterations of a loop one after another.
+
+    Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)
+    Legal     the number of iterations is a constant; they and their order are unchanged.
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    need_markable(target, Kind.UNROLLED)
+    if type(target.extent) is not Const:
+        raise ScheduleError(
+            f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"), hint=f"split({loop!r}, [None, 4])"
+        )
+    return replace_path(func, above, target.with_(kind=Kind.UNROLLED)), None

@@ -1,0 +1,47 @@
+"""vectorize: iterations as lanes of vector instructions."""
+
+from __future__ import annotations
+
+from tir.ir import Const, For, Kind, PrimFunc
+from tir.traverse import variables
+
+from .conflicts import loops_below
+from .error import ScheduleError
+from .parallel import independent_iterations, need_markable
+from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+
+
+@primitive
+def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Run the iterations of a loop as lanes of vector instructions.
+
+    Rewrite   for i in range(4): S(i)   =>   for i in T.vectorized(4): S(i)
+    Legal     the iterations are independent, as for `parallel`, and their number is a constant. Serial and unrolled loops may
+              be inside if their extents do not depend on this one: all lanes then run them together.
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    need_markable(target, Kind.VECTORIZED)
+    if type(target.extent) is not Const:
+        raise ScheduleError(
+            f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"), hint=f"split({loop!r}, [None, 8])"
+        )
+    for s in above[:-1]:
+        if isinstance(s, For) and s.kind is Kind.VECTORIZED:
+            raise ScheduleError(
+                f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
+                hint="fuse the two loops before marking",
+            )  # fmt: skip
+    for inner in loops_below(target.body):
+        if inner.kind not in (Kind.SERIAL, Kind.UNROLLED):
+            raise ScheduleError(
+                f"`{inner.name}` inside it is {KIND_WORDS[inner.kind]}", (target, "cannot be vectorized"), (inner, KIND_WORDS[inner.kind])
+            )
+        if loop in variables(inner.extent):
+            raise ScheduleError(
+                f"the extent of `{inner.name}` depends on `{loop}`, so its lanes would run different numbers of iterations",
+                (target, "cannot be vectorized"),
+                (inner, f"runs over {inner.extent}"),
+            )
+    independent_iterations(above, "vectorized")
+    return replace_path(func, above, target.with_(kind=Kind.VECTORIZED)), None

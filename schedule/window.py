@@ -1,0 +1,310 @@
+"""Which values the iteration variables of a block take while some of the loops around it run.
+
+A binding such as `i_0 * 16 + i_1 * 4 + i_2` is read as a number whose digits are the loops. Where the digits that belong to
+inner loops are the lowest ones, and nothing is skipped or repeated, the values taken in one iteration of the outer loops
+form a window, and the windows of all iterations tile the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tir.affine import Interval, Polynomial, add, as_constant, constant, polynomial, to_expr
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Var, conjuncts
+from tir.simplify import simplify
+from tir.traverse import substitute, variables, walk
+
+from .loops import ranges_of
+
+
+class Unproved(Exception):
+    """What was to be shown about the iterations of a block cannot be shown; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The values `start + t` for t in range(extent), where for each limit (base, scale, bound): base + t // scale < bound."""
+
+    start: Expr
+    extent: Expr
+    limits: tuple[tuple[Expr, int, int], ...] = ()
+
+    def conditions(self, t: Expr) -> list[Expr]:
+        """The conditions on an offset `t`."""
+        return [base + (t if scale == 1 else t // scale) < Const(bound, t.dtype) for base, scale, bound in self.limits]
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """A loop, or a part of a fused one, as it occurs in a binding."""
+
+    name: str
+    coefficient: int
+    extent: int
+    inner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition `polynomial < bound` of a predicate: over the loops, and over digits."""
+
+    loops: Expr
+    digits: dict[str, int]
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The bindings of a block as numbers: the digits of each iteration variable, lowest first, and a constant."""
+
+    digits: dict[str, list[Digit]]
+    constants: dict[str, int]
+    limits: dict[str, list[Limit]]
+
+
+def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+    """For each spatial iteration variable its window in an iteration of `outer`, while the loops `inner` run.
+
+    Theorem: the points at which the block runs in that iteration are the product of the windows; each point of the spatial
+    domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
+    """
+    result: dict[str, Window] = {}
+    rest = []
+    for it in block.iters:
+        # A loop that is the whole binding needs no constants.
+        if it.axis is Axis.SPATIAL:
+            loop = next((x for x in (*outer, *inner) if x.var == it.binding and x.extent == it.extent), None)
+            if loop is not None and not any(loop.name in variables(o.binding) for o in block.iters if o is not it) and loop.name not in variables(
+                block.predicate
+            ):
+                is_outer = any(loop is x for x in outer)
+                zero = Const(0, it.extent.dtype)
+                result[it.var.name] = Window(loop.var, Const(1, it.extent.dtype)) if is_outer else Window(zero, it.extent)
+                continue
+        rest.append(it)
+    done = {variables(it.binding).pop() for it in block.iters if it.var.name in result}
+    outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
+    numbers = _numbers(block, rest, outer, inner)
+    ranges = ranges_of((*outer, *inner))
+    zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    for it in rest:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        name = it.var.name
+        if type(it.extent) is not Const:
+            raise Unproved(f"the extent of `{name}` is not a constant")
+        digits, limits = numbers.digits[name], numbers.limits[name]
+        if numbers.constants[name]:
+            raise Unproved(f"`{name}` starts at {numbers.constants[name]}")
+        lowest = 0
+        while lowest < len(digits) and digits[lowest].inner:
+            lowest += 1
+        strided = next((d for d in digits[lowest:] if d.inner), None)
+        if strided is not None:
+            raise Unproved(f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop")
+        reach, extent = 1, 1
+        cuts = []
+        left = list(limits)
+        for n, digit in enumerate(digits):
+            if digit.coefficient != reach:
+                word = "skips" if digit.coefficient > reach else "repeats"
+                raise Unproved(f"`{name}` = `{it.binding}` {word} values")
+            reach *= digit.extent
+            below = {d.name for d in digits[: n + 1]}
+            for limit in [x for x in left if set(x.digits) <= below]:
+                left.remove(limit)
+                first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
+                scale = digits[first].coefficient
+                if any(limit.digits.get(d.name, 0) * scale != d.coefficient for d in digits[first : n + 1]):
+                    raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
+                if limit.bound * scale < reach:
+                    reach = limit.bound * scale
+                    if n >= lowest:
+                        base = simplify(substitute(limit.loops, zeros), ranges)  # type: ignore[arg-type]
+                        cuts.append((base, scale if first < lowest else 0, limit.bound))
+            if n < lowest:
+                extent = reach
+        if reach != it.extent.value:
+            raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
+        # A limit on outer digits alone says whether the iteration does anything: t // (something beyond the window) is 0.
+        dtype = it.extent.dtype
+        limits_of = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
+        result[name] = Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
+    return result
+
+
+def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
+    """Show that the non-reducing loops among `inner` visit each spatial point at most once, `outer` standing still; raises Unproved."""
+    numbers = _numbers(block, block.iters, outer, inner, distinct=True)
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        reach = 1
+        mine = [d for d in numbers.digits[it.var.name] if d.inner]
+        left = list(numbers.limits[it.var.name])
+        for n, digit in enumerate(mine):
+            if digit.coefficient < reach:
+                raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
+            reach = (reach - 1) + digit.coefficient * (digit.extent - 1) + 1
+            below = {d.name for d in mine[: n + 1]}
+            for limit in [x for x in left if set(x.digits) <= below]:
+                left.remove(limit)
+                part = [d for d in mine[: n + 1] if d.name in limit.digits]
+                scale = part[0].coefficient // limit.digits[part[0].name]
+                if scale and len(part) == n + 1 and all(limit.digits[d.name] * scale == d.coefficient for d in part):
+                    reach = min(reach, (limit.bound - 1) * scale + 1)
+
+
+def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> Numbers:
+    """Read bindings and predicate as numbers; raises Unproved where they are something else.
+
+    With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
+    """
+    loops = (*outer, *inner)
+    ranges = ranges_of(loops)
+    inner_names = {x.name for x in inner}
+    extents: dict[str, int] = {}
+    for x in loops:
+        if type(x.extent) is Const:
+            extents[x.name] = int(x.extent.value)
+        elif not distinct or x.name in inner_names:
+            raise Unproved(f"the extent of `{x.name}` is not a constant")
+    spatial = [it for it in iters if it.axis is Axis.SPATIAL]
+    reducing = set().union(*(variables(it.binding) for it in iters if it.axis is not Axis.SPATIAL), set())
+    used = set().union(*(variables(it.binding) for it in spatial), set())
+    for x in loops:
+        if extents.get(x.name) == 1 or (distinct and x.name not in inner_names):
+            continue
+        if x.name in reducing and x.name not in inner_names:
+            raise Unproved(f"`{x.name}` is a loop of the reduction")
+        if x.name in reducing and x.name in used:
+            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well")
+        if x.name not in reducing and x.name not in used:
+            raise Unproved(f"`{x.name}` repeats `{block.name}`")
+
+    conditions = []
+    for c in conjuncts(block.predicate):
+        if variables(c) <= reducing - used:
+            continue
+        upper = _upper(c)
+        if upper is None:
+            if distinct:
+                continue
+            raise Unproved(f"the condition `{c}` is not an upper bound")
+        conditions.append(upper)
+
+    bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
+    fused, names, digit_ranges = _fused((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
+    sizes = {**{n: e for n, e in extents.items() if n not in fused}, **names}
+    inside = {n for n in sizes if n.split(".")[0] in inner_names}
+
+    def terms(expr: Expr, what: str) -> tuple[dict[str, int], int]:
+        p = polynomial(simplify(substitute(expr, fused), digit_ranges))  # type: ignore[arg-type]
+        found: dict[str, int] = {}
+        offset = 0
+        for m, c in p.items():
+            if m == ():
+                offset = c
+            elif len(m) == 1 and type(m[0]) is Var and m[0].name in sizes and c > 0:
+                found[m[0].name] = c
+            elif not distinct or any(variables(a) & inside for a in m):
+                raise Unproved(f"{what} is not a sum of loops")
+        return found, offset
+
+    owner: dict[str, str] = {}
+    digits: dict[str, list[Digit]] = {}
+    constants: dict[str, int] = {}
+    for it in spatial:
+        name = it.var.name
+        found, constants[name] = terms(bindings[name], f"`{name}` = `{it.binding}`")
+        digits[name] = []
+        for d, c in sorted(found.items(), key=lambda item: item[1]):
+            if sizes[d] == 1:
+                continue
+            if owner.setdefault(d, name) != name and (not distinct or d in inside):
+                raise Unproved(f"`{owner[d]}` and `{name}` move together")
+            digits[name].append(Digit(d, c, sizes[d], d in inside))
+    limits: dict[str, list[Limit]] = {name: [] for name in digits}
+    for expr, bound in conditions:
+        try:
+            found, offset = terms(expr, f"`{expr}`")
+        except Unproved:
+            if distinct:
+                continue
+            raise
+        found = {d: c for d, c in found.items() if sizes[d] > 1}
+        owners = {owner.get(d) for d in found}
+        if len(owners) == 1 and None not in owners:
+            limits[owners.pop()].append(Limit(expr, found, bound - offset))  # type: ignore[index]
+        elif not distinct:
+            raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
+    return Numbers(digits, constants, limits)
+
+
+def _upper(condition: Expr) -> tuple[Expr, int] | None:
+    """An integer comparison as `expression < bound`, the expression without a constant; None for anything else."""
+    match condition:
+        case Binary("<", a, b):
+            d, strict = add(polynomial(a), polynomial(b), -1), 0
+        case Binary("<=", a, b):
+            d, strict = add(polynomial(a), polynomial(b), -1), 1
+        case Binary(">", a, b):
+            d, strict = add(polynomial(b), polynomial(a), -1), 0
+        case Binary(">=", a, b):
+            d, strict = add(polynomial(b), polynomial(a), -1), 1
+        case _:
+            return None
+    offset = d.pop((), 0)
+    return to_expr(d, a.dtype), strict - offset
+
+
+def _fused(
+    exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
+) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
+    """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""
+    cuts: dict[str, set[int]] = {}
+    for e in exprs:
+        for n in walk(e):
+            match n:
+                case Binary("//" | "%", Var(f), Const(c)) if f in extents:
+                    cuts.setdefault(f, set()).add(int(c))
+                case Binary("%", Binary("//", Var(f), Const(c)), Const(d)) if f in extents:
+                    cuts.setdefault(f, set()).update((int(c), int(c) * int(d)))
+    mapping: dict[str, Expr] = {}
+    names: dict[str, int] = {}
+    digit_ranges = dict(ranges)
+    for f, steps in cuts.items():
+        edges = [1, *sorted(s for s in steps if 1 < s < extents[f]), extents[f]]
+        if any(b % a for a, b in zip(edges, edges[1:], strict=False)):
+            continue
+        total: Expr | None = None
+        for n, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
+            digit = Var(f"{f}.{n}")
+            names[digit.name] = b // a
+            digit_ranges[digit.name] = (0, b // a - 1)
+            total = digit * a if total is None else total + digit * a
+        if total is not None:
+            mapping[f] = total
+    return mapping, names, digit_ranges
+
+
+def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
+    """(v, c) where an index is the iteration variable v of `names` plus the constant c; None otherwise."""
+    p: Polynomial = dict(polynomial(index))
+    offset = p.pop((), 0)
+    if len(p) == 1:
+        ((m, c),) = p.items()
+        if c == 1 and len(m) == 1 and type(m[0]) is Var and m[0].name in set(names):
+            return m[0].name, offset
+    return None
+
+
+def difference(a: Expr, b: Expr) -> int | None:
+    """a - b where that is a constant."""
+    return as_constant(add(polynomial(simplify(a)), polynomial(simplify(b)), -1))
+
+
+def shifted(e: Expr, by: int) -> Expr:
+    """`e` plus a constant, folded."""
+    return e if by == 0 else to_expr(add(polynomial(e), constant(by)), e.dtype)

@@ -1,0 +1,52 @@
+"""The geometry of a sketch, as cost models see it."""
+
+from __future__ import annotations
+
+from codegen.target import Target
+from costmodel import Access, Machine, Nest
+from tir import dtypes
+from tir.affine import coefficient, polynomial
+from tir.ir import Block, Buffer, Expr, const_shape
+from tir.traverse import blocks, loads, stores
+
+from .sketch import Sketch, extent, is_spatial
+
+
+def machine(target: Target) -> Machine:
+    return Machine(target.num_cores, target.vector_bits, target.l1, target.l2, target.l3)
+
+
+def nests(sketch: Sketch) -> tuple[Nest, ...]:
+    """The tiled nests of a sketch, described on its original function."""
+    original = {b.name: b for b in blocks(sketch.func)}
+    return tuple(_nest(original[name], sketch) for name in dict.fromkeys(t.block for t in sketch.tiles) if name in original)
+
+
+def _nest(block: Block, sketch: Sketch) -> Nest:
+    tiles = {t.axis: t for t in sketch.tiles if t.block == block.name}
+    axes = {it.var.name: n for n, it in enumerate(block.iters)}
+
+    def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> Access:
+        dims = []
+        for index in indices:
+            p = polynomial(index)
+            used = [(n, abs(coefficient(p, name) or 0)) for name, n in axes.items()]
+            dims.append(tuple((n, c) for n, c in used if c))
+        return Access(tuple(dims), const_shape(buffer), dtypes.nbytes(buffer.dtype), written)
+
+    written = {s.buffer.name for s in stores(block.body)}
+    seen: dict[tuple, Access] = {}
+    for s in stores(block.body):
+        seen[(s.buffer.name, s.indices)] = access(s.buffer, s.indices, True)
+    for x in loads(block.body):
+        if x.buffer.name not in written:
+            seen[(x.buffer.name, x.indices)] = access(x.buffer, x.indices, False)
+    vector = next((axes[t.axis] for t in tiles.values() if t.vector), None)
+    return Nest(
+        extents=tuple(extent(it) for it in block.iters),
+        reduce=tuple(not is_spatial(it) for it in block.iters),
+        columns=tuple(tiles[it.var.name].columns if it.var.name in tiles else () for it in block.iters),
+        accesses=tuple(seen.values()),
+        vector=vector,
+        element_bits=max(dtypes.bits(s.buffer.dtype) for s in stores(block.body)),
+    )

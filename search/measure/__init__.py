@@ -1,0 +1,10 @@
+"""Measurement: candidates are built, timed and checked in worker processes, and each ends in one typed outcome."""
+
+from .local import BASELINE, Baseline, Comparison, Limits, LocalMeasurer
+from .outcome import OUTCOMES, Candidate, Measurement, Outcome, count
+from .process import WorkerError
+
+__all__ = [
+    "BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer", "Measurement", "Outcome",
+    "WorkerError", "count",
+]  # fmt: skip

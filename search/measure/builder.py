@@ -1,0 +1,36 @@
+"""How a worker makes a kernel of a trace. A measurer can be given another module with the same two functions
+(`builder="package.module"`).
+
+`schedule` may raise ScheduleError, which makes the candidate illegal; whatever else either raises is a build error. `compile`
+returns something to call with one numpy array a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tir.ir import PrimFunc
+
+
+def schedule(func: PrimFunc, trace: Any) -> PrimFunc:
+    """`func` with the steps of `trace` applied (JSON data, as `Trace.as_json` gives it; None for none)."""
+    if trace is None:
+        return func
+    from schedule import Trace, replay
+
+    return replay(func, Trace.from_json(trace)).func
+
+
+def compile(func: PrimFunc, target: str) -> Callable[..., None]:
+    """The program as a kernel."""
+    import codegen
+
+    return codegen.build(func, codegen.Target(target))
+
+
+def warm_up(target: str) -> None:
+    """Load and initialise the compiler, so that the first candidate is not charged for it."""
+    import codegen
+
+    codegen.Target(target)

@@ -1,0 +1,372 @@
+"""Measuring on this machine: worker processes build in parallel, then one at a time runs, alone.
+
+No candidate is built or run in this process. Whatever becomes of one is a typed outcome: the parent holds the clock, kills the
+process group of a worker that exceeds its time, and starts it again; kernels that die with it through no fault of theirs are
+built again.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..oracle import DISTRIBUTIONS
+from ..task import Task
+from . import wire
+from .outcome import Candidate, Measurement, Outcome
+from .process import WorkerError, WorkerProcess, WorkerSpec
+
+BASELINE = Candidate("unscheduled", (), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how often things may run. Times in seconds.
+
+    A call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
+    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. `memory` is what the
+    address space of a worker may grow by, in bytes (None: half of the machine's memory).
+    """
+
+    build: float = 20.0
+    run: float = 10.0
+    run_factor: float = 10.0
+    run_floor: float = 1.0
+    cutoff: float = 3.0
+    min_seconds: float = 0.1
+    min_runs: int = 3
+    max_runs: int = 100
+    setup: float = 300.0
+    baseline: float = 300.0
+    memory: int | None = None
+
+    def run_limit(self, best: float | None) -> float:
+        """The time limit of one call, given the best time so far."""
+        return self.run if best is None else min(self.run, max(self.run_floor, self.run_factor * best))
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The program as written: its samples (none if it failed, then `message` says why), and its error where there is a
+    reference."""
+
+    measurement: Measurement
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Interleaved timings of several candidates, and of numpy: samples in seconds, medians, and errors against the reference."""
+
+    candidates: tuple[Measurement, ...]
+    numpy: tuple[float, ...] = ()
+    tolerance: float | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    id: int
+    candidate: Candidate
+    position: int
+    again: bool = False
+    worker: WorkerProcess | None = None
+    digest: str = ""
+    build_seconds: float = 0.0
+    deadline: float = field(default=float("inf"))
+    built: bool = False
+
+
+class LocalMeasurer:
+    """Builds, times and checks candidates of one task in worker processes; a context manager that ends them.
+
+    `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
+    into kernels (see `search.measure.builder`); `seed` draws the data. `best`, the shortest checked time so far, decides what is
+    cut off.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        workers: int | None = None,
+        builder: str = "search.measure.builder",
+        limits: Limits | None = None,
+        seed: int = 0,
+    ):
+        self.task, self.limits, self.seed = task, limits or Limits(), seed
+        self.best: float | None = None
+        self.build_seconds = self.run_seconds = 0.0
+        self._results: dict[str, Measurement] = {}
+        self._next_id = 0
+        self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
+        memory = self.limits.memory if self.limits.memory is not None else _half_of_memory()
+        spec = WorkerSpec(
+            func=pickle.dumps(task.func),
+            target=task.target,
+            threads=task.threads,
+            directory=str(self._directory),
+            builder=builder,
+            workload=None if task.workload is None else (task.workload.name, task.workload.shape, task.workload.dtype),
+            memory=memory,
+        )
+        self._workers: list[WorkerProcess] = []
+        try:
+            for n in range(workers or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)):
+                self._workers.append(WorkerProcess(spec, f"worker {n}"))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> LocalMeasurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the workers and remove their files. May be called twice."""
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # --- the reference -------------------------------------------------------------------------------------------------
+
+    def prepare_data(self, distribution: int = 0) -> None:
+        """Draw the inputs, and compute the expected results if the workload is a known one. WorkerError if it cannot be done."""
+        answer = self._ask(self._workers[0], self.limits.setup, op="prepare", seed=self.seed, distribution=distribution)
+        if answer["outcome"] != "ok":
+            raise WorkerError(f"no input data could be made: {answer['outcome']}: {answer.get('message', '')}")
+
+    def prepare(self) -> Baseline:
+        """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
+
+        Where the workload is not one of `tir.workloads`, the results of the program as written are the reference; inputs are
+        drawn from smaller or positive ranges if those are not finite. Raises WorkerError where no reference can be had.
+        """
+        worker = self._workers[0]
+        known = self.task.workload is not None
+        for distribution in range(1 if known else len(DISTRIBUTIONS)):
+            self.prepare_data(distribution)
+            job = self._job(BASELINE, 0, again=True)
+            if job.position in (failed := self._build([job], only=worker)):
+                measurement, answer = failed[job.position], {}
+                break
+            answer = self._ask(worker, self.limits.baseline, op="baseline", id=job.id)
+            self._drop([job])
+            measurement = self._measurement(job, answer)
+            if answer.get("finite", True):
+                break
+        if measurement.outcome == "ok":
+            self.best = measurement.seconds
+            self._results[job.digest] = measurement
+        elif not known:
+            raise WorkerError(
+                f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
+            )
+        return Baseline(measurement, answer.get("tolerance"))
+
+    def peak(self, dtype: str = "float32") -> float | None:
+        """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
+        unknown."""
+        answer = self._ask(self._workers[0], 20.0, op="peak", threads=self.task.threads, dtype=dtype)
+        return answer["flops"] if answer["outcome"] == "ok" else None
+
+    # --- candidates ----------------------------------------------------------------------------------------------------
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
+        """Build the candidates, then run them one after another; yields one measurement each, as it ends (not in order).
+
+        A candidate that beats `best` is compared with the reference and timed once more before it counts.
+        """
+        todo = [self._job(c, n) for n, c in enumerate(candidates)]
+        while todo:
+            start = time.perf_counter()
+            failed = self._build(todo)
+            self.build_seconds += time.perf_counter() - start
+            yield from failed.values()
+            built = [job for job in todo if job.position not in failed]
+            todo, done = [], []
+            for job in built:
+                if (known := self._results.get(job.digest)) is not None:
+                    yield replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
+                elif job.id not in job.worker.kernels:
+                    job.again = True  # died with its worker, or left out as a copy of another that did
+                    todo.append(job)
+                else:
+                    start = time.perf_counter()
+                    measurement = self._run(job)
+                    self.run_seconds += time.perf_counter() - start
+                    self._results[job.digest] = measurement
+                    done.append(job)
+                    yield measurement
+            self._drop(done)
+
+    def compare(
+        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 20, seconds: float = 2.0
+    ) -> Comparison:
+        """Check the candidates, then time them (and numpy) in turns, in one process, for at least 3 rounds and about
+        `seconds`."""
+        jobs = [self._job(c, n, again=True) for n, c in enumerate(candidates)]
+        worker = self._workers[0]
+        failed = self._build(jobs, only=worker)
+        built = [job for job in jobs if job.position not in failed]
+        limit = max(self.limits.run, self.limits.run_limit(None))
+        answer = self._ask(worker, limit, op="compare", ids=[j.id for j in built], numpy=numpy, rounds=rounds, seconds=seconds)
+        if answer["outcome"] != "ok":
+            lost = {j.position: self._measurement(j, answer) for j in built}
+            return Comparison(tuple((failed | lost)[n] for n in range(len(jobs))))
+        results = dict(failed)
+        bounds = []
+        for job in built:
+            verdict = answer["verdicts"][str(job.id)]
+            bounds.append(verdict.get("tolerance"))
+            results[job.position] = self._measurement(job, {**verdict, "samples": answer["samples"][str(job.id)]})
+        self._drop(built)
+        return Comparison(
+            tuple(results[n] for n in range(len(jobs))),
+            tuple(answer["samples"].get("numpy", ())),
+            next((b for b in bounds if b is not None), None),
+        )
+
+    # --- steps ---------------------------------------------------------------------------------------------------------
+
+    def _job(self, candidate: Candidate, position: int, again: bool = False) -> _Job:
+        self._next_id += 1
+        return _Job(self._next_id, candidate, position, again)
+
+    def _drop(self, jobs: Sequence[_Job]) -> None:
+        for worker in self._workers:
+            if ids := [j.id for j in jobs if j.worker is worker and j.id in worker.kernels]:
+                worker.kernels.difference_update(ids)
+                worker.send(op="drop", ids=ids)
+
+    def _build(self, jobs: Sequence[_Job], only: WorkerProcess | None = None) -> dict[int, Measurement]:
+        """Build all jobs, in parallel unless in `only` one worker; the failures by position."""
+        workers = self._workers if only is None else [only]
+        waiting = deque(jobs)
+        running: dict[WorkerProcess, _Job] = {}
+        failures: dict[int, Measurement] = {}
+        while waiting or running:
+            for worker in workers:
+                if waiting and worker not in running:
+                    job = running[worker] = waiting.popleft()
+                    job.worker, job.built = worker, False
+                    job.deadline = time.monotonic() + self.limits.setup
+                    known = [d for d in self._results if d not in worker.known]
+                    worker.known.update(known)
+                    worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
+            for worker, message in self._events(running):
+                job = running[worker]
+                if message is not None and "event" in message:
+                    job.deadline = time.monotonic() + self.limits.build
+                    continue
+                del running[worker]
+                if message is None:
+                    message = self._autopsy(worker, "build_timeout", self.limits.build)
+                if message["outcome"] == "ok":
+                    job.digest, job.build_seconds = message["digest"], message["build_seconds"]
+                    if message["built"]:
+                        worker.kernels.add(job.id)
+                else:
+                    failures[job.position] = self._measurement(job, message)
+        return failures
+
+    def _events(self, running: dict[WorkerProcess, _Job]) -> list[tuple[WorkerProcess, wire.Message | None]]:
+        """Wait for messages of the busy workers; None stands for one that has died or is out of time."""
+        events: list[tuple[WorkerProcess, wire.Message | None]] = []
+        with selectors.DefaultSelector() as selector:
+            for worker in running:
+                selector.register(worker.stdout, selectors.EVENT_READ, worker)
+            timeout = min(job.deadline for job in running.values()) - time.monotonic()
+            dead = {key.data for key, _ in selector.select(max(0.0, timeout)) if not key.data.pump()}
+        for worker, job in running.items():
+            if worker.inbox:
+                events.extend((worker, m) for m in worker.inbox)
+                worker.inbox.clear()
+            elif worker in dead or job.deadline <= time.monotonic():
+                events.append((worker, None))
+        return events
+
+    def _run(self, job: _Job) -> Measurement:
+        """Time a built candidate; if it beats the best, check it and time it again."""
+        limits = self.limits
+        limit = limits.run_limit(self.best)
+        request = {
+            "op": "run",
+            "id": job.id,
+            "cutoff": limits.cutoff,
+            "min_seconds": limits.min_seconds,
+            "min_runs": limits.min_runs,
+            "max_runs": limits.max_runs,
+        }
+        measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, **request))
+        if measurement.outcome != "ok" or (self.best is not None and measurement.seconds >= self.best):
+            return measurement
+        verdict = self._ask(job.worker, limit, op="check", id=job.id)
+        checked = self._measurement(job, verdict)
+        if checked.outcome != "ok":
+            return checked
+        more = self._ask(job.worker, limit, best=None, **request)
+        if more["outcome"] != "ok":
+            return self._measurement(job, more)
+        measurement = replace(
+            measurement, samples=(*measurement.samples, *more["samples"]), cut=False, max_error=checked.max_error
+        )
+        self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
+        return measurement
+
+    def _ask(self, worker: WorkerProcess, limit: float, **request: Any) -> wire.Message:
+        """Send a request and wait for its answer, no longer than `limit` from each `running` on; a dead worker is started
+        again."""
+        worker.send(**request)
+        deadline = time.monotonic() + self.limits.setup
+        while True:
+            message = worker.receive(deadline)
+            if message is None:
+                return self._autopsy(worker, "run_timeout", limit)
+            if "event" not in message:
+                return message
+            deadline = (
+                time.monotonic() + limit * message.get("repeats", 1) + (self.limits.min_seconds if "repeats" in message else 0)
+            )
+
+    def _autopsy(self, worker: WorkerProcess, timeout: Outcome, limit: float) -> wire.Message:
+        """The outcome of what a worker was doing when it died or ran out of time; it is started again."""
+        if not worker.ended:
+            message = {"outcome": timeout, "message": f"killed after {limit:.3g} s"}
+        else:
+            death, said = worker.death(), worker.stderr_tail()
+            last = said.splitlines()[-1] if said else ""
+            starved = death == "SIGKILL" or "bad_alloc" in said or "out of memory" in said.lower()
+            message = {"outcome": "memory" if starved else "crash", "message": f"{death}: {last}" if last else death}
+        worker.restart()
+        return message
+
+    def _measurement(self, job: _Job, message: wire.Message) -> Measurement:
+        return Measurement(
+            job.candidate,
+            message["outcome"],
+            tuple(message.get("samples", ())),
+            message.get("message", ""),
+            message.get("cut", False),
+            message.get("build_seconds", job.build_seconds),
+            job.digest,
+            max_error=message.get("max_error"),
+        )
+
+
+def _half_of_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,0 +1,60 @@
+"""What became of a candidate: one typed outcome, its timings where it has some, and a message where it has none."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Outcome = Literal[
+    "ok", "illegal", "build_error", "build_timeout", "crash", "run_timeout", "wrong_result", "memory"
+]  # fmt: skip
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One point of the search space: a sketch, the numbers in its holes, and the trace that the two make.
+
+    `trace` is JSON data; None is the program as it was written.
+    """
+
+    sketch: str
+    row: tuple[int, ...]
+    trace: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The result of measuring a candidate.
+
+    `samples` are seconds a call, in the order taken. `cut` says that the candidate was stopped after too few runs to be timed
+    well because it was far slower than the best. `digest` identifies the scheduled program, so that two traces that make the
+    same one are seen to. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
+    `max_error` is set where the result was compared with the reference.
+    """
+
+    candidate: Candidate
+    outcome: Outcome
+    samples: tuple[float, ...] = ()
+    message: str = ""
+    cut: bool = False
+    build_seconds: float = 0.0
+    digest: str = ""
+    duplicate: bool = False
+    max_error: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The median sample; infinity unless the outcome is ok."""
+        return statistics.median(self.samples) if self.outcome == "ok" and self.samples else float("inf")
+
+
+def count(measurements: Iterable[Measurement]) -> dict[str, int]:
+    """How many measurements had each outcome, every outcome listed."""
+    counts = dict.fromkeys(OUTCOMES, 0)
+    for m in measurements:
+        counts[m.outcome] += 1
+    return counts

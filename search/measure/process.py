@@ -1,0 +1,196 @@
+"""A worker process seen from the parent: started, spoken to, watched, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from . import wire
+
+ROOT = Path(__file__).resolve().parents[2]
+START_LIMIT = 120.0  # seconds until a worker must be ready
+
+# The libraries that start threads of their own and read how many from the environment when they are loaded.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class WorkerError(RuntimeError):
+    """A worker could not be started, which is no candidate's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """What a worker is told when it starts. `func` is a pickled PrimFunc, `workload` (name, shape, dtype) or None."""
+
+    func: bytes
+    target: str
+    threads: int
+    directory: str
+    builder: str = "search.measure.builder"
+    workload: tuple[str, tuple[int, ...], str] | None = None
+    memory: int | None = None
+
+
+class WorkerProcess:
+    """One child process. `kernels` are the ids of the kernels that it holds; they die with it."""
+
+    def __init__(self, spec: WorkerSpec, name: str):
+        self._spec, self._name = spec, name
+        self.kernels: set[int] = set()
+        self.known: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    # --- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process and tell it its task; `wait_ready` waits until it has understood."""
+        spec = self._spec
+        threads = str(spec.threads)
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+        environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, threads)}
+        self._errors: IO[bytes] = tempfile.TemporaryFile(dir=spec.directory)  # noqa: SIM115 (closed with the worker)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "search.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
+            start_new_session=True,
+        )
+        os.set_blocking(self.stdout, False)
+        self._decoder = wire.Decoder()
+        self.inbox: list[wire.Message] = []
+        self.kernels.clear()
+        self.known.clear()
+        self.ready = self.ended = False
+        self._start_deadline = time.monotonic() + START_LIMIT
+        header = {
+            "op": "start",
+            "target": spec.target,
+            "builder": spec.builder,
+            "workload": spec.workload,
+            "path": [p for p in sys.path if p],
+            "directory": spec.directory,
+            "memory": spec.memory,
+        }
+        self._write(header, spec.func)
+
+    def wait_ready(self) -> None:
+        """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""
+        while not self.ready:
+            message = self.receive(self._start_deadline)
+            if message is not None and message.get("event") == "ready":
+                self.ready = True
+                return
+            if message is None:
+                said = f"ended before it was ready ({self.death()})" if self.ended else "did not start in time"
+            else:
+                said = f"could not start: {message.get('message', message)}"
+            self.kill()
+            raise WorkerError(f"a worker process {said}\n{self.stderr_tail()}".rstrip())
+
+    @property
+    def stdout(self) -> int:
+        assert self._process is not None and self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def death(self) -> str:
+        """How the process, which has ended or closed its pipe, ended: the name of its signal or its exit status."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout=5.0)  # a core of a large process takes a while to tear down
+        except subprocess.TimeoutExpired:
+            return "closed its pipe"
+        if code < 0:
+            try:
+                return signal.Signals(-code).name
+            except ValueError:
+                return f"signal {-code}"
+        return f"exit status {code}"
+
+    def stderr_tail(self, size: int = 2000) -> str:
+        """The end of what the process wrote to standard error."""
+        try:
+            end = self._errors.seek(0, os.SEEK_END)
+            self._errors.seek(max(0, end - size))
+            return self._errors.read().decode(errors="replace").strip()
+        except (OSError, ValueError):
+            return ""
+
+    def kill(self) -> None:
+        """End the process, and all that it may have started, at once."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:  # unsent bytes of a broken pipe
+                    pass
+        self.ready = False
+
+    def restart(self) -> None:
+        self.kill()
+        self._errors.close()
+        self.start()
+
+    def close(self) -> None:
+        self.kill()
+        self._errors.close()
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+
+    def send(self, **header: object) -> None:
+        """Send a request, first waiting until the worker is ready."""
+        self.wait_ready()
+        self._write(header)
+
+    def _write(self, header: wire.Message, blob: bytes = b"") -> None:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(wire.encode(header, blob))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died; the next receive says so
+
+    def pump(self) -> bool:
+        """Read what has arrived into `inbox`; False where the worker has closed its end (it has died)."""
+        while True:
+            try:
+                data = os.read(self.stdout, 1 << 16)
+            except BlockingIOError:
+                return True
+            except (OSError, ValueError):
+                return False
+            if not data:
+                self.ended = True
+                return False
+            self.inbox += self._decoder.feed(data)
+
+    def receive(self, deadline: float) -> wire.Message | None:
+        """The next message; None if the worker has died (then it has `ended`), or `deadline`, on the monotonic clock, has
+        passed."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.stdout, selectors.EVENT_READ)
+            while not self.inbox:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return None
+                if selector.select(remaining) and not self.pump() and not self.inbox:
+                    return None
+        return self.inbox.pop(0)

@@ -1,0 +1,25 @@
+"""Accumulate in a small buffer near the processor, and copy each finished tile out."""
+
+from __future__ import annotations
+
+from ..sketch import State
+from .rule import Verdict
+from .tiling import TilingWithFusion, elementwise_consumer, tileable
+
+
+class CacheWrite:
+    """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer to fuse gets one, the copy out of a
+    cache stage."""
+
+    name = "cache write"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        if not tileable(state, block) or elementwise_consumer(state, block) is not None:
+            return Verdict.SKIP
+        return Verdict.APPLY
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        copy = new.step("cache_write", block, 0, "local")
+        new.marks[f"copy of {block}"] = copy
+        return TilingWithFusion().apply(new, block)

@@ -1,0 +1,106 @@
+"""What is tuned: a function, the target, how many operations it takes, and the key under which records know it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from tir import dtypes
+from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary
+from tir.traverse import children, walk
+
+from .oracle import Workload
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A tuning task. `target` is the target's full text, `threads` how many a kernel uses, `workload` says which named one it
+    is."""
+
+    func: PrimFunc
+    target: str
+    threads: int
+    name: str
+    key: str
+    flop: int
+    workload: Workload | None = None
+
+    @classmethod
+    def of(
+        cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: Workload | None = None
+    ) -> Task:
+        """The task of tuning `func` for `target`; ValueError if the target is not understood or a size of `func` is symbolic."""
+        from codegen.target import Target
+
+        resolved = Target(target)
+        operations = flop(func) if workload is None else workload.instance().flop
+        return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)
+
+
+def target_text(target: Target) -> str:
+    """A string from which exactly this target can be made again."""
+    plain = type(target)(str(target))
+    differing = [f.name for f in fields(target) if getattr(target, f.name) != getattr(plain, f.name)]
+    return " ".join([str(target), *(f"-{name.replace('_', '-')}={getattr(target, name)}" for name in differing)])
+
+
+def key(func: PrimFunc) -> str:
+    """A hash of the function that is the same on every platform and in every process: of its printed script, without its name.
+
+    Names of buffers, loops and blocks count, since traces speak in them.
+    """
+    return hashlib.sha256(func.with_(name="main").script().encode()).hexdigest()[:20]
+
+
+def flop(func: PrimFunc) -> int:
+    """The number of arithmetic operations on data: `+ - * / // % min max`, negation and intrinsics count one each.
+
+    Index arithmetic, comparisons, selections and conversions count nothing, nor does the initialisation of a reduction. 2MNK for
+    a matrix product. ValueError if an extent is symbolic.
+    """
+    return _flop(func.body, inside_block=False)
+
+
+def _flop(node: Node, inside_block: bool) -> int:
+    match node:
+        case Block():
+            # The domain of an outermost block is visited once, whatever the loops and the predicate around it are.
+            repeats = 1 if inside_block else math.prod(_extent(it.extent) for it in node.iters)
+            return repeats * _flop(node.body, inside_block=True)
+        case For() if inside_block or not any(isinstance(n, Block) for n in walk(node.body)):
+            return _extent(node.extent) * _flop(node.body, inside_block)
+        case Store():
+            return _operations(node.value)
+        case Expr():
+            return _operations(node)
+        case _:
+            return sum(_flop(child, inside_block) for child in children(node))
+
+
+def _extent(extent: Expr) -> int:
+    if not isinstance(extent, Const):
+        raise ValueError(f"the extent `{extent}` is symbolic, so the operations cannot be counted")
+    return int(extent.value)
+
+
+def _operations(value: Node) -> int:
+    match value:
+        case Load() | Const():
+            return 0
+        case Binary(op) if op in ARITHMETIC and _is_data(value):
+            own = 1
+        case Unary("neg") | Call():
+            own = int(_is_data(value))
+        case _:
+            own = 0
+    return own + sum(_operations(child) for child in children(value))
+
+
+def _is_data(value: Expr) -> bool:
+    """Whether an expression is computed from elements of buffers, or is a float, rather than an index."""
+    return dtypes.is_float(value.dtype) or any(isinstance(n, Load) for n in walk(value))

@@ -1,0 +1,328 @@
+"""The process in which candidates are built, run and checked: `python -m search.worker`, started by the measurer.
+
+It answers one request after another over its standard input and output (see `search.measure.wire`). Anything may happen to it:
+the parent watches the clock and kills it where it hangs. It lives in a session of its own, so that Ctrl-C in the terminal does
+not reach it, and ends itself when its parent does.
+
+Requests, by `op`, and their answers:
+
+start    func (pickled, as the blob), target, builder, workload, path, directory, memory -> event ready
+prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
+build    id, trace, known, again -> an outcome; digest, seconds
+run      id, best, ... : time it -> an outcome; samples, cut
+check    id: compare its results with the reference -> an outcome; max_error
+baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, finite
+compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
+peak     threads, dtype -> ok; flops (a second)
+drop     ids: forget these kernels -> nothing
+
+Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import os
+import pickle
+import queue
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .measure import wire
+from .oracle import Arrays, Workload, make_reference
+
+SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
+
+
+class Worker:
+    """The state of one worker process: the function, its data, and the kernels that it has built, by id."""
+
+    def __init__(self, channel: BinaryIO):
+        self._channel = channel
+        self._kernels: dict[int, Any] = {}
+        self._known: set[str] = set()
+        self._arrays: Arrays | None = None
+        self.directory: Path | None = None
+
+    def send(self, **header: Any) -> None:
+        self._channel.write(wire.encode(header))
+        self._channel.flush()
+
+    def serve(self, requests: queue.SimpleQueue[tuple[wire.Message, bytes]]) -> None:
+        while True:
+            message, blob = requests.get()
+            try:
+                answer = getattr(self, "_" + message.pop("op"))(blob, **message)
+            except MemoryError as error:
+                answer = {"outcome": "memory", "message": _describe(error) or "out of memory"}
+            except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
+                answer = {"outcome": "build_error", "message": _describe(error)}
+            if answer is not None:
+                self.send(**answer)
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        blob: bytes,
+        target: str,
+        builder: str,
+        workload: list[Any] | None,
+        path: list[str],
+        directory: str,
+        memory: int | None,
+    ) -> wire.Message:
+        sys.path.extend(p for p in path if p not in sys.path)
+        self._func = pickle.loads(blob)
+        self._workload = None if workload is None else Workload(workload[0], tuple(workload[1]), workload[2])
+        self._target = target
+        self._builder = importlib.import_module(builder)
+        self.directory = Path(directory)
+        if warm := getattr(self._builder, "warm_up", None):
+            warm(target)
+        if memory is not None:
+            _limit_memory(memory)
+        return {"event": "ready"}
+
+    def _prepare(self, _: bytes, seed: int, distribution: int) -> wire.Message:
+        self._arrays = None
+        return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self.directory)}
+
+    def _build(self, _: bytes, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
+        self.send(event="running")
+        start = time.perf_counter()
+        self._known.update(known)
+        try:
+            func = self._builder.schedule(self._func, trace)
+        except Exception as error:
+            if type(error).__name__ != "ScheduleError":
+                raise
+            return {"outcome": "illegal", "message": _describe(error), "build_seconds": time.perf_counter() - start}
+        digest = hashlib.sha256(func.script().encode()).hexdigest()[:24]
+        if digest not in self._known or again:
+            self._kernels[id] = self._builder.compile(func, self._target)
+            self._known.add(digest)
+        return {
+            "outcome": "ok",
+            "digest": digest,
+            "built": id in self._kernels,
+            "build_seconds": time.perf_counter() - start,
+        }
+
+    def _drop(self, _: bytes, ids: list[int]) -> None:
+        for i in ids:
+            self._kernels.pop(i, None)
+
+    def _run(
+        self, _: bytes, id: int, best: float | None, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
+    ) -> wire.Message:
+        kernel, arrays = self._kernels[id], self._data().working
+        self.send(event="running")
+        try:
+            first = _clock(kernel, arrays)
+            if first < SHORT:  # that was the warm-up, and a short call is easily disturbed
+                first = min(_clock(kernel, arrays) for _ in range(3))
+            if best is not None and first > cutoff * best:
+                return {"outcome": "ok", "samples": [first], "cut": True}
+            if best is not None and first > 1.3 * best and first >= SHORT:
+                min_runs, min_seconds = 2, 0.0
+            self.send(event="running", repeats=min_runs)
+            return {"outcome": "ok", "samples": _samples(kernel, arrays, first, min_seconds, min_runs, max_runs)}
+        except MemoryError:
+            raise
+        except Exception as error:
+            return {"outcome": "crash", "message": _describe(error)}
+
+    def _check(self, _: bytes, id: int) -> wire.Message:
+        self.send(event="running")
+        data = self._data()
+        data.reset()
+        try:
+            self._kernels[id](*data.working)
+        except MemoryError:
+            raise
+        except Exception as error:
+            return {"outcome": "crash", "message": _describe(error)}
+        return data.verdict()
+
+    def _baseline(self, _: bytes, id: int) -> wire.Message:
+        data, kernel = self._data(), self._kernels[id]
+        data.reset()
+        self.send(event="running")
+        try:
+            first = _clock(kernel, data.working)
+            known = data.has_reference
+            answer = data.verdict() if known else {"outcome": "ok", "finite": data.accept()}
+            if first < 0.5 and answer["outcome"] == "ok":
+                self.send(event="running", repeats=3)
+                return {**answer, "samples": _samples(kernel, data.working, first, 0.1, 3, 20)}
+            return {**answer, "samples": [first]}
+        except MemoryError:
+            raise
+        except Exception as error:
+            return {"outcome": "crash", "message": _describe(error)}
+
+    def _compare(self, _: bytes, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
+        data = self._data()
+        verdicts = {str(i): self._check(b"", i) for i in ids}
+        contenders: dict[str, Callable[[list[float]], float]] = {
+            str(i): partial(_kernel_sample, self._kernels[i], data.working) for i in ids if verdicts[str(i)]["outcome"] == "ok"
+        }
+        if numpy and self._workload is not None:
+            contenders["numpy"] = partial(_numpy_sample, self._numpy_call(data))
+        samples: dict[str, list[float]] = {name: [] for name in (*map(str, ids), *contenders)}
+        pause = 0.05 if int(os.environ.get("OMP_NUM_THREADS", "1")) > 1 else 0.0  # idle threads of one library spin for a while
+        start = time.perf_counter()
+        for n in range(rounds):
+            for name, sample in contenders.items():
+                time.sleep(pause)
+                self.send(event="running")
+                samples[name].append(sample(samples[name]))
+            if n >= 2 and time.perf_counter() - start > seconds:
+                break
+        return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
+
+    def _numpy_call(self, data: Arrays) -> Any:
+        """The workload in numpy, on the same data, as a function without arguments that has been called once."""
+        instance = self._workload.instance()
+        count = len(instance.inputs(np.random.default_rng(0)))
+        inputs, results = tuple(data.working[:count]), tuple(data.working[count:])
+        self.send(event="running")
+        instance.numpy(inputs, results)
+        return lambda: instance.numpy(inputs, results)
+
+    def _peak(self, _: bytes, threads: int, dtype: str) -> wire.Message:
+        from codegen.peak import peak_flops
+
+        self.send(event="running")
+        return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
+
+    # --- data ----------------------------------------------------------------------------------------------------------
+
+    def _data(self) -> Arrays:
+        if self._arrays is None:
+            self._arrays = Arrays(self._func, self.directory)
+        return self._arrays
+
+
+def _describe(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
+    return lambda: kernel(*arrays)
+
+
+def _clock(kernel: Any, arrays: list[np.ndarray]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    kernel(*arrays)
+    return time.perf_counter() - start
+
+
+def _samples(
+    kernel: Any, arrays: list[np.ndarray], first: float, min_seconds: float, min_runs: int, max_runs: int
+) -> list[float]:
+    """Timings of a kernel whose first call took `first` seconds: until both `min_seconds` and `min_runs` are reached.
+
+    Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
+    can.
+    """
+    if first >= SHORT:
+        return _repeat(_call(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
+    if hasattr(kernel, "time"):
+        return list(kernel.time(*arrays, seconds=min_seconds, runs=max(min_runs, 5), max_runs=max_runs).samples)
+    calls = max(1, int(1e-3 / max(first, 1e-9)))
+    return _repeat(_call(kernel, arrays), [], calls, min_seconds, max(min_runs, 5), max_runs)
+
+
+def _repeat(
+    call: Callable[[], None], samples: list[float], calls: int, min_seconds: float, min_runs: int, max_runs: int
+) -> list[float]:
+    """`samples` and more, each the mean of `calls` calls, until there are `min_runs` and they add up to `min_seconds`."""
+    total = sum(samples)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            elapsed = time.perf_counter() - start
+            samples.append(elapsed / calls)
+            total += elapsed
+        return samples
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
+    """Seconds a call, as `_numpy_sample`."""
+    if earlier and min(earlier) < SHORT and hasattr(kernel, "time"):
+        return kernel.time(*arrays, seconds=0.0, runs=1).samples[0]
+    return _numpy_sample(_call(kernel, arrays), earlier)
+
+
+def _numpy_sample(call: Callable[[], None], earlier: list[float]) -> float:
+    """Seconds a call: of a single one if it is long, else of as many as fill a millisecond, after a warm-up."""
+    expected = min(earlier, default=SHORT)
+    if expected < SHORT:
+        call()
+    return _repeat(call, [], max(1, int(1e-3 / expected)), 0.0, 1, 1)[0]
+
+
+def _limit_memory(memory: int) -> None:
+    """Let the address space grow by `memory` bytes from here, where the system can limit it."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + memory
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):  # no such limit here
+        return
+
+
+def main() -> None:
+    """Serve requests until the parent closes the pipe or dies."""
+    if hasattr(signal, "SIGINT"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stdin = os.fdopen(os.dup(0), "rb")
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a candidate prints goes to standard error
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    worker = Worker(channel)
+    requests: queue.SimpleQueue[tuple[wire.Message, bytes]] = queue.SimpleQueue()
+
+    def receive() -> None:
+        while (received := wire.read(stdin)) is not None:
+            requests.put(received)
+        # The parent kills its workers when it is done with them: here it was killed itself, and could not tidy up.
+        for _ in range(20):  # other workers may be removing the same files
+            if worker.directory is None or not worker.directory.exists():
+                break
+            shutil.rmtree(worker.directory, ignore_errors=True)
+        os._exit(0)
+
+    threading.Thread(target=receive, daemon=True).start()
+    worker.serve(requests)
+
+
+if __name__ == "__main__":
+    main()

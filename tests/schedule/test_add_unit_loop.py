@@ -1,0 +1,33 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import elementwise
+
+
+def test_around_a_block_and_a_loop():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    assert s.add_unit_loop("B") == "u"
+    assert s.add_unit_loop("i0") == "u_1"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for u_1, i0, i1, u in T.grid(1, 7, 13, 1):
+                with T.block("B"):
+                    v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        """,
+    )
+
+
+def test_refusal():
+    s = Schedule(elementwise(7, 13))
+    refuse(
+        s,
+        lambda s: s.add_unit_loop("i2"),
+        "add_unit_loop('i2'): `i2` is no loop or block of this function; it has `i0`, `i1` and `B`",
+    )

@@ -1,0 +1,75 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import elementwise, matmul
+from tir import te
+
+
+def test_loop_and_block():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    s.annotate("i0", "pragma_auto_unroll_max_step", 64)
+    s.annotate("B", "tiling", [2, "SSRSRS", {"deep": True}])
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i0 in T.serial(7, annotations={"pragma_auto_unroll_max_step": 64}):
+                for i1 in range(13):
+                    with T.block("B"):
+                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                        T.block_attr({"tiling": [2, "SSRSRS", {"deep": T.bool(True)}]})
+                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        """,
+    )
+
+
+def test_values_are_replaced_and_removed():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    s.annotate("i0", "key", 1)
+    s.annotate("i0", "key", 2)
+    assert 'annotations={"key": 2}' in s.script
+    s.unannotate("i0", "key")
+    assert s.script == Schedule(before).script
+    assert s.func == before
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    s.annotate("C", "a", 1)
+    refuse(
+        s,
+        lambda s: s.unannotate("C", "b"),
+        """
+unannotate('C', 'b'): `C` has no annotation 'b'; it has `a`
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ not annotated with it
+""",
+    )
+    refuse(
+        s,
+        lambda s: s.annotate("C", "", 1),
+        """
+annotate('C', '', 1): the key must not be empty
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ to annotate
+""",
+    )
+    refuse(s, lambda s: s.annotate("C", "a", {1, 2}), "annotate('C', 'a', {1, 2}): `ann_val` must be JSON data, got {1, 2}")
+    refuse(
+        s,
+        lambda s: s.annotate("D", "a", 1),
+        "annotate('D', 'a', 1): `D` is no loop or block of this function; it has `i`, `j`, `k` and `C`",
+    )
+
+
+def test_a_name_of_both():
+    A = te.placeholder((7,), name="A")
+    s = Schedule(te.create_prim_func([A, te.compute((7,), lambda x: A[x] + 1.0, name="y")]))
+    s = Schedule(te.create_prim_func([A, te.compute((7,), lambda y: A[y] + 1.0, name="y_1")]))
+    loop, block = s.get_loops("y_1")[0], "y_1"
+    assert loop != block

@@ -1,0 +1,275 @@
+import pytest
+
+from schedule import Schedule
+from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.programs import chain, elementwise, matmul, vector
+from tir import te
+from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
+from tir.traverse import path_to, replace_stmt
+
+
+def test_spatial_loop():
+    before = matmul()
+    s = Schedule(before)
+    s.parallel("i")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i in T.parallel(7):
+                for j, k in T.grid(13, 5):
+                    with T.block("C"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+@pytest.mark.parametrize("loop", [0, 1, 2, 3])
+def test_every_loop_of_a_tiling(loop):
+    """The inner loops too, whose iterations are strided."""
+    before = matmul()
+    s = Schedule(before)
+    loops = [*s.split("i", [None, 2]), *s.split("j", [None, 4])]
+    s.reorder(loops[3], loops[1], "k", loops[0], loops[2])
+    s.parallel(loops[loop])
+    same_numbers(before, s.func)
+
+
+def test_fused_and_split_again():
+    before = matmul()
+    s = Schedule(before)
+    i0, i1 = s.split("i", [None, 2])
+    j0, j1 = s.split("j", [None, 4])
+    s.reorder(i0, j0, i1, j1, "k")
+    a, b = s.split(s.fuse(i0, j0), [None, 3])
+    s.parallel(a)
+    s.parallel(b)
+    same_numbers(before, s.func)
+
+
+def test_two_blocks_that_meet_within_an_iteration():
+    """C reads what B writes, in the same iteration of i."""
+    before = together(0)
+    s = Schedule(before)
+    s.parallel("i")
+    same_numbers(before, s.func)
+
+
+def together(offset: int) -> PrimFunc:
+    """for i: B[i] = A[i] + 1; C[i] = B[i + offset] * 3."""
+    A, B, C = (Buffer(n, (Const(8),)) for n in "ABC")
+    i = Var("i")
+    vi = Var("vi")
+    iters = (Iter(vi, Const(7), Axis.SPATIAL, i),)
+    body = seq(Block("B", iters, Store(B, (vi,), A[vi] + 1.0)), Block("C", iters, Store(C, (vi,), B[vi + offset] * 3.0)))
+    return PrimFunc("main", (A, B, C), nest([(i, 7)], body))
+
+
+def test_two_blocks_that_meet_across_iterations():
+    s = Schedule(together(1))
+    refuse(
+        s,
+        lambda s: s.parallel("i"),
+        """
+parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+    7 |     for i in range(7):
+      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes `B`
+    9 |             vi = T.axis.spatial(7, i)
+   10 |             B[vi] = A[vi] + T.float32(1.0)
+   11 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ reads `B`
+  witness: i = 0 reads B[1], i = 1 writes it
+""",
+    )
+
+
+def test_reduction():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.parallel("k"),
+        """
+parallel('k'): `k` drives the reduction axis `v_k` of block `C`, so its iterations are not independent
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |               ^ cannot be parallel
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accumulates over it
+  hint: rfactor('k', 0) gives each iteration its own partial result
+""",
+    )
+
+
+def test_ordered_axis():
+    func = matmul()
+    block = path_to(func, "C")[-1]
+    iters = (block.iters[0].with_(axis=Axis.OPAQUE), *block.iters[1:])
+    s = Schedule(func.with_(body=replace_stmt(func.body, block, block.with_(iters=iters))))
+    refuse(
+        s,
+        lambda s: s.parallel("i"),
+        """
+parallel('i'): `i` drives the ordered axis `v_i` of block `C`, so its iterations are not independent
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |         ^ cannot be parallel
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
+""",
+    )
+
+
+def test_every_iteration_does_the_same():
+    func = vector(7)
+    s = Schedule(func.with_(body=For(Var("r"), Const(3), func.body)))
+    refuse(
+        s,
+        lambda s: s.parallel("r"),
+        """
+parallel('r'): every iteration of `r` writes the same elements of `B`
+    8 |     for r, i in T.grid(3, 7):
+      |         ^ cannot be parallel
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ does not depend on `r`
+  hint: choose a loop that drives a spatial axis of `B`, or compute the block outside this loop
+""",
+    )
+    s.parallel("i")
+
+
+def test_overlapping_iterations():
+    """Tiles of 4 at a distance of 3."""
+    A, B = (Buffer(n, (Const(13),)) for n in "AB")
+    a, b, vi = Var("a"), Var("b"), Var("vi")
+    block = Block("B", (Iter(vi, Const(13), Axis.SPATIAL, a * 3 + b),), Store(B, (vi,), A[vi]))
+    s = Schedule(PrimFunc("main", (A, B), nest([(a, 4), (b, 4)], block)))
+    refuse(
+        s,
+        lambda s: s.parallel("a"),
+        """
+parallel('a'): cannot prove that different iterations of `a` touch different elements of `B`
+    7 |     for a, b in T.grid(4, 4):
+      |         ^ cannot be parallel
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes `B`
+  witness: a = 0 and a = 1 both write B[3]
+""",
+    )
+
+
+def test_statements_in_no_block():
+    A, B = Buffer("A", (Const(7), Const(13))), Buffer("B", (Const(7),))
+    i, j = Var("i"), Var("j")
+    before = PrimFunc("main", (A, B), nest([(i, 7), (j, 13)], Store(B, (i,), B[i] + A[i, j])))
+    s = Schedule(before)
+    s.parallel("i")
+    same_numbers(before, s.func)
+    s = Schedule(before)
+    refuse(
+        s,
+        lambda s: s.parallel("j"),
+        """
+parallel('j'): cannot prove that different iterations of `j` touch different elements of `B`
+    6 |     for i, j in T.grid(7, 13):
+      |            ^ cannot be parallel
+    7 |         B[i] = B[i] + A[i, j]
+      |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
+  witness: j = 0 writes B[0], j = 1 reads it
+""",
+    )
+
+
+def test_scatter_is_not_proved():
+    """B[I[i]] = A[i]: nothing is known of the values in I."""
+    A, B, indices = Buffer("A", (Const(7),)), Buffer("B", (Const(7),)), Buffer("I", (Const(7),), "int32")
+    i = Var("i")
+    s = Schedule(PrimFunc("main", (A, B, indices), nest([(i, 7)], Store(B, (indices[i],), A[i]))))
+    refuse(
+        s,
+        lambda s: s.parallel("i"),
+        """
+parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+    6 |     for i in range(7):
+      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+    7 |         B[I[i]] = A[i]
+      |         ^^^^^^^^^^^^^^ writes `B`
+""",
+    )
+
+
+def test_buffers_of_the_iteration():
+    """A buffer allocated inside the loop is each iteration's own, though all write the same places of it."""
+    A, B, T = Buffer("A", (Const(7), Const(5))), Buffer("B", (Const(7), Const(5))), Buffer("T", (Const(5),))
+    i, j, k = Var("i"), Var("j"), Var("k")
+    body = seq(For(j, Const(5), Store(T, (j,), A[i, j])), For(k, Const(5), Store(B, (i, k), T[Const(4) - k])))
+    before = PrimFunc("main", (A, B), For(i, Const(7), Allocate(T, body)))
+    s = Schedule(before)
+    s.parallel("i")
+    same_numbers(before, s.func)
+    shared = PrimFunc("main", (A, B), For(i, Const(7), body), (T,))
+    with pytest.raises(Exception, match="touch different elements of `T`"):
+        Schedule(shared).parallel("i")
+
+
+def test_extent_of_one_is_always_independent():
+    before = matmul(1, 13, 1)
+    s = Schedule(before)
+    s.parallel("i")
+    s.parallel("k")
+    same_numbers(before, s.func)
+
+
+def test_symbolic_sizes():
+    n = te.var("n")
+    A = te.placeholder((n, 13), name="A")
+    B = te.compute((n, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    before = te.create_prim_func([A, B, n])
+    s = Schedule(before)
+    a, b = s.split("i", [None, 4])
+    s.reorder(b, "j", a)
+    s.parallel(b)
+    same_numbers(before, s.func, {"n": 11})
+    s = Schedule(before)
+    s.parallel(s.fuse("i", "j"))
+    same_numbers(before, s.func, {"n": 11})
+
+
+def test_marked_loops():
+    s = Schedule(elementwise(7, 12))
+    s.vectorize("i0")
+    refuse(
+        s,
+        lambda s: s.parallel("i0"),
+        """
+parallel('i0'): `i0` is already vectorized
+    8 |     for i0 in T.vectorized(7):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+  hint: split it, before it is marked, to mark its parts differently
+""",
+    )
+    refuse(
+        s,
+        lambda s: s.parallel("i1"),
+        """
+parallel('i1'): `i1` is inside the vectorized loop `i0`
+    8 |     for i0 in T.vectorized(7):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+    9 |         for i1 in range(12):
+      |         ^^^^^^^^^^^^^^^^^^^^ inside it
+  hint: lanes of a vector cannot start threads; make an outer loop parallel
+""",
+    )
+
+
+def test_parallel_twice_is_once():
+    s = Schedule(chain())
+    s.parallel("i")
+    s.parallel("i")
+    assert "for i in T.parallel(7):" in s.script

@@ -1,0 +1,44 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, elementwise
+
+
+def test_tile():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    assert s.tile("i0", "i1", 2, 5) == ["i0_0", "i1_0", "i0_1", "i1_1"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i0_0, i1_0, i0_1, i1_1 in T.grid(4, 3, 2, 5):
+                with T.block("B"):
+                    v_i0 = T.axis.spatial(7, i0_0 * 2 + i0_1)
+                    v_i1 = T.axis.spatial(13, i1_0 * 5 + i1_1)
+                    T.where(i0_0 * 2 + i0_1 < 7 and i1_0 * 5 + i1_1 < 13)
+                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        """,
+    )
+
+
+def test_the_refusal_names_the_call_that_was_made():
+    s = Schedule(elementwise(7, 13))
+    refuse(s, lambda s: s.tile("i0", "i1", 0, 5), "tile('i0', 'i1', 0, 5): factors must be at least 1, got 0")
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.tile("i", "j_1", 2, 5),
+        """
+tile('i', 'j_1', 2, 5): `j_1_1` is not inside `i_0`
+    9 |     for i_0, i_1_1, j in T.grid(4, 2, 13):
+      |         ^^^ one nest
+      ...
+   15 |     for i_1, j_1_0, j_1_1 in T.grid(7, 3, 5):
+      |                     ^^^^^ another
+  hint: loops of one nest are needed
+""",
+    )

@@ -1,0 +1,52 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul, symbolic, vector
+
+
+def test_unroll():
+    before = matmul()
+    s = Schedule(before)
+    s.unroll("k")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j in T.grid(7, 13):
+                for k in T.unroll(5):
+                    with T.block("C"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(symbolic())
+    refuse(
+        s,
+        lambda s: s.unroll("i"),
+        """
+unroll('i'): the extent of `i` is not a constant
+    8 |     for i in range(n):
+      |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 4])
+""",
+    )
+    s = Schedule(vector())
+    s.parallel("i")
+    refuse(
+        s,
+        lambda s: s.unroll("i"),
+        """
+unroll('i'): `i` is already parallel
+    8 |     for i in T.parallel(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+  hint: split it, before it is marked, to mark its parts differently
+""",
+    )

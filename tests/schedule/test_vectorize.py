@@ -1,0 +1,119 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.programs import elementwise, matmul, symbolic
+from tir.ir import Var
+from tir.traverse import path_to, replace_stmt
+
+
+def test_inner_loop():
+    before = matmul()
+    s = Schedule(before)
+    j0, j1 = s.split("j", [None, 4])
+    s.reorder("k", j1)
+    s.vectorize(j1)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j_0, k in T.grid(7, 4, 5):
+                for j_1 in T.vectorized(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(j_0 * 4 + j_1 < 13)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_strided_lanes():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    s.reorder("i1", "i0")
+    s.vectorize("i0")
+    same_numbers(before, s.func)
+
+
+def test_serial_loop_inside():
+    before = matmul()
+    s = Schedule(before)
+    s.vectorize("j")
+    same_numbers(before, s.func)
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.vectorize("k"),
+        """
+vectorize('k'): `k` drives the reduction axis `v_k` of block `C`, so its iterations are not independent
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |               ^ cannot be vectorized
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ accumulates over it
+  hint: reorder a spatial loop to the inside and vectorize that, or rfactor this one
+""",
+    )
+    s = Schedule(symbolic())
+    refuse(
+        s,
+        lambda s: s.vectorize("i"),
+        """
+vectorize('i'): the extent of `i` is not a constant
+    8 |     for i in range(n):
+      |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 8])
+""",
+    )
+
+
+def test_loops_that_cannot_be_inside():
+    s = Schedule(elementwise(7, 12))
+    s.vectorize("i1")
+    refuse(
+        s,
+        lambda s: s.vectorize("i0"),
+        """
+vectorize('i0'): `i1` inside it is vectorized
+    8 |     for i0 in range(7):
+      |     ^^^^^^^^^^^^^^^^^^^ cannot be vectorized
+    9 |         for i1 in T.vectorized(12):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+""",
+    )
+    s = Schedule(elementwise(7, 12))
+    s.vectorize("i0")
+    refuse(
+        s,
+        lambda s: s.vectorize("i1"),
+        """
+vectorize('i1'): `i1` is inside the vectorized loop `i0`
+    8 |     for i0 in T.vectorized(7):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+    9 |         for i1 in range(12):
+      |         ^^^^^^^^^^^^^^^^^^^^ inside it
+  hint: fuse the two loops before marking
+""",
+    )
+    func = matmul()
+    loop = path_to(func, "j")[-1]
+    s = Schedule(func.with_(body=replace_stmt(func.body, loop, loop.with_(extent=Var("i") + 1))))
+    refuse(
+        s,
+        lambda s: s.vectorize("i"),
+        """
+vectorize('i'): the extent of `j` depends on `i`, so its lanes would run different numbers of iterations
+    8 |     for i in range(7):
+      |     ^^^^^^^^^^^^^^^^^^ cannot be vectorized
+    9 |         for j, k in T.grid(i + 1, 5):
+      |             ^ runs over i + 1
+""",
+    )

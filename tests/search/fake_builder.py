@@ -1,0 +1,70 @@
+"""A builder for tests of measurement: a trace is what the kernel shall do, `{"sleep": s}` or `{"fault": kind}`, on a matrix
+product."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+
+
+class ScheduleError(Exception):
+    pass
+
+
+def schedule(func, trace):
+    wish = {"sleep": 0.1} if trace is None else trace
+    match wish.get("fault"):
+        case "illegal":
+            raise ScheduleError("split: the factor is 0")
+        case "schedule_hang":
+            time.sleep(1000)
+    return func.with_(name="main_" + json.dumps(wish, sort_keys=True), attrs=(("wish", json.dumps(wish)),))
+
+
+def compile(func, target):
+    wish = json.loads(dict(func.attrs)["wish"])
+    match wish.get("fault"):
+        case "build_error":
+            raise ValueError("no such instruction")
+        case "build_hang":
+            time.sleep(1000)
+        case "build_abort":
+            os.abort()
+        case "build_memory":
+            np.ones(1 << 45, np.uint8)
+
+    def kernel(a, b, c):
+        time.sleep(wish.get("sleep", 0.0))
+        match wish.get("fault"):
+            case "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "exit":
+                os._exit(3)
+            case "hang":
+                time.sleep(1000)
+            case "child":
+                if os.fork() == 0:
+                    time.sleep(1000)
+                time.sleep(1000)
+            case "memory":
+                hog = []
+                while True:
+                    hog.append(np.empty(1 << 28, np.uint8))
+            case "raise":
+                raise RuntimeError("the kernel refused its arguments")
+            case "input":
+                a[0, 0] += 1
+            case "outside":
+                np.lib.stride_tricks.as_strided(c, (c.size + 1,), (c.itemsize,))[-1] = 1.0
+            case "print":
+                os.write(1, b"this is not a message\n" * 1000)
+        if wish.get("fault") != "nothing":
+            np.matmul(a, b, out=c)
+        if wish.get("fault") == "wrong":
+            c[-1, -1] += 1.0
+
+    return kernel

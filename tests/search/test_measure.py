@@ -1,0 +1,241 @@
+"""Measurement: every fault of a candidate is a typed outcome, and never the end of the run."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError, wire
+from search.measure.outcome import Measurement
+from search.oracle import Workload, max_error, scale_of, tolerance
+from search.task import Task, flop, key, target_text
+from tir import te, workloads
+
+SHAPE = (7, 13, 109)
+QUICK = Limits(build=1.5, run=1.5, run_floor=0.5, min_seconds=0.01, memory=2 << 30)
+
+
+def candidate(**wish) -> Candidate:
+    return Candidate("fake", (), wish)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1", workload=Workload("gmm", SHAPE))
+
+
+@pytest.fixture
+def measurer(task, fake_builder):
+    with LocalMeasurer(task, workers=2, builder=fake_builder, limits=QUICK) as m:
+        yield m
+
+
+def outcomes(measurements: list[Measurement]) -> list[str]:
+    by_candidate = {m.candidate.trace.get("fault", m.candidate.trace.get("sleep")): m.outcome for m in measurements}
+    return by_candidate
+
+
+def test_every_fault_is_an_outcome(measurer):
+    measurer.prepare()
+    measurer.best = None
+    faults = {
+        "illegal": "illegal",
+        "build_error": "build_error",
+        "build_abort": "crash",
+        "build_hang": "build_timeout",
+        "build_memory": "memory",
+        "segfault": "crash",
+        "exit": "crash",
+        "hang": "run_timeout",
+        "memory": "memory",
+        "raise": "crash",
+        "wrong": "wrong_result",
+        "nothing": "wrong_result",
+        "input": "wrong_result",
+        "outside": "wrong_result",
+        "print": "ok",
+    }
+    found = {m.candidate.trace["fault"]: m for m in measurer.measure([candidate(fault=f) for f in faults])}
+    assert {f: m.outcome for f, m in found.items()} == faults
+    assert found["segfault"].message == "SIGSEGV"
+    assert found["exit"].message == "exit status 3"
+    assert found["build_error"].message == "ValueError: no such instruction"
+    assert found["hang"].message.startswith("killed after")
+    assert found["input"].message == "changed the input `A`"
+    assert found["outside"].message == "wrote outside of `C`"
+    assert found["print"].max_error <= 1e-6
+    assert all(m.samples == () and m.seconds == float("inf") for m in found.values() if m.outcome != "ok")
+
+
+def test_kernels_that_die_with_their_worker_are_built_again(measurer):
+    measurer.prepare()
+    batch = [candidate(fault="segfault"), *(candidate(sleep=0.001 * n) for n in range(1, 6))]
+    found = outcomes(list(measurer.measure(batch)))
+    assert found == {"segfault": "crash"} | {0.001 * n: "ok" for n in range(1, 6)}
+
+
+def test_slow_candidates_are_run_once_and_cut_off(measurer):
+    measurer.prepare()
+    measurer.best = 0.03
+    slow, close, fast = (next(iter(measurer.measure([candidate(sleep=s)]))) for s in (0.2, 0.05, 0.02))
+    assert slow.outcome == "ok" and slow.cut and len(slow.samples) == 1
+    assert not close.cut and len(close.samples) == 2 and close.max_error is None
+    assert fast.max_error is not None and len(fast.samples) >= 6
+    assert measurer.best == fast.seconds
+
+
+def test_equal_programs_are_measured_once(measurer):
+    measurer.prepare()
+    first, second, third = list(measurer.measure([candidate(sleep=0.01), candidate(sleep=0.01), candidate(sleep=0.01)]))
+    assert [m.duplicate for m in (first, second, third)] == [False, True, True]
+    assert second.samples == first.samples
+    (again,) = measurer.measure([candidate(sleep=0.01)])
+    assert again.duplicate
+
+
+def test_a_process_that_a_candidate_started_dies_too(measurer, task):
+    measurer.prepare()
+    (found,) = measurer.measure([candidate(fault="child")])
+    assert found.outcome == "run_timeout"
+    directory = measurer._directory
+    deadline = time.monotonic() + 5
+    while _users_of(str(directory)) > 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _users_of(str(directory)) <= 2  # the two workers and none besides
+
+
+def _users_of(directory: str) -> int:
+    """How many processes have their standard error in `directory`."""
+    count = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            count += os.readlink(f"/proc/{pid}/fd/2").startswith(directory)
+        except OSError:
+            continue
+    return count
+
+
+def test_baseline_is_timed_and_checked(measurer):
+    baseline = measurer.prepare()
+    assert baseline.measurement.candidate == BASELINE
+    assert baseline.measurement.outcome == "ok" and baseline.measurement.samples
+    assert baseline.measurement.max_error <= baseline.tolerance
+    assert measurer.best == baseline.measurement.seconds
+
+
+def test_without_a_known_workload_the_program_as_written_is_the_reference(fake_builder):
+    plain = Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1")
+    with LocalMeasurer(plain, workers=1, builder=fake_builder, limits=QUICK) as measurer:
+        assert measurer.prepare().measurement.outcome == "ok"
+        measurer.best = None
+        found = outcomes(list(measurer.measure([candidate(fault="wrong"), candidate(fault="print")])))
+    assert found == {"wrong": "wrong_result", "print": "ok"}
+
+
+def test_candidates_and_numpy_are_timed_in_turns(measurer):
+    measurer.prepare()
+    comparison = measurer.compare(
+        [candidate(sleep=0.005), candidate(fault="wrong"), candidate(fault="illegal")], numpy=True, seconds=0.1
+    )
+    good, wrong, illegal = comparison.candidates
+    assert good.outcome == "ok" and good.seconds >= 0.005 and good.max_error <= comparison.tolerance
+    assert wrong.outcome == "wrong_result" and illegal.outcome == "illegal"
+    assert len(comparison.numpy) == len(good.samples) >= 3
+
+
+def test_a_worker_that_cannot_start_says_why(task):
+    with LocalMeasurer(task, workers=1, builder="no_such_builder") as measurer, pytest.raises(WorkerError) as error:
+        measurer.prepare()
+    assert str(error.value) == "a worker process could not start: ModuleNotFoundError: No module named 'no_such_builder'"
+
+
+def test_a_worker_that_dies_at_once_says_what_it_printed(task, tmp_path, monkeypatch):
+    (tmp_path / "dying_builder.py").write_text("import os, sys\nprint('no licence', file=sys.stderr, flush=True)\nos._exit(7)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with LocalMeasurer(task, workers=1, builder="dying_builder") as measurer, pytest.raises(WorkerError) as error:
+        measurer.prepare()
+    assert str(error.value) == "a worker process ended before it was ready (exit status 7)\nno licence"
+
+
+def test_closing_leaves_nothing_behind(task, fake_builder):
+    measurer = LocalMeasurer(task, workers=2, builder=fake_builder, limits=QUICK)
+    measurer.prepare()
+    pids = [w._process.pid for w in measurer._workers]
+    directory = measurer._directory
+    measurer.close()
+    measurer.close()
+    assert not directory.exists()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+# --- the wire ----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_arrive_whole_however_they_are_cut():
+    messages = [{"op": "build", "id": 1, "text": "× 7"}, {}, {"samples": [0.1, 1e-9]}]
+    data = b"".join(wire.encode(m, b"x" * n) for n, m in enumerate(messages))
+    for step in (1, 7, 13, len(data)):
+        decoder = wire.Decoder()
+        received = [m for i in range(0, len(data), step) for m in decoder.feed(data[i : i + step])]
+        assert received == messages
+
+
+# --- tasks -------------------------------------------------------------------------------------------------------------
+
+
+def test_flop_counts_arithmetic_on_data_and_nothing_else():
+    assert flop(workloads.make("gmm", SHAPE).func) == 2 * 7 * 13 * 109
+    A = te.placeholder((7, 13), name="A")
+    padded = te.compute((9, 13), lambda i, j: te.if_then_else(te.all(i >= 1, i < 8), A[i - 1, j], te.const(0.0)), name="P")
+    assert flop(te.create_prim_func([A, padded])) == 0
+    scaled = te.compute((7, 13), lambda i, j: te.exp(-A[i, j] * 2.0 + 1.0).astype("float64"), name="S")
+    assert flop(te.create_prim_func([A, scaled])) == 7 * 13 * 4
+    I = te.placeholder((5,), "int8", name="I")
+    doubled = te.compute((5,), lambda i: I[i] * I[4 - i], name="J")
+    assert flop(te.create_prim_func([I, doubled])) == 5
+
+
+def test_key_ignores_the_name_of_the_function_only():
+    func = workloads.make("gmm", SHAPE).func
+    assert key(func) == key(func.with_(name="other"))
+    assert key(func) != key(workloads.make("gmm", (7, 13, 110)).func)
+    assert key(func) != key(workloads.make("gmm", SHAPE, "float64").func)
+
+
+def test_target_text_keeps_every_option():
+    from codegen.target import Target
+
+    for target in (
+        Target("llvm"),
+        Target("llvm", num_cores=1, vector_bits=256, l2=512 * 1024),
+        Target("llvm", mattr="+avx2,+fma"),
+    ):
+        assert Target(target_text(target)) == target
+
+
+# --- comparing ---------------------------------------------------------------------------------------------------------
+
+
+def test_errors_are_relative_to_the_size_of_the_result():
+    expected = np.array([3.0, -4.0, 0.0])
+    scale = scale_of(expected)
+    assert max_error(expected + np.array([0.0, 0.0, 1e-3]), expected, scale) == pytest.approx(1e-3 / np.sqrt(25 / 3))
+    assert max_error(expected, expected, scale) == 0.0
+    assert max_error(np.array([3.0, np.nan, 0.0]), expected, scale) == float("inf")
+    odd = np.array([np.inf, np.nan, 1.0])
+    assert max_error(odd, odd, scale_of(odd)) == 0.0
+    assert max_error(np.array([-np.inf, np.nan, 1.0]), odd, scale_of(odd)) == float("inf")
+    zeros = np.zeros(3)
+    assert max_error(zeros + np.array([0, 0, 1e-30]), zeros, scale_of(zeros)) == float("inf")
+    assert max_error(zeros, zeros, scale_of(zeros)) == 0.0
+
+
+def test_tolerance_grows_with_the_reduction():
+    eps = 2.0**-23
+    assert tolerance(workloads.make("gmm", (7, 13, 109)).func) == pytest.approx(16 * eps * (1 + np.sqrt(13)))
+    A = te.placeholder((7,), "int32", name="A")
+    assert tolerance(te.create_prim_func([A, te.compute((7,), lambda i: A[i] + 1, name="B")])) == 0.0

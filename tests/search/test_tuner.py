@@ -1,0 +1,187 @@
+"""The tuning loop: budgets, what counts as a trial, what is remembered, and what becomes of an interruption."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from search.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
+from search.measure import Candidate, Limits
+from search.oracle import Workload
+from search.tuner import NothingFound, autotune
+from tir import workloads
+
+SHAPE = (7, 13, 109)
+FUNC = workloads.make("gmm", SHAPE).func
+QUICK = Limits(build=5.0, run=5.0, min_seconds=0.0, min_runs=1)
+
+
+class Wishes:
+    """A search that proposes given wishes in order, at most `batch` at once, and remembers what it was told."""
+
+    def __init__(self, wishes, batch=1000):
+        self.left = [Candidate("fake", (n,), wish) for n, wish in enumerate(wishes)]
+        self.batch, self.told = batch, []
+
+    def propose(self, n, rng):
+        n = min(n, self.batch)
+        chosen, self.left = self.left[:n], self.left[n:]
+        return chosen
+
+    def tell(self, measurements):
+        self.told.append([(m.candidate.row[0], m.outcome) for m in measurements])
+
+
+def tune(search, builder, **options):
+    options = {"workload": Workload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder} | options
+    return autotune(FUNC, "llvm -num-cores 1", search=search, **options)
+
+
+def test_the_fastest_valid_candidate_wins(fake_builder):
+    search = Wishes([{"sleep": 0.05}, {"sleep": 0.01, "fault": "wrong"}, {"sleep": 0.02}, {"sleep": 0.04}], batch=3)
+    result = tune(search, fake_builder)
+    assert result.trace == {"sleep": 0.02}
+    assert 0.02 <= result.seconds < 0.04 < 0.1 <= result.baseline
+    assert {k: n for k, n in result.outcomes.items() if n} == {"ok": 3, "wrong_result": 1}
+    assert result.trials == len(result.measurements) == 4
+    assert result.max_error <= result.tolerance
+    assert result.numpy > 0 and result.peak > 1e8 and not result.interrupted
+    assert search.told == [[(0, "ok"), (1, "wrong_result"), (2, "ok")], [(3, "ok")]]
+
+
+def test_events_come_in_order(fake_builder):
+    seen = []
+    result = tune(Wishes([{"sleep": 0.05}, {"sleep": 0.02}, {"sleep": 0.03}], batch=2), fake_builder, callbacks=[seen.append])
+    assert [type(e) for e in seen] == [
+        Started, Prepared, Measured, NewBest, Measured, NewBest, RoundEnded, Measured, RoundEnded, ShootOut, Finished,
+    ]  # fmt: skip
+    assert [e.trials for e in seen if isinstance(e, Measured)] == [1, 2, 3]
+    assert seen[-1].result is result
+    assert seen[-2].contenders[0].candidate.trace == {"sleep": 0.02}
+
+
+def test_trials_are_a_limit_and_copies_are_not_counted(fake_builder):
+    copies = [{"sleep": 0.03}] * 5 + [{"sleep": 0.02}] * 5 + [{"sleep": 0.01}] * 5 + [{"sleep": 0.005}]
+    result = tune(Wishes(copies, batch=4), fake_builder, trials=3)
+    assert result.trials == 3 and result.trace == {"sleep": 0.01}
+
+
+def test_a_search_that_repeats_itself_for_ever_is_ended(fake_builder):
+    class Stuck(Wishes):
+        def propose(self, n, rng):
+            return [Candidate("fake", (0,), {"sleep": 0.02})] * n
+
+    result = tune(Stuck([]), fake_builder, trials=10)
+    assert result.trials == 1
+
+
+def test_seconds_are_a_limit(fake_builder):
+    class Endless(Wishes):
+        def propose(self, n, rng):
+            return [Candidate("fake", (0,), {"sleep": 0.05 + 0.01 * rng.random()}) for _ in range(n)]
+
+    start = time.monotonic()
+    result = tune(Endless([]), fake_builder, trials=None, seconds=2.0)
+    assert 1.0 < result.elapsed < 15.0 and result.elapsed <= time.monotonic() - start
+    assert result.trials >= 1
+
+
+def test_the_same_seed_proposes_the_same(fake_builder):
+    class Drawn(Wishes):
+        def propose(self, n, rng):
+            return [Candidate("fake", (0,), {"sleep": float(s)}) for s in rng.uniform(0.001, 0.01, min(n, 2))]
+
+    traces = [[m.candidate.trace for m in tune(Drawn([]), fake_builder, trials=4, seed=s).measurements] for s in (3, 3, 4)]
+    assert traces[0] == traces[1] != traces[2]
+
+
+def test_nothing_valid_says_what_happened(fake_builder):
+    with pytest.raises(NothingFound) as error:
+        tune(Wishes([{"fault": "illegal"}, {"fault": "segfault"}, {"fault": "segfault", "n": 2}]), fake_builder)
+    assert str(error.value).splitlines() == [
+        "no valid candidate for gmm: 1 illegal, 2 crash",
+        "  illegal: ScheduleError: split: the factor is 0",
+        "  crash: SIGSEGV",
+    ]
+    with pytest.raises(NothingFound, match="no candidate was proposed"):
+        tune(Wishes([]), fake_builder)
+
+
+def test_an_interruption_returns_the_best_so_far(fake_builder):
+    def interrupt(event):
+        if isinstance(event, Measured) and event.trials == 2:
+            raise KeyboardInterrupt
+
+    result = tune(Wishes([{"sleep": 0.03}, {"sleep": 0.02}, {"sleep": 0.01}]), fake_builder, callbacks=[interrupt])
+    assert result.interrupted and result.trials == 2 and result.trace in ({"sleep": 0.03}, {"sleep": 0.02})
+
+
+def test_an_interruption_before_the_first_candidate_returns_the_program_as_written(fake_builder):
+    def interrupt(event):
+        if isinstance(event, Prepared):
+            raise KeyboardInterrupt
+
+    result = tune(Wishes([{"sleep": 0.03}]), fake_builder, callbacks=[interrupt])
+    assert result.interrupted and result.trials == 0 and result.trace is None and result.seconds == result.baseline
+
+
+def test_a_function_without_a_known_workload_is_checked_against_itself(fake_builder):
+    result = tune(Wishes([{"sleep": 0.03}, {"fault": "wrong"}]), fake_builder, workload=None)
+    assert result.trace == {"sleep": 0.03} and result.numpy is None and result.outcomes["wrong_result"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": None}, "a budget is needed"),
+        ({"trials": 0}, "trials must be at least 1, got 0"),
+        ({"seconds": -1.0}, "seconds must be positive, got -1.0"),
+        ({"target": "lvm"}, "the first word must be one of"),
+    ],
+)
+def test_bad_budgets_and_targets_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        autotune(FUNC, **options)
+
+
+# --- with the real compiler --------------------------------------------------------------------------------------------
+
+
+class Tiles:
+    """Three hand-made schedules of a matrix product, and one that is illegal."""
+
+    def __init__(self, task):
+        from schedule import Schedule
+
+        self.left = []
+        for factor in (4, 5, 16):
+            s = Schedule(task.func)
+            i, j, k = s.get_loops("C")
+            jo, ji = s.split(j, [None, factor])
+            s.reorder(i, jo, k, ji)
+            s.vectorize(ji)
+            s.parallel(i)
+            self.left.append(Candidate("tiles", (factor,), s.trace.as_json()))
+        step = {"name": "split", "args": {"loop": "nowhere", "factors": [None, 4]}, "results": []}
+        self.left.append(Candidate("tiles", (0,), {"version": 1, "steps": [step]}))
+
+    def propose(self, n, rng):
+        chosen, self.left = self.left[:n], self.left[n:]
+        return chosen
+
+    def tell(self, measurements):
+        pass
+
+
+def test_real_schedules_are_built_checked_and_returned():
+    result = autotune(FUNC, "llvm -num-cores 2", search=Tiles, workers=1)
+    assert result.outcomes["illegal"] == 1 and result.outcomes["ok"] == 3, [m.message for m in result.measurements]
+    instance = workloads.make("gmm", SHAPE)
+    inputs = instance.inputs(np.random.default_rng(1))
+    outputs = instance.outputs()
+    result.kernel(*inputs, *outputs)
+    assert instance.check(outputs, inputs).ok
+    if result.trace is not None:
+        assert result.schedule.trace.as_json() == result.trace

@@ -1,0 +1,176 @@
+"""The house rules that can be read from the source: which floor imports which, docstrings, and nothing tied to one machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Each floor and the floors that it may import, lazily or not.
+ARROWS = {
+    "tir": set(),
+    "schedule": {"tir"},
+    "codegen": {"tir"},
+    "costmodel": {"tir"},
+    "search": {"tir", "schedule", "codegen", "costmodel"},
+}
+
+# The one door back up: the lazy names of `import tir`, and the command line.
+DOORS = ("tir/__init__.py", "tir/tune.py")
+
+# Loading these takes longer than a quick `import tir` may.
+HEAVY = ("llvmlite", "numba", "sklearn", "rich", "scipy", "cuda")
+
+FOLDERS = (*ARROWS, "tests", "benchmarks", "examples", "docs")
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(source: str, package: str) -> set[tuple[str, int]]:
+    """All modules that `source`, a module of `package` (dotted), imports anywhere, functions included, with their lines."""
+    found = set()
+    for n in ast.walk(ast.parse(source)):
+        match n:
+            case ast.Import(names=names):
+                found |= {(name.name, n.lineno) for name in names}
+            case ast.ImportFrom(module=module, level=level):
+                parents = package.split(".")
+                base = parents[: len(parents) - level + 1] if level else []
+                found.add((".".join([*base, *([module] if module else [])]), n.lineno))
+            case ast.Call(
+                func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]
+            ):
+                found.add((name, n.lineno))
+    return found
+
+
+def violations(floor: str, source: str, package: str) -> list[str]:
+    """The imports in `source` that go to a floor which `floor` does not rest on."""
+    allowed = {floor} | ARROWS[floor]
+    return [
+        f"line {line}: {floor} must not import {module}"
+        for module, line in sorted(imported(source, package), key=lambda found: found[1])
+        if module.split(".")[0] in ARROWS and module.split(".")[0] not in allowed
+    ]
+
+
+@pytest.mark.parametrize("floor", ARROWS)
+def test_floors_rest_on_those_below(floor):
+    found = []
+    for path in sources(floor):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in DOORS:
+            package = ".".join(path.relative_to(ROOT).parent.parts)
+            found += [f"{name}, {v}" for v in violations(floor, path.read_text(), package)]
+    assert not found, "\n".join(found)
+
+
+def test_violations_are_found():
+    lazy = "def f():\n    from search.tuner import tune\n"
+    assert violations("schedule", lazy, "schedule") == ["line 2: schedule must not import search.tuner"]
+    assert violations("tir", "import os, codegen.llvm as c", "tir.script") == ["line 1: tir must not import codegen.llvm"]
+    assert violations("codegen", "import importlib\nimportlib.import_module('schedule')", "codegen") == [
+        "line 2: codegen must not import schedule"
+    ]
+    assert violations("search", "from . import sketch\nfrom .rules import tile\nimport tir, numpy, codegen", "search") == []
+    assert imported("from ..ir import Var", "tir.script") == {("tir.ir", 1)}
+
+
+def test_arrows_have_no_cycle():
+    height: dict[str, int] = {}
+    while len(height) < len(ARROWS):
+        ready = [f for f in ARROWS if f not in height and all(below in height for below in ARROWS[f])]
+        assert ready, f"a cycle among {set(ARROWS) - set(height)}"
+        height |= dict.fromkeys(ready, len(height))
+
+
+@pytest.mark.parametrize("floor", ARROWS)
+def test_the_door_back_is_lazy(floor):
+    """Only names used by type checkers and functions may open the door from below."""
+    for name in DOORS:
+        path = ROOT / name
+        if path.exists() and floor != "tir":
+            tree = ast.parse(path.read_text())
+            eager = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+            modules = {m for n in eager for m, _ in imported(ast.unparse(n), "tir")}
+            assert floor not in {m.split(".")[0] for m in modules}, f"{name} imports {floor} when it is loaded"
+
+
+@pytest.mark.parametrize("floor", ARROWS)
+def test_every_module_says_what_it_is(floor):
+    for folder in {p.parent for p in sources(floor)}:
+        assert (folder / "__init__.py").exists(), f"{folder.relative_to(ROOT)} is no package: __init__.py is missing"
+    assert sources(floor), f"{floor} has no modules"
+    for path in sources(floor):
+        doc = ast.get_docstring(ast.parse(path.read_text()))
+        assert doc, f"{path.relative_to(ROOT)} has no docstring"
+
+
+# A path from the root of someone's file system; a number that is an address; a local server.
+TIED = re.compile(r"(?<![\w.~}-])/(?:home|root|work|Users|tmp|mnt|opt)/\w|\b\d{1,3}(?:\.\d{1,3}){3}\b|\blocalhost\b|[A-Z]:\\\w")
+
+
+def test_nothing_is_tied_to_one_machine():
+    found = []
+    files = [p for f in FOLDERS for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".md", ".toml", ".c", ".h", ".json")]
+    files += [p for p in ROOT.iterdir() if p.is_file() and p.suffix in ("", ".md", ".toml") and p.name != "LICENSE"]
+    assert files
+    for path in files:
+        if path == Path(__file__).resolve():
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if m := TIED.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {m.group()}")
+    assert not found, "\n".join(found)
+
+
+def test_what_is_tied_is_found():
+    assert TIED.search('open("/home/someone/a.db")')
+    assert TIED.search("connect to 10.0.0.7 now")
+    assert TIED.search("localhost:8786")
+    assert not TIED.search("src/work/a, ./tmp/b, version 1.2.3")
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_import_tir_is_light():
+    loaded = python("import sys, tir, tir.te, tir.workloads; print(*sorted({m.split('.')[0] for m in sys.modules}))").split()
+    assert "tir" in loaded
+    assert not set(HEAVY) & set(loaded)
+    assert not {"schedule", "codegen", "costmodel", "search"} & set(loaded)
+
+
+def test_unknown_names_suggest_the_nearest():
+    import tir
+
+    with pytest.raises(AttributeError) as raised:
+        tir.shedule  # noqa: B018
+    assert str(raised.value) == "module 'tir' has no attribute 'shedule'; did you mean 'Schedule'?"
+    with pytest.raises(AttributeError) as raised:
+        tir.zzz  # noqa: B018
+    assert str(raised.value) == "module 'tir' has no attribute 'zzz'"
+    assert not hasattr(tir, "__wrapped__")
+
+
+def test_functions_keep_their_names():
+    """Importing the module tir.verify must not hide the function tir.verify."""
+    code = "import tir, tir.simplify, tir.verify; print(tir.verify.__name__, callable(tir.verify), callable(tir.simplify))"
+    assert python(code).split() == ["verify", "True", "True"]
+
+
+def test_every_public_name_exists():
+    import tir
+
+    for name in tir.__all__:
+        assert getattr(tir, name) is not None
+    assert set(tir.__all__) <= set(dir(tir))

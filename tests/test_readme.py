@@ -1,0 +1,54 @@
+"""Every block of Python in README.md and docs/ runs, the blocks of a page one after the other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text: str) -> list[tuple[int, str, str]]:
+    """The fenced blocks of a page: the line where the code starts, the language, the code."""
+    return [(text.count("\n", 0, m.start(2)) + 1, m[1], m[2]) for m in FENCE.finditer(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": page.stem}
+    for line, language, code in blocks(page.read_text()):
+        assert language in ("python", "text", "bash"), (
+            f"{page.name}:{line}: a block must be python, text or bash, not {language!r}"
+        )
+        if language == "python":
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+def test_readme_has_an_example():
+    (example,) = [code for _, language, code in blocks((ROOT / "README.md").read_text()) if language == "python"]
+    assert all(name in example for name in ("te.compute", "tir.Schedule", "tir.build"))
+
+
+def test_commands_of_the_readme_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [code for _, language, code in blocks((ROOT / "README.md").read_text()) if language == "bash"]
+    named = set(re.findall(r"\bmake ([a-z]+)", "\n".join(commands)))
+    assert {"tune", "test"} <= named <= targets
+
+
+def test_flags_of_the_readme_exist():
+    text = (ROOT / "README.md").read_text()
+    shown = subprocess.run(
+        [sys.executable, "-m", "tir.tune", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    named = set(re.findall(r"(?<![\w-])--[a-z]+", text))
+    assert named, "the README shows no flags"
+    assert named <= set(re.findall(r"--[a-z]+", shown))

@@ -1,0 +1,220 @@
+"""Workloads against formulas written apart from them, at odd shapes, and the error bounds against programs that are wrong."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tir import dtypes, interpreter, workloads
+from tir.ir import ARITHMETIC, Binary, Call, For, Stmt, Store
+from tir.traverse import walk
+
+SHAPES = {
+    "mlp": [(7, 13, 109, 5), (1, 1, 1, 1), (64, 1, 7, 13), (3, 200, 2, 1)],
+    "gmm": [(7, 13, 109), (1, 1, 1), (7, 13, 5, 3), (1, 64, 1, 1), (5, 300, 4)],
+    "conv2d": [
+        (1, 7, 7, 3, 5, 3, 3, 1, 1),
+        (2, 13, 7, 4, 3, 3, 1, 2, 0),
+        (1, 1, 1, 1, 1, 1, 1, 1, 0),
+        (1, 7, 13, 3, 2, 1, 1, 1, 0),
+        (1, 7, 7, 2, 3, 1, 1, 1, 1),
+        (1, 5, 5, 2, 2, 5, 4, 3, 2),
+        (1, 1, 2, 1, 2, 3, 3, 1, 1),
+    ],
+    "depthwise": [
+        (1, 7, 13, 5, 3, 3, 1, 1),
+        (2, 13, 7, 3, 3, 2, 2, 0),
+        (1, 1, 1, 1, 1, 1, 1, 0),
+        (1, 9, 9, 3, 5, 5, 3, 4),
+        (1, 150, 150, 5, 3, 3, 1, 1),
+    ],
+    "softmax": [(7, 109), (13, 1), (1, 1), (300, 301)],
+    "layernorm": [(7, 109), (13, 1), (1, 2), (300, 301)],
+}
+CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
+SMALL = [(name, shape) for name, shape in CASES if np.prod(shape) < 50_000]
+
+
+def convolution(x, kernel, stride, padding, subscripts):
+    """Sum over the kernel of shifted images; `subscripts` says how one kernel element meets the channels."""
+    n, c, h, w = x.shape
+    *_, kh, kw = kernel.shape
+    padded = np.zeros((n, c, h + 2 * padding, w + 2 * padding))
+    padded[:, :, padding : padding + h, padding : padding + w] = x
+    oh, ow = (h + 2 * padding - kh) // stride + 1, (w + 2 * padding - kw) // stride + 1
+    total = 0
+    for i in range(kh):
+        for j in range(kw):
+            shifted = padded[:, :, i : i + (oh - 1) * stride + 1 : stride, j : j + (ow - 1) * stride + 1 : stride]
+            total = total + np.einsum(subscripts, shifted, kernel[..., i, j])
+    return np.maximum(total, 0)
+
+
+def formula(name, inputs, shape):
+    """The computation in float64, straight from its definition."""
+    inputs = [a.astype(np.float64) for a in inputs]
+    match name:
+        case "mlp":
+            a, b, e = inputs
+            return np.einsum("ml,ln->mn", np.exp(np.einsum("mk,kl->ml", a, b)), e)
+        case "gmm":
+            return np.einsum("...mk,...kn->...mn", *inputs)
+        case "conv2d":
+            return convolution(*inputs, shape[-2], shape[-1], "nchw,oc->nohw")
+        case "depthwise":
+            return convolution(*inputs, shape[-2], shape[-1], "nchw,c->nchw")
+        case "softmax":
+            (x,) = inputs
+            return 1 / np.exp(x[:, None, :] - x[:, :, None]).sum(axis=2)
+        case "layernorm":
+            x, weight, bias = inputs
+            return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * weight + bias
+    raise AssertionError(name)
+
+
+def test_every_workload_has_cases():
+    assert tuple(SHAPES) == workloads.names()
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_reference_is_the_formula(name, shape):
+    instance = workloads.make(name, shape)
+    inputs = instance.inputs(np.random.default_rng(1))
+    assert all(a.dtype == np.float32 and a.flags.c_contiguous for a in inputs)
+    (expected,) = instance.reference(inputs)
+    exact = formula(name, inputs, shape)
+    assert expected.value.shape == expected.scale.shape == exact.shape == instance.outputs()[0].shape
+    assert np.all(np.abs(expected.value - exact) <= 2 * workloads.gamma(expected.roundings, "float64") * expected.scale)
+    assert np.all(np.abs(exact) <= expected.scale * (1 + workloads.gamma(expected.roundings, "float64")))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_numpy_is_within_the_bound(name, shape, dtype):
+    instance = workloads.make(name, shape, dtype)
+    inputs, outputs = instance.inputs(np.random.default_rng(2)), instance.outputs()
+    assert [a.shape for a in (*inputs, *outputs)] == [tuple(n.value for n in b.shape) for b in instance.func.buffers]
+    check = instance.checker(inputs)
+    before = [a.copy() for a in inputs]
+    for _ in range(2):  # a second run finds a used workspace
+        outputs[0].fill(np.nan)
+        instance.numpy(inputs, outputs)
+        error, tolerance, ok = check(outputs)
+        assert ok and error <= tolerance
+    assert all(np.array_equal(a, b) for a, b in zip(inputs, before, strict=True))
+
+
+@pytest.mark.parametrize(("name", "shape"), SMALL)
+def test_interpreter_is_within_the_bound(name, shape):
+    instance = workloads.make(name, shape)
+    inputs, outputs = instance.inputs(np.random.default_rng(3)), instance.outputs()
+    interpreter.run(instance.func, *inputs, *outputs)
+    assert instance.check(outputs, inputs).ok
+
+
+def flop_in(node: Stmt) -> int:
+    """Floating-point operations in the values stored by a statement, loops counted."""
+    if isinstance(node, For):
+        return node.extent.value * flop_in(node.body)
+    if isinstance(node, Store):
+        values = [n for n in walk(node.value) if dtypes.is_float(getattr(n, "dtype", "bool"))]
+        return sum(isinstance(n, Call) or (isinstance(n, Binary) and n.op in ARITHMETIC) for n in values)
+    stmts = getattr(node, "stmts", None) or (node.body,)
+    return sum(flop_in(s) for s in stmts)
+
+
+@pytest.mark.parametrize(("name", "shape"), [*CASES, *((name, None) for name in workloads.names())])
+def test_flop_counts_the_operations_of_the_program(name, shape):
+    instance = workloads.make(name, shape)
+    assert instance.flop == flop_in(instance.func.body)
+
+
+# For each workload a shape, and inputs changed such that the last iteration of one reduction has no effect.
+LOST = {
+    "mlp, inner product": ("mlp", (5, 509, 61, 7), lambda a, b, e: (np.where(np.arange(509) == 508, 0, a), b, e)),
+    "mlp, outer product": ("mlp", (5, 61, 509, 7), lambda a, b, e: (a, b, np.where(np.arange(509)[:, None] == 508, 0, e))),
+    "gmm": ("gmm", (7, 509, 13), lambda a, b: (np.where(np.arange(509) == 508, 0, a), b)),
+    "conv2d": ("conv2d", (1, 7, 7, 64, 5, 3, 3, 1, 1), lambda x, k: (x, np.where(np.arange(9).reshape(3, 3) == 8, 0, k))),
+    "depthwise": ("depthwise", (1, 7, 7, 3, 3, 3, 1, 1), lambda x, k: (x, np.where(np.arange(9).reshape(3, 3) == 8, 0, k))),
+    "softmax": ("softmax", (7, 509), lambda x: (np.where(np.arange(509) == 508, -np.inf, x),)),
+    "layernorm": ("layernorm", (7, 509), lambda x, w, b: (np.where(np.arange(509) == 508, 0, x), w, b)),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_lost_iteration_exceeds_the_bound(case):
+    name, shape, lose = LOST[case]
+    instance = workloads.make(name, shape)
+    inputs, outputs = instance.inputs(np.random.default_rng(4)), instance.outputs()
+    instance.numpy(tuple(np.ascontiguousarray(a, "float32") for a in lose(*inputs)), outputs)
+    assert not instance.check(outputs, inputs).ok
+    instance.numpy(inputs, outputs)
+    assert instance.check(outputs, inputs).ok
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_an_element_never_written_or_written_wrong_is_seen(name):
+    instance = workloads.make(name, SHAPES[name][0])
+    inputs, outputs = instance.inputs(np.random.default_rng(5)), instance.outputs()
+    assert np.isnan(outputs[0]).all()
+    instance.numpy(inputs, outputs)
+    check = instance.checker(inputs)
+    for wrong in (np.nan, np.inf, -1e30):
+        changed = outputs[0].copy()
+        changed.flat[-1] = wrong
+        error, _, ok = check((changed,))
+        assert not ok and error > 1
+    with pytest.raises(ValueError, match=r"shape"):
+        check((outputs[0][:-1],))
+
+
+def test_gamma_is_the_bound_of_higham():
+    u = 2.0**-24
+    assert workloads.gamma(1000, "float32") == 1000 * u / (1 - 1000 * u)
+    with pytest.raises(ValueError, match="leave no correct digit"):
+        workloads.gamma(2.0**24, "float32")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mpl",), "no workload is named 'mpl'; did you mean mlp? there are: mlp, gmm, conv2d, depthwise, softmax, layernorm"),
+        (("zzz",), "no workload is named 'zzz'; there are: mlp, gmm, conv2d, depthwise, softmax, layernorm"),
+        (("mlp", (1, 2, 3)), "mlp takes 4 sizes M,K,L,N (got 3: 1,2,3)"),
+        (("gmm", ()), "gmm takes 3 or 4 sizes M,K,N[,batch] (got 0: none)"),
+        (("gmm", (7, 0, 5)), "gmm: K, the number of columns of A, must be a positive integer (got 0 in M,K,N[,batch] = 7,0,5)"),
+        (
+            ("softmax", (7, 2.5)),
+            "softmax: columns, the number of columns, must be a positive integer (got 2.5 in rows,columns = 7,2.5)",
+        ),
+        (
+            ("softmax", (7, True)),
+            "softmax: columns, the number of columns, must be a positive integer (got True in rows,columns = 7,True)",
+        ),
+        (
+            ("depthwise", (1, 7, 7, 3, 3, 3, 1, -1)),
+            "depthwise: padding, the padding on each side, must be an integer of at least 0 "
+            "(got -1 in N,H,W,C,KH,KW,stride,padding = 1,7,7,3,3,3,1,-1)",
+        ),
+        (
+            ("conv2d", (1, 2, 9, 1, 1, 5, 5, 1, 1)),
+            "conv2d: a kernel of 5x5 does not fit the padded image of 4x11 "
+            "(got N,H,W,CI,CO,KH,KW,stride,padding = 1,2,9,1,1,5,5,1,1)",
+        ),
+        (("gmm", (7, 13, 5), "float16"), "gmm: workloads compute in float32 or float64, got dtype 'float16'"),
+    ],
+)
+def test_bad_arguments_say_what_was_expected(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        workloads.make(*arguments)
+
+
+def test_shapes_may_hold_numpy_integers():
+    assert workloads.make("gmm", np.array([7, 13, 5])).shape == (7, 13, 5)
+
+
+def test_defaults():
+    assert workloads.make("mlp").shape == (1024, 2048, 1024, 3072)
+    assert workloads.get("gmm").usage == "M,K,N[,batch]"

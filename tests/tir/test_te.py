@@ -1,0 +1,298 @@
+"""What tensor expressions mean: each is turned into a function, verified, run in the interpreter and compared with numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tir import dtypes, te
+from tir.interpreter import run
+from tir.ir import Axis, PrimFunc
+from tir.traverse import blocks
+from tir.verify import check
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+SHAPES = ((7, 13, 109), (1, 1, 1), (13, 1, 7), (1, 109, 1))
+
+
+def result(func: PrimFunc, *inputs: np.ndarray, seed: int = 0) -> list[np.ndarray]:
+    """The outputs of a verified function, the parameters after the inputs; they start out as ones."""
+    check(func)
+    outputs = [np.ones([d.value for d in b.shape], dtypes.storage(b.dtype)) for b in func.buffers[len(inputs) :]]
+    run(func, *inputs, *outputs, seed=seed)
+    return outputs
+
+
+def integers(shape, dtype: str, seed: int = 0) -> np.ndarray:
+    """Small integers, exact in every dtype."""
+    values = np.random.default_rng(seed).integers(0 if dtype in ("uint8", "bool") else -3, 2 if dtype == "bool" else 4, shape)
+    if dtype == "bfloat16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(dtype)
+
+
+def plain(array: np.ndarray, dtype: str) -> np.ndarray:
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES[:-1])
+def test_matmul_in_every_dtype(shape, dtype):
+    n, m, r = (min(d, 13) for d in shape) if dtype != "float32" else shape
+    A, B = te.placeholder((n, r), dtype, name="A"), te.placeholder((r, m), dtype, name="B")
+    k = te.reduce_axis((0, r), name="k")
+    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    a, b = integers((n, r), dtype), integers((r, m), dtype, 1)
+    (c,) = result(te.create_prim_func([A, B, C]), a, b)
+    expected = plain(a, dtype).astype(np.int64) @ plain(b, dtype).astype(np.int64)
+    np.testing.assert_array_equal(plain(c, dtype), expected.astype(plain(c, dtype).dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 7, 109])
+def test_max_and_min(dtype, n):
+    A = te.placeholder((n, 13), dtype, name="A")
+    k, q = te.reduce_axis((0, 13), name="k"), te.reduce_axis((0, 13), name="q")
+    high = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="high")
+    low = te.compute((n,), lambda i: te.min(A[i, q], axis=q), name="low")
+    a = integers((n, 13), dtype)
+    x, y = result(te.create_prim_func([A, high, low]), a)
+    np.testing.assert_array_equal(plain(x, dtype), plain(a, dtype).max(1))
+    np.testing.assert_array_equal(plain(y, dtype), plain(a, dtype).min(1))
+
+
+def test_prod_over_two_axes_of_which_one_starts_elsewhere():
+    A = te.placeholder((7, 13, 5), "int64", name="A")
+    k, q = te.reduce_axis((2, 11), name="k"), te.reduce_axis((0, 5), name="q")
+    B = te.compute((7,), lambda i: te.prod(A[i, k, q], axis=[k, q]), name="B")
+    a = np.random.default_rng(0).choice([-2, -1, 1, 3], (7, 13, 5))
+    (b,) = result(te.create_prim_func([A, B]), a)
+    np.testing.assert_array_equal(b, a[:, 2:11].reshape(7, -1).prod(1))  # wraps alike
+
+
+def test_rank_0():
+    A = te.placeholder((109,), name="A")
+    k = te.reduce_axis((0, 109), name="k")
+    total = te.compute((), lambda: te.sum(A[k], axis=k), name="total")
+    mean = te.compute((), lambda: total / 109.0, name="mean")
+    centred = te.compute((109,), lambda i: A[i] - mean[()], name="centred")
+    a = integers((109,), "float32")
+    m, c = result(te.create_prim_func([A, mean, centred]), a)
+    assert m == a.sum() / np.float32(109)
+    np.testing.assert_array_equal(c, a - m)
+
+
+def test_rank_0_input_and_output():
+    x = te.placeholder((), name="x")
+    y = te.compute((), lambda: x + 1.0, name="y")
+    (out,) = result(te.create_prim_func([x, y]), np.array(2, np.float32))
+    assert out == 3
+
+
+def test_several_outputs():
+    A, B = te.placeholder((7, 13), name="A"), te.placeholder((7, 13), name="B")
+    plus, minus = te.compute((7, 13), lambda i, j: (A[i, j] + B[i, j], A[i, j] - B[i, j]), name="both")
+    a, b = integers((7, 13), "float32"), integers((7, 13), "float32", 1)
+    p, m = result(te.create_prim_func([A, B, plus, minus]), a, b)
+    np.testing.assert_array_equal(p, a + b)
+    np.testing.assert_array_equal(m, a - b)
+
+
+def test_several_outputs_of_different_dtypes_one_of_them_temporary():
+    A = te.placeholder((7,), name="A")
+    whole, half = te.compute((7,), lambda i: (A[i].astype("int32"), A[i] * 0.5), name="parts")
+    C = te.compute((7,), lambda i: whole[i].astype("float32") + half[i], name="C")
+    a = np.linspace(-3, 3, 7, dtype=np.float32)
+    (c,) = result(te.create_prim_func([A, C]), a)
+    np.testing.assert_array_equal(c, np.trunc(a) + a * np.float32(0.5))
+
+
+def argmax_reducer():
+    def combine(x, y):
+        better = te.any(x[1] > y[1], te.all(te.equal(x[1], y[1]), x[0] < y[0]))
+        return te.select(better, x[0], y[0]), te.select(better, x[1], y[1])
+
+    return te.comm_reducer(combine, lambda i, v: (te.const(2**31 - 1, i), te.const(float("-inf"), v)), name="argmax")
+
+
+@pytest.mark.parametrize("shape", [(7, 109), (1, 1), (13, 1), (1, 13)])
+def test_argmax(shape):
+    n, m = shape
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    where, value = te.compute((n,), lambda i: argmax_reducer()((k.value, A[i, k]), axis=k), name="best")
+    func = te.create_prim_func([A, where, value])
+    a = integers((n, m), "float32")  # with many ties: the first counts
+    w, v = result(func, a)
+    np.testing.assert_array_equal(w, a.argmax(1))
+    np.testing.assert_array_equal(v, a.max(1))
+    assert w.dtype == np.int32
+
+
+def test_where_leaves_iterations_out():
+    """The sum of the lower triangle; the part left out is not even read, though it is out of bounds."""
+    A = te.placeholder((13, 13), name="A")
+    k = te.reduce_axis((0, 20), name="k")
+    B = te.compute((13,), lambda i: te.sum(A[i, k], axis=k, where=k <= i), name="B")
+    a = integers((13, 13), "float32")
+    (b,) = result(te.create_prim_func([A, B]), a)
+    np.testing.assert_array_equal(b, np.tril(a).sum(1))
+
+
+def test_where_on_data():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((7,), lambda i: te.max(A[i, k], axis=k, where=A[i, k] < 2.0), name="B")
+    a = integers((7, 13), "float32")
+    (b,) = result(te.create_prim_func([A, B]), a)
+    np.testing.assert_array_equal(b, np.where(a < 2, a, -np.inf).max(1))
+
+
+@pytest.mark.parametrize("n", [1, 7, 109])
+def test_padding(n):
+    A = te.placeholder((n, 13), name="A")
+
+    def pad(i, j):
+        return te.if_then_else(te.all(i >= 2, i < n + 2, j >= 1, j < 14), A[i - 2, j - 1], 0.0)
+
+    P = te.compute((n + 4, 15), pad, name="P")
+    a = integers((n, 13), "float32")
+    (p,) = result(te.create_prim_func([A, P]), a)
+    np.testing.assert_array_equal(p, np.pad(a, ((2, 2), (1, 1))))
+
+
+def test_padded_convolution():
+    A, W = te.placeholder((13, 7, 3), name="A"), te.placeholder((3, 3, 3, 5), name="W")
+    padded = te.compute(
+        (15, 9, 3),
+        lambda h, w, c: te.if_then_else(te.all(h >= 1, h < 14, w >= 1, w < 8), A[h - 1, w - 1, c], 0.0),
+        name="padded",
+    )
+    p, q, r = te.reduce_axis((0, 3), name="p"), te.reduce_axis((0, 3), name="q"), te.reduce_axis((0, 3), name="r")
+    out = te.compute((7, 4, 5), lambda h, w, f: te.sum(padded[2 * h + p, 2 * w + q, r] * W[p, q, r, f], axis=[p, q, r]), name="out")
+    a, w = integers((13, 7, 3), "float32"), integers((3, 3, 3, 5), "float32", 1)
+    (o,) = result(te.create_prim_func([A, W, out]), a, w)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(a, ((1, 1), (1, 1), (0, 0))), (3, 3), (0, 1))[::2, ::2]
+    np.testing.assert_array_equal(o, np.einsum("hwrpq,pqrf->hwf", windows, w))
+
+
+def test_select_and_comparisons():
+    A, B = te.placeholder((109,), "int32", name="A"), te.placeholder((109,), "int32", name="B")
+    comparisons = {
+        "less": lambda a, b: a < b,
+        "less_equal": lambda a, b: a <= b,
+        "greater": lambda a, b: a > b,
+        "greater_equal": lambda a, b: a >= b,
+        "equal": te.equal,
+        "not_equal": te.not_equal,
+    }
+    a, b = integers((109,), "int32"), integers((109,), "int32", 1)
+    def chosen(compare):
+        return lambda i: te.select(compare(A[i], B[i]), A[i] * 10, B[i])
+
+    for name, compare in comparisons.items():
+        C = te.compute((109,), chosen(compare), name="C")
+        (c,) = result(te.create_prim_func([A, B, C]), a, b)
+        np.testing.assert_array_equal(c, np.where(getattr(np, name)(a, b), a * 10, b))
+
+
+@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("origin", DTYPES)
+def test_cast_between_all_dtypes(origin, target):
+    A = te.placeholder((13,), origin, name="A")
+    B = te.compute((13,), lambda i: A[i].astype(target), name="B")
+    a = integers((13,), origin)
+    (b,) = result(te.create_prim_func([A, B]), a)
+    expected = plain(a, origin).astype("float32" if target == "bfloat16" else target)
+    np.testing.assert_array_equal(plain(b, target), expected)
+
+
+def test_values_of_the_axes():
+    B = te.compute((7, 13), lambda i, j: (i * 13 + j) // 4 * 4 + (i * 13 + j) % 4 - (0 - i) // 3, name="B")
+    (b,) = result(te.create_prim_func([B]))
+    i, j = np.indices((7, 13))
+    np.testing.assert_array_equal(b, i * 13 + j - (-i) // 3)
+
+
+def test_a_tensor_that_is_output_and_read_again():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((13, 7), lambda i, j: B[j, i] * B[0, 0], name="C")
+    a = integers((7, 13), "float32")
+    b, c = result(te.create_prim_func([A, B, C]), a)
+    np.testing.assert_array_equal(b, a + 1)
+    np.testing.assert_array_equal(c, b.T * b[0, 0])
+
+
+def test_softmax():
+    A = te.placeholder((7, 109), "float64", name="A")
+    k, q = te.reduce_axis((0, 109), name="k"), te.reduce_axis((0, 109), name="q")
+    high = te.compute((7,), lambda i: te.max(A[i, k], axis=k), name="high")
+    e = te.compute((7, 109), lambda i, j: te.exp(A[i, j] - high[i]), name="e")
+    total = te.compute((7,), lambda i: te.sum(e[i, q], axis=q), name="total")
+    out = te.compute((7, 109), lambda i, j: e[i, j] / total[i], name="out")
+    a = np.random.default_rng(0).standard_normal((7, 109))
+    (o,) = result(te.create_prim_func([A, out]), a)
+    x = np.exp(a - a.max(1, keepdims=True))
+    # n roundings in the sum and a few elsewhere, each of half an eps
+    np.testing.assert_allclose(o, x / x.sum(1, keepdims=True), rtol=(109 + 8) * np.finfo(np.float64).eps / 2)
+
+
+def test_blocks_are_named_like_tensors_and_axes_are_truthful():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    func = te.create_prim_func([A, B])
+    (block,) = blocks(func)
+    assert (block.name, [(it.var.name, it.axis) for it in block.iters]) == ("B", [("v_i", Axis.SPATIAL), ("v_k", Axis.REDUCE)])
+
+
+def test_names_that_collide_are_told_apart():
+    """Tensors, axes and inputs called alike, twice."""
+    i = te.placeholder((7,), name="i")
+    v_i = te.compute((7,), lambda i_: i[i_] + 1.0, name="v_i")
+    j = te.compute((7,), lambda v_i_: v_i[v_i_] * 2.0, name="j")
+    again = te.compute((7,), lambda j_: j[j_] + i[j_], name="j")
+    a = integers((7,), "float32")
+    (x,) = result(te.create_prim_func([i, again]), a)
+    np.testing.assert_array_equal(x, (a + 1) * 2 + a)
+
+
+def test_a_block_called_like_its_axis():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda B: A[B] + 1.0, name="B")
+    a = integers((7,), "float32")
+    (b,) = result(te.create_prim_func([A, B]), a)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_refused_where_they_are_made():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    N = te.placeholder((7,), "int32", name="N")
+    cases = (
+        (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
+        (lambda: te.placeholder((0,), name="Z"), ValueError, "Z: extents must be at least 1, got shape (0,)"),
+        (lambda: te.placeholder((7,), "float31"), TypeError, None),
+        (lambda: te.compute((7,), lambda i, j: A[i, j], name="B"), TypeError, "B: the shape has 1 dimension(s), but the function takes 2 index(es)"),
+        (
+            lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + 1.0, name="B"),
+            TypeError,
+            "B: a reduction must be the whole body of a compute; give `sum` a compute of its own",
+        ),
+        (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
+        (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
+        (lambda: te.if_then_else(A[0, 0], 1.0, 2.0), TypeError, "a condition must be bool, got `A[0, 0]` of dtype float32"),
+    )
+    for call, error, message in cases:
+        with pytest.raises(error) as caught:
+            call()
+        assert message is None or str(caught.value) == message
+    B = te.compute((7,), lambda i: A[i, 0], name="B")
+    with pytest.raises(ValueError, match="the input A is read but not in the argument list"):
+        te.create_prim_func([B])
+    with pytest.raises(TypeError, match="has no truth value before it runs"):
+        te.compute((7,), lambda i: A[i, 0] if i < 3 else A[i, 1], name="B")

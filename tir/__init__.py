@@ -1,0 +1,81 @@
+"""A tensor compiler: the loop-nest IR, tensor expressions, and the front door to scheduling, building and tuning.
+
+Everything below is imported when first used, so that `import tir` is quick and loads neither a compiler nor a learner.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from codegen import Kernel, Target, build, dump
+    from schedule import Schedule, ScheduleError, replay
+    from search import NothingFound, autotune
+
+    from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
+    from .interpreter import run
+    from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
+    from .simplify import simplify
+    from .verify import verify
+
+__version__ = "0.1.0"
+
+_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
+
+_NAMES = {
+    name: module
+    for module, names in {
+        "tir.ir": ("Axis", "Block", "Buffer", "Const", "Expr", "For", "Kind", "Node", "PrimFunc", "Stmt", "Var"),
+        "tir.simplify": ("simplify",),
+        "tir.interpreter": ("run",),
+        "tir.verify": ("verify",),
+        "schedule": ("Schedule", "ScheduleError", "replay"),
+        "codegen": ("Kernel", "Target", "build", "dump"),
+        "search": ("NothingFound", "autotune"),
+    }.items()
+    for name in names
+}
+
+__all__ = [
+    "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Schedule",
+    "ScheduleError", "Stmt", "Target", "Var", "affine", "analysis", "autotune", "build", "dtypes", "dump", "interpreter", "ir",
+    "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"tir.{name}")
+    if name in _NAMES:
+        value = getattr(import_module(_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tir' has no attribute {name!r}{_suggestion(name)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_NAMES})
+
+
+def _suggestion(name: str) -> str:
+    if name.startswith("_"):
+        return ""
+    from difflib import get_close_matches
+
+    by_lower = {known.lower(): known for known in (*_MODULES, *_NAMES)}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+class _Package(ModuleType):
+    """Keeps `tir.verify` and `tir.simplify` the functions: importing a submodule would otherwise put the module there."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _NAMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,275 @@
+"""Integer expressions as multivariate polynomials, with exact interval bounds.
+
+A polynomial maps monomials to integer coefficients. A monomial is a sorted tuple of atoms: variables (loop variables and
+symbolic sizes alike) and expressions that are opaque to addition and multiplication (`x // c`, `x % c`, `min`, loads). So
+`i * 16 + j` and `i * t0 + j` are the same kind of thing. Terms keep the order in which they first appeared, so that an
+expression which comes back unchanged also prints unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+from . import dtypes
+from .ir import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+
+Monomial = tuple[Expr, ...]
+Polynomial = dict[Monomial, int]
+Interval = tuple[int | None, int | None]  # inclusive; None is unbounded
+Ranges = Mapping[str, Interval]  # by variable name
+
+UNBOUNDED: Interval = (None, None)
+
+
+def _key(atom: Expr) -> str:
+    return atom.name if type(atom) is Var else repr(atom)
+
+
+def constant(value: int) -> Polynomial:
+    return {(): value} if value else {}
+
+
+def add(p: Polynomial, q: Polynomial, scale: int = 1) -> Polynomial:
+    """p + scale * q."""
+    result = dict(p)
+    for m, c in q.items():
+        total = result.get(m, 0) + scale * c
+        if total:
+            result[m] = total
+        else:
+            result.pop(m, None)
+    return result
+
+
+def scale(p: Polynomial, factor: int) -> Polynomial:
+    return {m: c * factor for m, c in p.items()} if factor else {}
+
+
+def multiply(p: Polynomial, q: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for m, c in p.items():
+        for n, d in q.items():
+            atoms = m + n
+            key = tuple(sorted(atoms, key=_key)) if len(atoms) > 1 and m and n else atoms
+            total = result.get(key, 0) + c * d
+            if total:
+                result[key] = total
+            else:
+                result.pop(key, None)
+    return result
+
+
+def as_constant(p: Polynomial) -> int | None:
+    """The value of a polynomial without variables, else None."""
+    if not p:
+        return 0
+    return p[()] if len(p) == 1 and () in p else None
+
+
+def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
+    """The polynomial as an expression: terms in order, the constant last, subtraction where a coefficient is negative."""
+    result: Expr | None = None
+    for m, c in sorted(p.items(), key=lambda term: term[0] == ()):
+        magnitude = abs(c) if result is not None else c
+        term: Expr | None = None
+        for atom in m:
+            term = atom if term is None else Binary("*", term, atom)
+        if term is None:
+            term = Const(magnitude, dtype)
+        elif magnitude != 1:
+            term = Binary("*", term, Const(magnitude, dtype))
+        result = term if result is None else Binary("-" if c < 0 else "+", result, term)
+    return Const(0, dtype) if result is None else result
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def bounds(p: Polynomial, ranges: Ranges) -> Interval:
+    """The smallest interval that contains `p`, each monomial taken by itself."""
+    low: int | None = 0
+    high: int | None = 0
+    for m, c in p.items():
+        a: int | None = 1
+        b: int | None = 1
+        for atom in m:
+            a, b = _interval_product((a, b), atom_bounds(atom, ranges))
+        if c < 0:
+            a, b = b, a
+        low = None if low is None or a is None else low + c * a
+        high = None if high is None or b is None else high + c * b
+    return low, high
+
+
+def _interval_product(x: Interval, y: Interval) -> Interval:
+    if x == (1, 1):
+        return y
+    if None not in x and None not in y:
+        products = [u * v for u in x for v in y]  # type: ignore[operator]
+        return min(products), max(products)
+    if x[0] is not None and y[0] is not None and x[0] >= 0 and y[0] >= 0:
+        return x[0] * y[0], None
+    return UNBOUNDED
+
+
+def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
+    match atom:
+        case Var(name):
+            return ranges.get(name, UNBOUNDED)
+        case Const(value):
+            return int(value), int(value)
+        case Binary("//", x, Const(c)) if c > 0:
+            low, high = expr_bounds(x, ranges)
+            return None if low is None else low // c, None if high is None else high // c
+        case Binary("%", x, Const(c)) if c > 0:
+            low, high = expr_bounds(x, ranges)
+            if low is not None and high is not None and low // c == high // c:
+                return low % c, high % c
+            return 0, c - 1
+        case Binary("min", a, b):
+            (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
+            highs = [h for h in (ha, hb) if h is not None]
+            return None if la is None or lb is None else min(la, lb), min(highs) if highs else None
+        case Binary("max", a, b):
+            (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
+            lows = [x for x in (la, lb) if x is not None]
+            return max(lows) if lows else None, None if ha is None or hb is None else max(ha, hb)
+        case Select(_, t, f):
+            (la, ha), (lb, hb) = expr_bounds(t, ranges), expr_bounds(f, ranges)
+            return None if la is None or lb is None else min(la, lb), None if ha is None or hb is None else max(ha, hb)
+        case Cast(_, value) if dtypes.is_int(value.dtype):
+            return expr_bounds(value, ranges)
+        case Load() if dtypes.bits(atom.dtype) <= 16 and dtypes.is_int(atom.dtype):
+            return dtypes.limits(atom.dtype)  # type: ignore[return-value]
+        case _:
+            return UNBOUNDED
+
+
+def expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
+    return bounds(polynomial(expr), ranges)
+
+
+# --- from expressions ----------------------------------------------------------------------------------------------------
+
+
+def polynomial(expr: Expr) -> Polynomial:
+    """The polynomial of an integer expression as it stands; divisions, remainders and the like are taken as atoms."""
+    match expr:
+        case Const(value):
+            return constant(int(value))
+        case Binary("+", a, b):
+            return add(polynomial(a), polynomial(b))
+        case Binary("-", a, b):
+            return add(polynomial(a), polynomial(b), -1)
+        case Binary("*", a, b):
+            return multiply(polynomial(a), polynomial(b))
+        case Unary("neg", a):
+            return scale(polynomial(a), -1)
+        case _:
+            return {(expr,): 1}
+
+
+def split_terms(p: Polynomial, inner: set[str] | frozenset[str]) -> tuple[Polynomial, Polynomial]:
+    """The terms that mention a variable of `inner`, and the rest."""
+    from .traverse import variables
+
+    with_inner: Polynomial = {}
+    rest: Polynomial = {}
+    for m, c in p.items():
+        touched = any((a.name in inner) if type(a) is Var else bool(variables(a) & inner) for a in m)
+        (with_inner if touched else rest)[m] = c
+    return with_inner, rest
+
+
+def coefficient(p: Polynomial, name: str) -> int | None:
+    """The constant factor of variable `name`, if `p` is affine in it (0 where it is absent); None otherwise."""
+    from .traverse import variables
+
+    result = 0
+    for m, c in p.items():
+        if len(m) == 1 and type(m[0]) is Var:
+            if m[0].name == name:
+                result = c
+        elif any(name in variables(a) for a in m):
+            return None
+    return result
+
+
+def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
+    """p // c for c > 0: multiples of c are taken out; what is left vanishes if its bounds lie within one multiple."""
+    if c == 1:
+        return p
+    quotient: Polynomial = {}
+    rest: Polynomial = {}
+    for m, k in p.items():
+        if m == ():
+            q, r = divmod(k, c)
+            quotient = add(quotient, constant(q))
+            rest = add(rest, constant(r))
+        elif k % c == 0:
+            quotient[m] = k // c
+        else:
+            rest[m] = k
+    low, high = bounds(rest, ranges)
+    if low is not None and high is not None and low // c == high // c:
+        return add(quotient, constant(low // c))
+    g = c
+    for m, k in rest.items():
+        g = gcd(g, k) if m else g
+    if g > 1:  # floor((g x + k) / (g d)) = floor((x + floor(k / g)) / d)
+        rest = {m: (k // g) for m, k in rest.items() if m or k // g}
+        return add(quotient, floordiv(rest, c // g, ranges, dtype))
+    if len(rest) == 1:
+        ((m, k),) = rest.items()
+        if k == 1 and len(m) == 1:
+            match m[0]:
+                case Binary("//", x, Const(d)) if d > 0:  # floor(floor(x / d) / c) = floor(x / (d c))
+                    return add(quotient, floordiv(polynomial(x), d * c, ranges, dtype))
+                case Binary("%", x, Const(d)) if d > 0 and d % c == 0:  # (x mod d) // c = (x // c) mod (d / c)
+                    return add(quotient, remainder(floordiv(polynomial(x), c, ranges, dtype), d // c, ranges, dtype))
+    return add(quotient, {(Binary("//", to_expr(rest, dtype), Const(c, dtype)),): 1})
+
+
+def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
+    """p % c for c > 0: multiples of c vanish, and so does the operation where the bounds allow it."""
+    if c == 1:
+        return {}
+    rest: Polynomial = {}
+    for m, k in p.items():
+        if m == ():
+            rest = add(rest, constant(k % c))
+        elif k % c:
+            rest = add(rest, {m: k})
+    for m, k in tuple(rest.items()):
+        match m:
+            case (Binary("%", x, Const(d)),) if d > 0 and k * d % c == 0:  # x mod d = x - d (x // d)
+                return remainder(add(add(rest, {m: -k}), scale(polynomial(x), k)), c, ranges, dtype)
+    low, high = bounds(rest, ranges)
+    if low is not None and high is not None and low // c == high // c:
+        return add(rest, constant(-(low // c) * c))
+    g = c
+    for k in rest.values():
+        g = gcd(g, k)
+    if g > 1:
+        return scale(remainder({m: k // g for m, k in rest.items()}, c // g, ranges, dtype), g)
+    return {(Binary("%", to_expr(rest, dtype), Const(c, dtype)),): 1}
+
+
+def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial:
+    """Undo a split that lies within one sum: k c (x // c) + k (x % c) = k x."""
+    changed = True
+    while changed:
+        changed = False
+        for m, k in tuple(p.items()):
+            match m:
+                case (Binary("%", x, Const(c)),) if c > 0:
+                    inner = polynomial(x)
+                    quotient = floordiv(inner, c, ranges, dtype)
+                    if len(quotient) == 1:
+                        ((q, factor),) = quotient.items()
+                        if factor == 1 and q and p.get(q) == k * c:
+                            p = add(add(add(p, {m: -k}), {q: -k * c}), scale(inner, k))
+                            changed = True
+                            break
+    return p

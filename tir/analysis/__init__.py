@@ -1,0 +1,1 @@
+"""Facts derived from the IR: the regions that statements read and write."""

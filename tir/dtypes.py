@@ -1,0 +1,96 @@
+"""Element types: their names, widths, ranges and numpy storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type. `bits` is its width in memory; `eps` the distance from 1.0 to the next float (0 for integers)."""
+
+    name: str
+    bits: int
+    kind: str  # "float", "int", "uint" or "bool"
+    eps: float = 0.0
+
+
+TABLE = {
+    d.name: d
+    for d in (
+        DType("float64", 64, "float", 2.0**-52),
+        DType("float32", 32, "float", 2.0**-23),
+        DType("float16", 16, "float", 2.0**-10),
+        DType("bfloat16", 16, "float", 2.0**-7),
+        DType("int64", 64, "int"),
+        DType("int32", 32, "int"),
+        DType("int16", 16, "int"),
+        DType("int8", 8, "int"),
+        DType("uint64", 64, "uint"),
+        DType("uint32", 32, "uint"),
+        DType("uint16", 16, "uint"),
+        DType("uint8", 8, "uint"),
+        DType("bool", 8, "bool"),
+    )
+}
+
+# bfloat16 has no numpy type; its arrays are uint16 bit patterns (or ml_dtypes.bfloat16, which has the same bits).
+_STORAGE = {"bfloat16": np.dtype("uint16")}
+
+
+def check(name: str) -> str:
+    """Return `name` if it is a known element type; raise TypeError naming the known ones otherwise."""
+    if name not in TABLE:
+        raise TypeError(f"unknown dtype {name!r}; known are {', '.join(TABLE)}")
+    return name
+
+
+def is_float(name: str) -> bool:
+    return TABLE[name].kind == "float"
+
+
+def is_int(name: str) -> bool:
+    """True for signed and unsigned integers, not for bool."""
+    return TABLE[name].kind in ("int", "uint")
+
+
+def bits(name: str) -> int:
+    return TABLE[name].bits
+
+
+def nbytes(name: str) -> int:
+    return TABLE[name].bits // 8
+
+
+def storage(name: str) -> np.dtype:
+    """The numpy dtype of an array that holds elements of dtype `name`."""
+    return _STORAGE.get(name) or np.dtype(name)
+
+
+def limits(name: str) -> tuple[int | float, int | float]:
+    """Smallest and largest value: -inf and inf for floats."""
+    match TABLE[name]:
+        case DType(kind="float"):
+            return float("-inf"), float("inf")
+        case DType(kind="int", bits=b):
+            return -(2 ** (b - 1)), 2 ** (b - 1) - 1
+        case DType(kind="uint", bits=b):
+            return 0, 2**b - 1
+        case _:
+            return 0, 1
+
+
+def promote(a: str, b: str) -> str:
+    """The dtype of an operation on `a` and `b`: the wider of the same kind; floats win over integers, integers over bool."""
+    if a == b:
+        return a
+    rank = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+    da, db = TABLE[a], TABLE[b]
+    if {a, b} == {"float16", "bfloat16"}:
+        return "float32"
+    if {da.kind, db.kind} == {"int", "uint"}:
+        unsigned, signed = (da, db) if da.kind == "uint" else (db, da)
+        return f"int{min(64, max(signed.bits, 2 * unsigned.bits))}"
+    return max(da, db, key=lambda d: (rank[d.kind], d.bits)).name

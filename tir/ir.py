@@ -1,0 +1,546 @@
+"""The nodes of the IR: expressions, statements, blocks, buffers and functions.
+
+Nodes are frozen dataclasses: constructors only store, equality and hashing are structural. Operators on expressions build
+nodes (`a + b`, `a < b`) except `==`, which compares; `a.equal(b)` builds an equality. Folding belongs to `simplify`, checking to
+`verify`, traversal to `traverse`.
+
+Loop names and block names are unique within a function and are the handles of schedules. The iteration variables of a block
+are visible only inside that block; loop variables are used only in the bindings and predicates of blocks (and freely where
+there is no block, as in lowered programs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, dataclass_transform
+
+from . import dtypes
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+LOGICAL = ("and", "or")
+ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
+
+# Intrinsics of one floating argument, elementwise; `pow` takes two, `abs` also integers.
+UNARY_MATH = ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil")
+INTRINSICS = (*UNARY_MATH, "pow")
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls):
+    """Class decorator: a frozen, slotted dataclass."""
+    return dataclass(frozen=True, slots=True)(cls)
+
+
+class Node:
+    __slots__ = ()
+
+    def with_(self, **changes: Any) -> Any:
+        """A copy with the given fields changed."""
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
+class Expr(Node):
+    """A scalar expression; `dtype` names its element type."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def dtype(self) -> str: ...
+
+    def __add__(self, other):
+        return binary("+", self, other)
+
+    def __radd__(self, other):
+        return binary("+", other, self)
+
+    def __sub__(self, other):
+        return binary("-", self, other)
+
+    def __rsub__(self, other):
+        return binary("-", other, self)
+
+    def __mul__(self, other):
+        return binary("*", self, other)
+
+    def __rmul__(self, other):
+        return binary("*", other, self)
+
+    def __truediv__(self, other):
+        return true_divide(self, other)
+
+    def __rtruediv__(self, other):
+        return true_divide(other, self)
+
+    def __floordiv__(self, other):
+        return binary("//", self, other)
+
+    def __rfloordiv__(self, other):
+        return binary("//", other, self)
+
+    def __mod__(self, other):
+        return binary("%", self, other)
+
+    def __rmod__(self, other):
+        return binary("%", other, self)
+
+    def __lt__(self, other):
+        return binary("<", self, other)
+
+    def __le__(self, other):
+        return binary("<=", self, other)
+
+    def __gt__(self, other):
+        return binary(">", self, other)
+
+    def __ge__(self, other):
+        return binary(">=", self, other)
+
+    def __neg__(self):
+        return Unary("neg", self)
+
+    def equal(self, other) -> Expr:
+        """The expression `self == other` (the operator `==` compares the two trees instead)."""
+        return binary("==", self, other)
+
+    def not_equal(self, other) -> Expr:
+        return binary("!=", self, other)
+
+    def astype(self, dtype: str) -> Expr:
+        """This value converted to `dtype`: floats truncate toward zero to integers, anything nonzero becomes True."""
+        return cast(self, dtype)
+
+    def __bool__(self):
+        raise TypeError(
+            f"`{self}` has no truth value before it runs; use te.if_then_else, te.select, te.all or te.any instead of if, and, or"
+        )
+
+    def __str__(self) -> str:
+        from .script.printer import expr_text
+
+        return expr_text(self)
+
+
+@node
+class Const(Expr):
+    """A literal: an int, float or bool of the given dtype."""
+
+    value: Any  # an int, float or bool, as dtype says
+    dtype: str = "int32"
+
+
+@node
+class Var(Expr):
+    """A named scalar: a loop variable, a block iteration variable, a let binding or a symbolic size."""
+
+    name: str
+    dtype: str = "int32"
+
+
+@node
+class Binary(Expr):
+    """`a op b`, both of one dtype; `op` is one of ARITHMETIC, COMPARISONS or LOGICAL. `//` and `%` floor; `/` is for floats."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return "bool" if self.op in COMPARISONS or self.op in LOGICAL else self.a.dtype
+
+
+@node
+class Unary(Expr):
+    """`neg` (arithmetic) or `not` (bool)."""
+
+    op: str
+    a: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@node
+class Cast(Expr):
+    dtype: str
+    value: Expr
+
+
+@node
+class Select(Expr):
+    """`true_value if condition else false_value`. Both sides may be evaluated, unless `lazy`: then only the chosen one is,
+    so that the other may access out of bounds (`T.if_then_else`)."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+    lazy: bool = False
+
+    @property
+    def dtype(self) -> str:
+        return self.true_value.dtype
+
+
+@node
+class Call(Expr):
+    """An intrinsic applied to arguments; `op` is one of INTRINSICS."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+
+@node
+class Buffer(Node):
+    """A dense row-major array. `scope` is "global", or a memory nearer to the processor ("local", "shared", "register")."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str = "float32"
+    scope: str = "global"
+
+    def __getitem__(self, indices) -> Load:
+        return Load(self, tuple(as_index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
+
+
+@node
+class Load(Expr):
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
+
+
+TRUE = Const(True, "bool")
+FALSE = Const(False, "bool")
+
+
+class Kind(Enum):
+    """How the iterations of a loop run."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unroll"
+    THREAD = "thread_binding"
+
+
+class Axis(Enum):
+    """What a block iteration variable is: data parallel, a commutative reduction, or ordered."""
+
+    SPATIAL = "S"
+    REDUCE = "R"
+    OPAQUE = "O"
+
+
+class Stmt(Node):
+    __slots__ = ()
+
+
+Annotations = tuple[tuple[str, Any], ...]  # sorted by key; values are JSON data
+
+
+@node
+class For(Stmt):
+    """`for var in range(extent): body`. `thread` names the GPU axis of a THREAD loop ("blockIdx.x", "vthread.x", ...)."""
+
+    var: Var
+    extent: Expr
+    body: Stmt
+    kind: Kind = Kind.SERIAL
+    annotations: Annotations = ()
+    thread: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.var.name
+
+
+@node
+class Seq(Stmt):
+    """Statements in order; at least two, none itself a Seq (see `seq`)."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class Store(Stmt):
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@node
+class If(Stmt):
+    condition: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@node
+class Let(Stmt):
+    """Bind `var` to `value` within `body`."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@node
+class Allocate(Stmt):
+    """`buffer` exists, uninitialised, within `body`."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node
+class Evaluate(Stmt):
+    """Evaluate an expression for its effect."""
+
+    value: Expr
+
+
+@node
+class Range(Node):
+    """The integers `min .. min + extent - 1`."""
+
+    min: Expr
+    extent: Expr
+
+
+@node
+class Region(Node):
+    """A box of elements of a buffer, one range a dimension."""
+
+    buffer: Buffer
+    ranges: tuple[Range, ...]
+
+
+@node
+class Iter(Node):
+    """A block iteration variable over `range(extent)`, bound to an expression of the loop variables around the block."""
+
+    var: Var
+    extent: Expr
+    axis: Axis
+    binding: Expr
+
+
+@node
+class Block(Stmt):
+    """The unit of scheduling: `body` runs for the bound values of `iters`, where `predicate` (over loop variables) holds.
+
+    `init`, if there is one, runs before `body` in the first iteration of the reduction: where every REDUCE iteration variable
+    has its first value, 0. `reads` and `writes` are kept only where the author stated them; `analysis.regions` derives them.
+    """
+
+    name: str
+    iters: tuple[Iter, ...]
+    body: Stmt
+    init: Stmt | None = None
+    predicate: Expr = TRUE
+    reads: tuple[Region, ...] | None = None
+    writes: tuple[Region, ...] | None = None
+    allocs: tuple[Buffer, ...] = ()
+    annotations: Annotations = ()
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(it.axis is Axis.REDUCE for it in self.iters)
+
+
+@node
+class PrimFunc(Node):
+    """A function over buffers (and scalar sizes): `params` in call order, `allocs` its temporaries, one statement tree."""
+
+    name: str
+    params: tuple[Buffer | Var, ...]
+    body: Stmt
+    allocs: tuple[Buffer, ...] = ()
+    attrs: Annotations = ()
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters that are buffers, in call order."""
+        return tuple(p for p in self.params if isinstance(p, Buffer))
+
+    def script(self) -> str:
+        """The function in the script dialect, as Python source."""
+        from .script.printer import script
+
+        return script(self)
+
+    def show(self) -> None:
+        """Print the script, coloured in a terminal."""
+        from .script.printer import show
+
+        show(self)
+
+
+# --- construction ------------------------------------------------------------------------------------------------------
+
+
+def const(value, dtype: str | None = None) -> Const:
+    """A literal; without `dtype`, Python's int is int32 (int64 where it does not fit), float is float32, bool is bool."""
+    if dtype is None:
+        if isinstance(value, bool):
+            dtype = "bool"
+        elif isinstance(value, int):
+            dtype = "int32" if -(2**31) <= value < 2**31 else "int64"
+        elif isinstance(value, float):
+            dtype = "float32"
+        elif hasattr(value, "dtype") and hasattr(value, "item"):  # a numpy scalar
+            dtype, value = str(value.dtype), value.item()
+        else:
+            raise TypeError(f"cannot make an expression of {value!r} ({type(value).__name__})")
+    dtypes.check(dtype)
+    if dtypes.is_float(dtype):
+        return Const(float(value), dtype)
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    if value != int(value):
+        raise TypeError(f"{value!r} is not an integer, and cannot be a constant of dtype {dtype}")
+    low, high = dtypes.limits(dtype)
+    if not low <= value <= high:
+        raise TypeError(f"{value!r} does not fit {dtype} ({low} .. {high})")
+    return Const(int(value), dtype)
+
+
+def as_expr(value, dtype: str | None = None) -> Expr:
+    """`value` as an expression; Python and numpy scalars become constants (of `dtype`, if given), tensors of rank 0 their element."""
+    if isinstance(value, Expr):
+        return value
+    if hasattr(value, "as_scalar"):
+        return value.as_scalar()
+    return const(value, dtype)
+
+
+def as_index(value) -> Expr:
+    """`value` as an integer expression; TypeError otherwise."""
+    result = as_expr(value)
+    if not dtypes.is_int(result.dtype):
+        raise TypeError(f"an index must be an integer, got {result} of dtype {result.dtype}")
+    return result
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    dtypes.check(dtype)
+    return value if value.dtype == dtype else Cast(dtype, value)
+
+
+def unify(a, b) -> tuple[Expr, Expr]:
+    """Both operands as expressions of one dtype. A Python number takes the dtype of the expression beside it."""
+    if not isinstance(a, Expr) and not hasattr(a, "as_scalar"):
+        b = as_expr(b)
+        a = _literal_beside(a, b.dtype)
+    elif not isinstance(b, Expr) and not hasattr(b, "as_scalar"):
+        a = as_expr(a)
+        b = _literal_beside(b, a.dtype)
+    a, b = as_expr(a), as_expr(b)
+    if a.dtype == b.dtype:
+        return a, b
+    dtype = dtypes.promote(a.dtype, b.dtype)
+    return cast(a, dtype), cast(b, dtype)
+
+
+def _literal_beside(value, dtype: str) -> Const:
+    if isinstance(value, float) and not dtypes.is_float(dtype):
+        return const(value, "float32")
+    if isinstance(value, int) and not isinstance(value, bool) and dtype == "bool":
+        return const(value)
+    if isinstance(value, (bool, int, float)):
+        low, high = dtypes.limits(dtype)
+        return const(value, dtype) if low <= value <= high or value != value else const(value)
+    return const(value)
+
+
+def binary(op: str, a, b) -> Binary:
+    """`a op b` with the operands brought to one dtype."""
+    a, b = unify(a, b)
+    if op in LOGICAL and a.dtype != "bool":
+        raise TypeError(f"`{op}` needs bool operands, got {a.dtype} in `{a} {op} {b}`")
+    return Binary(op, a, b)
+
+
+def true_divide(a, b) -> Binary:
+    a, b = unify(a, b)
+    if not dtypes.is_float(a.dtype):
+        raise TypeError(f"`/` needs floating operands, got {a.dtype} in `{a} / {b}`; use // or .astype('float32')")
+    return Binary("/", a, b)
+
+
+def seq(*stmts: Stmt | None) -> Stmt:
+    """The statements in order, flattened; None is dropped, a single one is returned as it is."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        if isinstance(s, Seq):
+            flat.extend(s.stmts)
+        elif s is not None:
+            flat.append(s)
+    if not flat:
+        raise ValueError("seq() needs at least one statement")
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def conjunction(*conditions: Expr) -> Expr:
+    """`a and b and ...` without the trivially true; TRUE if nothing remains."""
+    kept: list[Expr] = []
+    for c in conditions:
+        for part in conjuncts(c):
+            if part != TRUE and part not in kept:
+                kept.append(part)
+    result: Expr = TRUE
+    for c in kept:
+        result = c if result is TRUE else Binary("and", result, c)
+    return result
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """The parts of a chain of `and`."""
+    match condition:
+        case Binary("and", a, b):
+            return conjuncts(a) + conjuncts(b)
+        case _:
+            return () if condition == TRUE else (condition,)
+
+
+def guarded(condition: Expr, body: Stmt) -> Stmt:
+    """`body` under `condition`, or `body` itself if that is trivially true."""
+    return body if condition == TRUE else If(condition, body)
+
+
+def nest(loops, body: Stmt) -> Stmt:
+    """`body` inside serial loops, outermost first; each loop is (var, extent) or a For whose body is replaced."""
+    for loop in reversed(tuple(loops)):
+        body = loop.with_(body=body) if isinstance(loop, For) else For(loop[0], as_index(loop[1]), body)
+    return body
+
+
+def annotation(annotations: Annotations, key: str, default=None):
+    """The value under `key`, or `default`."""
+    for k, v in annotations:
+        if k == key:
+            return v
+    return default
+
+
+def annotated(annotations: Annotations, key: str, value) -> Annotations:
+    """The annotations with `key` set to `value`."""
+    return tuple(sorted([(k, v) for k, v in annotations if k != key] + [(key, value)], key=lambda kv: kv[0]))
+
+
+def const_shape(buffer: Buffer) -> tuple[int, ...]:
+    """The shape as Python ints; ValueError if a dimension is symbolic."""
+    return tuple(as_int(dim, f"a dimension of {buffer.name}") for dim in buffer.shape)
+
+
+def as_int(expr: Expr, what: str = "a value") -> int:
+    if isinstance(expr, Const):
+        return int(expr.value)
+    raise ValueError(f"{what} is symbolic: `{expr}`; a constant is needed here")

@@ -1,0 +1,1 @@
+"""The script dialect: TensorIR's Python dialect, printed (`printer`)."""

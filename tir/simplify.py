@@ -1,0 +1,351 @@
+"""Simplification of expressions, and proofs about them, from the ranges of their variables.
+
+Integer expressions go through the normal form of `affine`; each rule is proved by brute force in its test. Floating
+expressions are never reassociated.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from . import dtypes
+from .affine import (
+    Interval,
+    Polynomial,
+    Ranges,
+    add,
+    as_constant,
+    bounds as polynomial_bounds,
+    constant,
+    floordiv,
+    multiply,
+    polynomial,
+    recombine,
+    remainder,
+    scale,
+    to_expr,
+)
+from .ir import (
+    COMPARISONS,
+    FALSE,
+    TRUE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Node,
+    Select,
+    Unary,
+    Var,
+    conjuncts,
+)
+from .traverse import map_children
+
+_COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
+
+
+def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """An equal expression in normal form; `ranges` maps variable names to inclusive intervals (None is unbounded)."""
+    result = _simplify(expr, ranges or {})
+    return expr if result == expr else result
+
+
+def bounds(expr: Expr, ranges: Ranges) -> Interval:
+    """An interval (inclusive, None is unbounded) that contains every value of an integer expression."""
+    return polynomial_bounds(_integer(expr, ranges), ranges)
+
+
+def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
+    """Whether `condition` holds for all values within `ranges` for which `facts` hold. False means unknown, not untrue."""
+    result = _simplify(condition, ranges)
+    if result == TRUE:
+        return True
+    known = [p for f in facts for c in conjuncts(_simplify(f, ranges)) for p in _nonnegative(c, ranges)]
+    if not known:
+        return False
+    for part in conjuncts(result):
+        goals = _nonnegative(part, ranges)
+        if not goals or not all(_follows(g, known, ranges, depth=3) for g in goals):
+            return False
+    return True
+
+
+def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: int) -> bool:
+    """Whether goal >= 0 because it is a sum of at most `depth` multiples of `known`, which are >= 0, and something that is >= 0."""
+    if _at_least_zero(goal, ranges):
+        return True
+    if depth == 0:
+        return False
+    for k in known:
+        factors = {c // k[m] for m, c in goal.items() if m and m in k and c % k[m] == 0}
+        for factor in sorted(f for f in factors if f > 0):
+            if _follows(add(goal, k, -factor), known, ranges, depth - 1):
+                return True
+    return False
+
+
+def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
+    """Whether two integer expressions are provably the same."""
+    return not add(_integer(a, ranges or {}), _integer(b, ranges or {}), -1)
+
+
+def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
+    low, _ = polynomial_bounds(p, ranges)
+    return low is not None and low >= 0
+
+
+def _nonnegative(condition: Expr, ranges: Ranges) -> list[Polynomial]:
+    """Polynomials that are all >= 0 exactly where the integer comparison holds; [] for any other condition."""
+    match condition:
+        case Binary(op, a, b) if op in COMPARISONS and dtypes.is_int(a.dtype):
+            d = add(_integer(b, ranges), _integer(a, ranges), -1)  # b - a
+            match op:
+                case "<":
+                    return [add(d, constant(-1))]
+                case "<=":
+                    return [d]
+                case ">":
+                    return [add(scale(d, -1), constant(-1))]
+                case ">=":
+                    return [scale(d, -1)]
+                case "==":
+                    return [d, scale(d, -1)]
+    return []
+
+
+def _integer(e: Expr, ranges: Ranges) -> Polynomial:
+    """The normal form of an integer expression."""
+    match e:
+        case Const(value):
+            return constant(int(value))
+        case Var(name):
+            low, high = ranges.get(name, (None, None))
+            return constant(low) if low is not None and low == high else {(e,): 1}
+        case Binary("+", a, b):
+            return recombine(add(_integer(a, ranges), _integer(b, ranges)), ranges, e.dtype)
+        case Binary("-", a, b):
+            return recombine(add(_integer(a, ranges), _integer(b, ranges), -1), ranges, e.dtype)
+        case Binary("*", a, b):
+            return multiply(_integer(a, ranges), _integer(b, ranges))
+        case Unary("neg", a):
+            return scale(_integer(a, ranges), -1)
+        case Binary("//" | "%" as op, a, b):
+            p, q = _integer(a, ranges), _integer(b, ranges)
+            c = as_constant(q)
+            if c is not None and c > 0:
+                return (floordiv if op == "//" else remainder)(p, c, ranges, e.dtype)
+            value = as_constant(p)
+            if c and value is not None:
+                return constant(value // c if op == "//" else value % c)
+            return {(Binary(op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
+        case Binary("min" | "max" as op, a, b):
+            p, q = _integer(a, ranges), _integer(b, ranges)
+            low, high = polynomial_bounds(add(p, q, -1), ranges)
+            if high is not None and high <= 0:
+                return p if op == "min" else q
+            if low is not None and low >= 0:
+                return q if op == "min" else p
+            return {(Binary(op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
+        case Cast(dtype, value):
+            inner = _simplify(value, ranges)
+            if isinstance(inner, Const) and not dtypes.is_float(inner.dtype):
+                least, most = dtypes.limits(dtype)
+                if least <= inner.value <= most:
+                    return constant(int(inner.value))
+            return {(Cast(dtype, inner),): 1}
+        case Select(c, t, f, lazy):
+            condition = _simplify(c, ranges)
+            if condition == TRUE:
+                return _integer(t, ranges)
+            if condition == FALSE:
+                return _integer(f, ranges)
+            p, q = _integer(t, ranges), _integer(f, ranges)
+            return p if p == q else {(Select(condition, to_expr(p, e.dtype), to_expr(q, e.dtype), lazy),): 1}
+        case _:
+            return {(map_children(e, lambda n: _node(n, ranges)),): 1}  # type: ignore[dict-item]
+
+
+def wraps(e: Expr) -> bool:
+    """Whether integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
+    match e:
+        case Const() | Var():
+            return e.dtype not in ("int32", "int64")
+        case Load():
+            return True
+        case Binary(_, a, b):
+            return wraps(a) or wraps(b)
+        case Unary(_, a) | Cast(_, a):
+            return wraps(a) or (isinstance(e, Cast) and (e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)))
+        case Select(_, t, f):
+            return wraps(t) or wraps(f)
+        case Call():
+            return True
+        case _:
+            return False
+
+
+def _node(n: Node, ranges: Ranges) -> Node:
+    return _simplify(n, ranges) if isinstance(n, Expr) else n
+
+
+def _simplify(e: Expr, ranges: Ranges) -> Expr:
+    if type(e) is Const:
+        return e
+    if dtypes.is_int(e.dtype) and not wraps(e):
+        return to_expr(_integer(e, ranges), e.dtype)
+    match e:
+        case Binary("and", a, b):
+            a, b = _simplify(a, ranges), _simplify(b, ranges)
+            if a == FALSE or b == FALSE:
+                return FALSE
+            if a == TRUE or a == b:
+                return b
+            return a if b == TRUE else Binary("and", a, b)
+        case Binary("or", a, b):
+            a, b = _simplify(a, ranges), _simplify(b, ranges)
+            if a == TRUE or b == TRUE:
+                return TRUE
+            if a == FALSE or a == b:
+                return b
+            return a if b == FALSE else Binary("or", a, b)
+        case Unary("not", a):
+            a = _simplify(a, ranges)
+            match a:
+                case Const(value):
+                    return FALSE if value else TRUE
+                case Binary(op, x, y) if op in COMPARISONS and not dtypes.is_float(x.dtype):
+                    return Binary(_NEGATED[op], x, y)
+                case Unary("not", x):
+                    return x
+            return Unary("not", a)
+        case Binary(op, a, b) if op in COMPARISONS:
+            return _comparison(op, _simplify(a, ranges), _simplify(b, ranges), ranges)
+        case Select(c, t, f, lazy):
+            condition = _simplify(c, ranges)
+            if condition == TRUE:
+                return _simplify(t, ranges)
+            if condition == FALSE:
+                return _simplify(f, ranges)
+            return Select(condition, _simplify(t, ranges), _simplify(f, ranges), lazy)
+        case Cast(dtype, value):
+            value = _simplify(value, ranges)
+            if isinstance(value, Const):
+                folded = _fold_cast(dtype, value)
+                if folded is not None:
+                    return folded
+            return Cast(dtype, value) if value.dtype != dtype else value
+        case _:
+            return map_children(e, lambda n: _node(n, ranges))  # type: ignore[return-value]
+
+
+def _fold_cast(dtype: str, value: Const) -> Const | None:
+    """The constant converted, where that is exact; None otherwise."""
+    if dtypes.is_float(value.dtype) or dtype == "bool":
+        return None
+    low, high = dtypes.limits(dtype)
+    if dtypes.is_float(dtype):
+        exact = 2 ** {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+        return Const(float(value.value), dtype) if abs(value.value) <= exact else None
+    return Const(int(value.value), dtype) if low <= value.value <= high else None
+
+
+def _comparison(op: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return TRUE if _COMPARE[op](a.value, b.value) else FALSE
+    if dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b):
+        low, high = polynomial_bounds(add(_integer(a, ranges), _integer(b, ranges), -1), ranges)  # a - b
+        always = {
+            "<": high is not None and high < 0,
+            "<=": high is not None and high <= 0,
+            ">": low is not None and low > 0,
+            ">=": low is not None and low >= 0,
+            "==": low == high == 0,
+            "!=": (high is not None and high < 0) or (low is not None and low > 0),
+        }
+        if always[op]:
+            return TRUE
+        if always[_NEGATED[op]]:
+            return FALSE
+    return Binary(op, a, b)
+
+
+def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
+    """Simplify every expression of a statement or function with the ranges of the loops around it; conditions that are
+    decided disappear, and with them the statements they exclude."""
+    from .ir import Block, Evaluate, PrimFunc, Seq, Stmt, seq
+
+    def visit(n: Node, env: dict[str, Interval]) -> Any:
+        """The node simplified; None where nothing of it is left."""
+        match n:
+            case Expr():
+                return simplify(n, env)
+            case For(var, extent):
+                extent = simplify(extent, env)
+                if extent == Const(0, extent.dtype):
+                    return None
+                _, high = bounds(extent, env)
+                body = visit(n.body, {**env, var.name: (0, None if high is None else high - 1)})
+                if body is None:
+                    return None
+                return n if body is n.body and extent is n.extent else n.with_(body=body, extent=extent)
+            case If(condition, then, orelse):
+                condition = simplify(condition, env)
+                if condition == TRUE:
+                    return visit(then, env)
+                if condition == FALSE:
+                    return None if orelse is None else visit(orelse, env)
+                new_then = visit(then, env)
+                new_else = None if orelse is None else visit(orelse, env)
+                if new_then is None:
+                    return None if new_else is None else If(simplify(Unary("not", condition), env), new_else)
+                if condition is n.condition and new_then is then and new_else is orelse:
+                    return n
+                return If(condition, new_then, new_else)
+            case Seq(stmts):
+                kept = [visit(s, env) for s in stmts]
+                if all(a is b for a, b in zip(kept, stmts, strict=True)):
+                    return n
+                remaining = [s for s in kept if isinstance(s, Stmt)]
+                return seq(*remaining) if remaining else None
+            case Block(iters=iters):
+                inner = dict(env)
+                new_iters = tuple(map_children(it, lambda c: visit(c, env)) for it in iters)
+                for it in iters:
+                    _, high = bounds(it.extent, env)
+                    inner[it.var.name] = (0, None if high is None else high - 1)
+                predicate = simplify(n.predicate, env)
+                if predicate == FALSE:
+                    return None
+                body = visit(n.body, inner)
+                init = None if n.init is None else visit(n.init, inner)
+                same = body is n.body and init is n.init and predicate is n.predicate
+                if same and all(a is b for a, b in zip(new_iters, iters, strict=True)):
+                    return n
+                return n.with_(iters=new_iters, predicate=predicate, body=body or Evaluate(Const(0)), init=init)
+            case PrimFunc():
+                return n.with_(body=visit(n.body, env) or Evaluate(Const(0)))
+            case Stmt():
+                failed = False
+
+                def child(c: Node) -> Node:
+                    nonlocal failed
+                    result = visit(c, env)
+                    failed = failed or result is None
+                    return c if result is None else result
+
+                result = map_children(n, child)
+                return None if failed else result
+            case _:
+                return n
+
+    return visit(node, dict(ranges or {})) or Evaluate(Const(0))
+
+
+__all__ = ["bounds", "equal", "polynomial", "prove", "simplify", "simplify_tree"]

@@ -1,0 +1,569 @@
+"""Tensor expressions: computations written as index formulas, and their conversion to a function of the IR.
+
+    A = te.placeholder((M, K), name="A")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    func = te.create_prim_func([A, B, C])
+
+The vocabulary is that of Halide and TVM's `te`. Each `compute` becomes one block of spatial axes (and reduce axes, with the
+reducer's identity as its init).
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from . import dtypes
+from .ir import (
+    TRUE,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Let,
+    Load,
+    Node,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    as_expr,
+    as_index,
+    binary,
+    cast,
+    const,
+    node,
+    seq,
+    unify,
+)
+from .traverse import fresh, rewrite, substitute, walk
+
+__all__ = [
+    "abs", "all", "any", "ceil", "comm_reducer", "compute", "const", "create_prim_func", "equal", "erf", "exp", "floor",
+    "if_then_else", "log", "max", "maximum", "min", "minimum", "not_equal", "placeholder", "pow", "prod", "reduce_axis", "rsqrt",
+    "select", "sigmoid", "sqrt", "sum", "tanh", "var", "Tensor", "ReduceAxis",
+]  # fmt: skip
+
+
+class Tensor:
+    """One output of an operation, or an input. Index it to read an element: `A[i, k]`.
+
+    `shape` is a tuple of ints (or of expressions, where sizes are symbolic); `dtype` the name of the element type.
+    """
+
+    def __init__(self, op: Placeholder | Compute, output: int, shape: tuple[Expr, ...], dtype: str, name: str):
+        self.op, self.output, self._shape, self.dtype, self.name = op, output, shape, dtype, name
+
+    @property
+    def shape(self) -> tuple[int | Expr, ...]:
+        return tuple(s.value if isinstance(s, Const) else s for s in self._shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    def __getitem__(self, indices) -> TensorRead:
+        indices = indices if isinstance(indices, tuple) else (indices,)
+        if len(indices) != self.ndim:
+            raise IndexError(f"{self.name} has {self.ndim} dimension(s) {self.shape}, but was indexed with {len(indices)}")
+        return TensorRead(self, tuple(as_index(i) for i in indices))
+
+    def __call__(self, *indices) -> TensorRead:
+        return self[indices]
+
+    def as_scalar(self) -> TensorRead:
+        if self.ndim:
+            raise TypeError(f"{self.name} of shape {self.shape} is not a scalar; index it")
+        return self[()]
+
+    def __add__(self, other):
+        return self.as_scalar() + other
+
+    def __mul__(self, other):
+        return self.as_scalar() * other
+
+    def __sub__(self, other):
+        return self.as_scalar() - other
+
+    def __truediv__(self, other):
+        return self.as_scalar() / other
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape={self.shape}, dtype={self.dtype})"
+
+    def __bool__(self):
+        raise TypeError(f"tensor {self.name} has no truth value before it runs")
+
+
+@node
+class TensorRead(Expr):
+    """An element of a tensor; becomes a Load in `create_prim_func`."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    def text(self, show: Callable[[Expr], str]) -> str:
+        return f"{self.tensor.name}[{', '.join(map(show, self.indices)) or '()'}]"
+
+
+@node
+class ReduceAxis(Expr):
+    """A reduction variable over `range(start, start + extent)`, usable as an index and in expressions."""
+
+    var: Var
+    start: Expr
+    extent: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.var.dtype
+
+    @property
+    def value(self) -> Expr:
+        return self.var if self.start == const(0) else self.var + self.start
+
+    def text(self, show: Callable[[Expr], str]) -> str:
+        return show(self.value)
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """A commutative, associative operation on one or several values, with its identity. Call it on expressions and axes."""
+
+    name: str
+    combine: Callable  # (accumulated..., new...) -> value or tuple of values
+    identity: Callable  # (dtype...) -> value or tuple of values
+
+    def __call__(self, expr, axis, where=None):
+        """The reduction of `expr` (an expression, or a tuple of them for a reducer of several values) over `axis`.
+
+        `where`, a bool expression, leaves out the iterations for which it is false.
+        """
+        sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (tuple, list)) else (expr,)))
+        axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        for a in axes:
+            if not isinstance(a, ReduceAxis):
+                raise TypeError(f"{self.name}: axis must be a te.reduce_axis, got {a!r}")
+        if not axes:
+            raise TypeError(f"{self.name}: at least one axis is needed")
+        identities = _as_tuple(self.identity(*(s.dtype for s in sources)))
+        if len(identities) != len(sources):
+            raise TypeError(f"{self.name}: {len(sources)} value(s) to reduce, but the identity has {len(identities)}")
+        identities = tuple(cast(as_expr(v, s.dtype), s.dtype) for v, s in zip(identities, sources, strict=True))
+        condition = TRUE if where is None else as_expr(where)
+        results = tuple(Reduce(self, sources, identities, axes, condition, i) for i in range(len(sources)))
+        return results if isinstance(expr, (tuple, list)) else results[0]
+
+
+@node
+class Reduce(Expr):
+    """Value `index` of a reduction; allowed only as the whole body of a `compute`."""
+
+    reducer: Reducer
+    sources: tuple[Expr, ...]
+    identities: tuple[Expr, ...]
+    axes: tuple[ReduceAxis, ...]
+    condition: Expr
+    index: int
+
+    @property
+    def dtype(self) -> str:
+        return self.sources[self.index].dtype
+
+    def text(self, show: Callable[[Expr], str]) -> str:
+        return f"{self.reducer.name}({show(self.sources[self.index])}, axis=[{', '.join(map(show, self.axes))}])"
+
+
+@dataclass(frozen=True, eq=False)
+class Placeholder:
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    name: str
+    axes: tuple[Var, ...]
+    shape: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+
+def _as_tuple(value) -> tuple:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _shape(shape, name: str) -> tuple[Expr, ...]:
+    dims = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    result = tuple(as_index(d) for d in dims)
+    for d in result:
+        if isinstance(d, Const) and d.value < 1:
+            raise ValueError(f"{name}: extents must be at least 1, got shape {tuple(str(d) for d in result)}".replace("'", ""))
+    return result
+
+
+def _name(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(f"a name must be a Python identifier, got {name!r}")
+    return name
+
+
+def var(name: str = "n", dtype: str = "int32") -> Var:
+    """A symbolic size, given as a scalar parameter when the function is called."""
+    return Var(_name(name), dtypes.check(dtype))
+
+
+def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor of the given shape and dtype."""
+    return Tensor(Placeholder(_name(name)), 0, _shape(shape, name), dtypes.check(dtype), name)
+
+
+def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceAxis:
+    """A reduction variable over `range(dom[0], dom[1])`."""
+    try:
+        start, stop = (as_index(d) for d in dom)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"reduce_axis {name}: the domain must be a pair (start, stop) of integers, got {dom!r}") from error
+    extent = const(stop.value - start.value) if isinstance(start, Const) and isinstance(stop, Const) else stop - start
+    if isinstance(extent, Const) and extent.value < 1:
+        raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty")
+    return ReduceAxis(Var(_name(name)), start, extent)
+
+
+@overload
+def compute(shape: Sequence[int | Expr], fcompute: Callable[..., Expr | float], name: str = "compute") -> Tensor: ...
+
+
+@overload
+def compute(shape: Sequence[int | Expr], fcompute: Callable[..., Sequence[Expr | float]], name: str = "compute") -> tuple[Tensor, ...]: ...
+
+
+def compute(shape: Sequence[int | Expr], fcompute: Callable, name: str = "compute") -> Tensor | tuple[Tensor, ...]:
+    """A tensor whose element at `(i, j, ...)` is `fcompute(i, j, ...)`.
+
+    `fcompute` returns an expression, a reduction, or a tuple of them: then the result is a tuple of tensors of one shape,
+    computed together. The names of its parameters name the axes.
+    """
+    shape = _shape(shape, _name(name))
+    parameters = list(inspect.signature(fcompute).parameters.values())
+    if builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        axis_names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+        axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
+    else:
+        axis_names = [p.name for p in parameters]
+    if len(axis_names) != len(shape):
+        raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
+    axes = tuple(Var(n) for n in axis_names)
+    result = fcompute(*axes)
+    values = tuple(as_expr(v) for v in _as_tuple(result))
+    reduces = [v for v in values if isinstance(v, Reduce)]
+    if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
+        raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
+    for v in values:
+        parts = (*v.sources, v.condition) if isinstance(v, Reduce) else (v,)
+        for n in (n for part in parts for n in walk(part)):
+            if isinstance(n, Reduce):
+                raise TypeError(f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own")
+    op = Compute(name, axes, shape, values)
+    many = isinstance(result, (tuple, list))
+    outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))
+    return outputs if many else outputs[0]
+
+
+# --- reducers ----------------------------------------------------------------------------------------------------------
+
+
+def comm_reducer(fcombine: Callable, fidentity: Callable, name: str = "reduce") -> Reducer:
+    """A reducer of your own: `fcombine(x, y)` on values (or tuples of values), `fidentity(dtype)` its neutral element.
+
+    For several values at once, as in argmax, both take and return tuples: `fcombine((i, x), (j, y))`, `fidentity(dt_i, dt_x)`.
+    The operation must be commutative and associative; schedules reorder it.
+    """
+    return Reducer(name, fcombine, fidentity)
+
+
+def _lowest(dtype: str):
+    return const(dtypes.limits(dtype)[0], dtype)
+
+
+def _highest(dtype: str):
+    return const(dtypes.limits(dtype)[1], dtype)
+
+
+sum = comm_reducer(lambda x, y: x + y, lambda dtype: const(0, dtype), name="sum")
+prod = comm_reducer(lambda x, y: x * y, lambda dtype: const(1, dtype), name="prod")
+max = comm_reducer(lambda x, y: maximum(x, y), _lowest, name="max")
+min = comm_reducer(lambda x, y: minimum(x, y), _highest, name="min")
+
+
+# --- elementwise -------------------------------------------------------------------------------------------------------
+
+
+def maximum(a, b) -> Expr:
+    return binary("max", a, b)
+
+
+def minimum(a, b) -> Expr:
+    return binary("min", a, b)
+
+
+def equal(a, b) -> Expr:
+    return binary("==", a, b)
+
+
+def not_equal(a, b) -> Expr:
+    return binary("!=", a, b)
+
+
+def _math(op: str, x) -> Call:
+    x = as_expr(x)
+    if not dtypes.is_float(x.dtype) and not (op == "abs" and dtypes.is_int(x.dtype)):
+        raise TypeError(f"{op} needs a floating argument, got {x.dtype}; use .astype('float32')")
+    return Call(op, (x,), x.dtype)
+
+
+def exp(x) -> Expr:
+    return _math("exp", x)
+
+
+def log(x) -> Expr:
+    return _math("log", x)
+
+
+def sqrt(x) -> Expr:
+    return _math("sqrt", x)
+
+
+def rsqrt(x) -> Expr:
+    """1 / sqrt(x)."""
+    return _math("rsqrt", x)
+
+
+def tanh(x) -> Expr:
+    return _math("tanh", x)
+
+
+def erf(x) -> Expr:
+    """The error function."""
+    return _math("erf", x)
+
+
+def sigmoid(x) -> Expr:
+    """1 / (1 + exp(-x))."""
+    return _math("sigmoid", x)
+
+
+def abs(x) -> Expr:
+    return _math("abs", x)
+
+
+def floor(x) -> Expr:
+    return _math("floor", x)
+
+
+def ceil(x) -> Expr:
+    return _math("ceil", x)
+
+
+def pow(x, y) -> Expr:
+    """x to the power y, both of one floating dtype."""
+    x, y = unify(x, y)
+    if not dtypes.is_float(x.dtype):
+        raise TypeError(f"pow needs floating arguments, got {x.dtype}; use .astype('float32')")
+    return Call("pow", (x, y), x.dtype)
+
+
+def if_then_else(condition, true_value, false_value) -> Expr:
+    """`true_value` where `condition` holds, else `false_value`; only the chosen one is evaluated, so padding may be written
+    as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`."""
+    t, f = unify(true_value, false_value)
+    return Select(_condition(condition), t, f, lazy=True)
+
+
+def select(condition, true_value, false_value) -> Expr:
+    """`true_value` where `condition` holds, else `false_value`; both may be evaluated."""
+    t, f = unify(true_value, false_value)
+    return Select(_condition(condition), t, f)
+
+
+def _condition(value) -> Expr:
+    condition = as_expr(value)
+    if condition.dtype != "bool":
+        raise TypeError(f"a condition must be bool, got `{condition}` of dtype {condition.dtype}")
+    return condition
+
+
+def all(*conditions) -> Expr:
+    """True where every condition holds."""
+    return _fold("and", conditions)
+
+
+def any(*conditions) -> Expr:
+    """True where at least one condition holds."""
+    return _fold("or", conditions)
+
+
+def _fold(op: str, conditions) -> Expr:
+    if not conditions:
+        raise TypeError(f"te.{'all' if op == 'and' else 'any'} needs at least one condition")
+    result = _condition(conditions[0])
+    for c in conditions[1:]:
+        result = Binary(op, result, _condition(c))
+    return result
+
+
+def logical_not(condition) -> Expr:
+    return Unary("not", _condition(condition))
+
+
+# --- conversion to a function ------------------------------------------------------------------------------------------
+
+
+def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
+    """The function that computes the tensors in `args` that have a formula from those that are placeholders.
+
+    `args` are the parameters in call order; tensors computed on the way and not listed become allocated buffers. Every
+    compute becomes one block, named like its tensor; loops are named like its axes, with a suffix where a name is taken.
+    """
+    args = list(args) if isinstance(args, Sequence) else [args]
+    for a in args:
+        if not isinstance(a, (Tensor, Var)):
+            raise TypeError(f"create_prim_func takes tensors and size variables, got {a!r}")
+    if len({id(a) for a in args}) != len(args):
+        raise ValueError("create_prim_func: a tensor is listed twice")
+    order = _topological([a for a in args if isinstance(a, Tensor)])
+    listed = {id(a) for a in args}
+    for t in order:
+        if isinstance(t.op, Placeholder) and id(t) not in listed:
+            raise ValueError(f"create_prim_func: the input {t.name} is read but not in the argument list")
+
+    taken: set[str] = {a.name for a in args if isinstance(a, Var)}
+    buffers: dict[int, Buffer] = {}
+    for t in [*(a for a in args if isinstance(a, Tensor)), *order]:
+        if id(t) not in buffers:
+            buffers[id(t)] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
+    iter_names: set[str] = set()
+    body: list[Stmt] = []
+    done: set[int] = set()
+    tensors_of: dict[int, list[Tensor]] = {}
+    for t in order:
+        tensors_of.setdefault(id(t.op), []).append(t)
+    for t in order:
+        if isinstance(t.op, Compute) and id(t.op) not in done:
+            done.add(id(t.op))
+            outputs: dict[int, Buffer] = {x.output: buffers[id(x)] for x in tensors_of[id(t.op)]}
+            for i, value in enumerate(t.op.values):  # outputs nobody asked for still need a place
+                if i not in outputs:
+                    outputs[i] = Buffer(fresh(taken, f"{t.op.name}_v{i}"), t._shape, value.dtype)
+                    buffers[-len(buffers) - 1] = outputs[i]
+            body.append(_block(t.op, [outputs[i] for i in range(len(outputs))], buffers, taken, iter_names))
+    if not body:
+        raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
+    params = tuple(a if isinstance(a, Var) else buffers[id(a)] for a in args)
+    allocs = tuple(b for b in buffers.values() if b not in params)
+    return PrimFunc(_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
+
+
+def _topological(outputs: list[Tensor]) -> list[Tensor]:
+    """All tensors needed, producers first; iterative, so that long chains are no problem."""
+    order: list[Tensor] = []
+    state: dict[int, bool] = {}
+    stack = [(t, False) for t in reversed(outputs)]
+    while stack:
+        t, ready = stack.pop()
+        if ready:
+            if id(t) not in state or not state[id(t)]:
+                state[id(t)] = True
+                order.append(t)
+        elif id(t) not in state:
+            state[id(t)] = False
+            stack.append((t, True))
+            stack.extend((r.tensor, False) for r in reversed(_reads(t.op)))
+    return order
+
+
+def _parts(value: Expr) -> tuple[Expr, ...]:
+    return (*value.sources, value.condition) if isinstance(value, Reduce) else (value,)
+
+
+def _reads(op: Placeholder | Compute) -> list[TensorRead]:
+    if isinstance(op, Placeholder):
+        return []
+    return [n for v in op.values for part in _parts(v) for n in walk(part) if isinstance(n, TensorRead)]
+
+
+def _block(op: Compute, outputs: list[Buffer], buffers: dict[int, Buffer], taken: set[str], iter_names: set[str]) -> Stmt:
+    reduce = op.values[0] if isinstance(op.values[0], Reduce) else None
+    domain = [(v, e, Axis.SPATIAL) for v, e in zip(op.axes, op.shape, strict=True)]
+    if reduce is not None:
+        domain += [(a.var, a.extent, Axis.REDUCE) for a in reduce.axes]
+    # The block is called like its output; loop names differ from those of iteration variables, which may repeat between blocks.
+    block_name = outputs[0].name if len(outputs) == 1 else fresh(taken, op.name)
+    loop_vars = []
+    for v, _, _ in domain:
+        loop_vars.append(Var(fresh(taken | iter_names, v.name)))
+        taken.add(loop_vars[-1].name)
+    used: set[str] = set()
+    iter_vars = [Var(fresh(used, f"v_{v.name}")) for v, _, _ in domain]
+    clash = {v.name for v in iter_vars} & taken
+    if clash:
+        iter_vars = [Var(fresh(taken, v.name)) for v in iter_vars]
+    iter_names.update(v.name for v in iter_vars)
+    to_block = {v.name: bv for (v, _, _), bv in zip(domain, iter_vars, strict=True)}
+
+    def convert(expr: Expr) -> Expr:
+        def visit(n: Node):
+            if isinstance(n, TensorRead):
+                return Load(buffers[id(n.tensor)], n.indices)
+            if isinstance(n, ReduceAxis):
+                return n.value
+            return None
+
+        return rewrite(substitute(expr, to_block), visit)
+
+    place = tuple(iter_vars[: len(op.axes)])
+    init = None
+    if reduce is None:
+        values = [convert(v) for v in op.values]
+        body = _simultaneous(outputs, place, values, op.name, taken)
+    else:
+        old = [Load(b, place) for b in outputs]
+        new = [convert(s) for s in reduce.sources]
+        arity = len(outputs)
+        combined = reduce.reducer.combine(old[0], new[0]) if arity == 1 else reduce.reducer.combine(tuple(old), tuple(new))
+        values = [cast(as_expr(v, b.dtype), b.dtype) for v, b in zip(_as_tuple(combined), outputs, strict=True)]
+        condition = convert(reduce.condition)
+        if condition != TRUE:
+            values = [Select(condition, v, o, lazy=True) for v, o in zip(values, old, strict=True)]
+        body = _simultaneous(outputs, place, values, op.name, taken)
+        init = seq(*(Store(b, place, i) for b, i in zip(outputs, reduce.identities, strict=True)))
+
+    iters = tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in zip(iter_vars, domain, loop_vars, strict=True))
+    block: Stmt = Block(block_name, iters, body, init)
+    for lv, (_, extent, _) in zip(reversed(loop_vars), reversed(domain), strict=True):
+        block = For(lv, extent, block)
+    return block
+
+
+def _simultaneous(outputs: list[Buffer], place: tuple[Expr, ...], values: list[Expr], name: str, taken: set[str]) -> Stmt:
+    """Store all values as if at once: with several outputs each is bound by a let before the first store."""
+    if len(outputs) == 1:
+        return Store(outputs[0], place, values[0])
+    bound = [Var(fresh(taken, f"v_{b.name}"), b.dtype) for b in outputs]
+    body = seq(*(Store(b, place, v) for b, v in zip(outputs, bound, strict=True)))
+    for v, value in zip(reversed(bound), reversed(values), strict=True):
+        body = Let(v, value, body)
+    return body
