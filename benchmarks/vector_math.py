@@ -1,4 +1,4 @@
-"""ns per element of each function of `codegen.llvm.math`, beside numpy's: one thread, the two in turn, on 4096 elements in the cache."""
+"""ns per element of each function of `codegen.llvm.math` and of numpy: one thread, in turn, on 4096 elements in the cache."""
 
 from __future__ import annotations
 

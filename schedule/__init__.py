@@ -1,6 +1,25 @@
 """Schedules: primitives that rewrite a function and keep its meaning, and the trace of those applied."""
 
-from . import add_unit_loop, annotate, fuse, parallel, reorder, split, tile, unroll, vectorize  # noqa: F401  (register)
+from . import (  # noqa: F401  (register)
+    add_unit_loop,
+    annotate,
+    cache_read,
+    cache_write,
+    compute_at,
+    compute_inline,
+    decompose_reduction,
+    fuse,
+    parallel,
+    reorder,
+    reverse_compute_at,
+    reverse_compute_inline,
+    rfactor,
+    set_scope,
+    split,
+    tile,
+    unroll,
+    vectorize,
+)
 from .error import ScheduleError
 from .primitive import REGISTRY, Primitive, primitive
 from .schedule import Schedule

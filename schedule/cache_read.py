@@ -110,7 +110,7 @@ def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Blo
     """A block that copies a whole buffer, its iteration variables not yet bound."""
     iters = []
     for n, dim in enumerate(source.shape):
-        v = Var(names.variable(f"v{n}"), dim.dtype)
+        v = Var(names.axis(f"v{n}"), dim.dtype)
         iters.append(Iter(v, dim, Axis.SPATIAL, Const(0, dim.dtype)))
     place: tuple[Expr, ...] = tuple(it.var for it in iters)
     return Block(names.block(wanted), tuple(iters), Store(target, place, Load(source, place)))

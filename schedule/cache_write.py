@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Block, Buffer, PrimFunc, Seq, Stmt
-from tir.traverse import replace_buffers, stores
+from tir.ir import Axis, Block, Buffer, Let, PrimFunc, Seq, Stmt, Store
+from tir.traverse import replace_buffers, stores, walk_stmts
 
 from .cache_read import copy_block, need_scope
-from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, need_complete, need_only_writer, parts, shared, with_buffer
+from .dataflow import (
+    Insertion,
+    Leaf,
+    Names,
+    Scope,
+    buffer_of,
+    edited,
+    locate,
+    need_complete,
+    need_only_writer,
+    parts,
+    shared,
+    with_buffer,
+)
 from .error import ScheduleError, listing, nearest
 from .placement import laid_out, loops_and_ranges
 from .primitive import primitive
@@ -100,6 +113,6 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
             if found is not None and dims != found:
                 raise Unproved("it writes at several places")
             found = dims
-    if found is None or any(type(s) is not type(block.body) for s in (block.body,)):
-        raise Unproved("it has no store of its own")
+    if found is None or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.body)):
+        raise Unproved("it may not reach its store")
     return found  # type: ignore[return-value]

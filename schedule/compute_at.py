@@ -84,5 +84,6 @@ def compute_at(
     _, ranges = loops_and_ranges(path, scope.ranges)
     reads, _ = accessed(target.body, ranges)
     windows = needed(producer, {name: r for name, r in reads.items() if name in moved.writes}, ranges)
-    placed = laid_out(producer, windows, ranges, Names.of(func), preserve_unit_loops)
-    return edited(func, [(producer, None)], Insertion(target.body, position, placed)), None
+    removed = edited(func, [(producer, None)])
+    placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
+    return edited(removed, [], Insertion(target.body, position, placed)), None

@@ -6,7 +6,6 @@ from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Var
 from tir.traverse import rewrite, stores, substitute
 
 from .dataflow import (
-    Leaf,
     edited,
     locate,
     need_complete,
@@ -104,5 +103,3 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
             )
     return result
 
-
-__all__ = ["Leaf", "compute_inline", "inlined", "own_axes", "single_store"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from math import gcd
 
 from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale
@@ -89,9 +89,9 @@ def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...]) -> It
                 yield from _accesses(it.binding, env, conditions)
                 inside[it.var.name] = _resolved(it.binding, env)
             conditions = (*conditions, _resolved(n.predicate, env))
-            for part in (n.init, n.body):
-                if part is not None:
-                    yield from _accesses(part, inside, conditions)
+            for s in (n.init, n.body):
+                if s is not None:
+                    yield from _accesses(s, inside, conditions)
         case Let(var, value, body):
             yield from _accesses(value, env, conditions)
             yield from _accesses(body, {**env, var.name: _resolved(value, env)}, conditions)
@@ -127,6 +127,7 @@ def local_buffers(stmt: Stmt) -> set[str]:
 # --- instances -----------------------------------------------------------------------------------------------------------
 
 LESS, GREATER, SAME, ANY = "<", ">", "=", "*"
+Case = tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]  # what the variables of either instance become; their ranges
 
 
 class Instances:
@@ -134,10 +135,9 @@ class Instances:
     `below` those inside (unrelated in the two)."""
 
     def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
-        self.nest = list(nest)
-        below = list(below)
-        self.ranges: dict[str, Interval] = dict(ranges_of([*around, *self.nest, *below]))
-        self.below = {loop.name for loop in below}
+        self.around, self.nest, self.below_loops = list(around), list(nest), list(below)
+        self.ranges: dict[str, Interval] = dict(ranges_of([*self.around, *self.nest, *self.below_loops]))
+        self.below = {loop.name for loop in self.below_loops}
         self.digits: dict[str, list[tuple[str, int, int | None]]] = {}  # most significant first: variable, weight, size
         exprs = [e for ix in indices for e in ix]
         in_division = [n for e in exprs if type(e) is not Var for n in walk(e) if type(n) is Binary and n.op in ("//", "%")]
@@ -160,32 +160,76 @@ class Instances:
                 self.expansion[loop.name] = total  # type: ignore[assignment]
         self.moving = self.below | {name for digits in self.digits.values() for name, _, _ in digits}
         self._polynomials: dict[Expr, Polynomial] = {}
+        self._distinct: dict[tuple, bool] = {}
+        self._renamings: dict[tuple[int, int, str], Polynomial] = {}
+        self._kept: list[list[tuple[Polynomial, Polynomial]]] = []
+        self._known_cases: dict[tuple, list[Case]] = {}
 
     def polynomial(self, e: Expr) -> Polynomial:
+        """An index as a polynomial in which loops of several digits are written in these."""
         known = self._polynomials.get(e)
         if known is None:
-            if type(e) is Var and e.name not in self.expansion:
-                known = {(e,): 1}
+            if type(e) is Var:
+                expansion = self.expansion.get(e.name)
+                known = {(e,): 1} if expansion is None else polynomial(expansion)
             else:
-                known = polynomial(simplify(_resolved(e, self.expansion), self.ranges))
+                plain = polynomial(e)
+                if any(type(atom) is not Var or atom.name in self.expansion for m in plain for atom in m):
+                    known = {}
+                    for m, c in plain.items():
+                        term = constant(c)
+                        for atom in m:
+                            term = multiply(term, self._atom(atom))
+                        known = add(known, term)
+                else:
+                    known = plain
             self._polynomials[e] = known
+        return known
+
+    def _atom(self, atom: Expr) -> Polynomial:
+        if type(atom) is Var:
+            return self.polynomial(atom)
+        known = self._polynomials.get(atom)
+        if known is None:
+            known = self._polynomials[atom] = polynomial(simplify(_resolved(atom, self.expansion), self.ranges))
         return known
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
         (SAME where it says nothing)."""
+        key = (a, b, tuple(relation.items()))
+        known = self._distinct.get(key)
+        if known is None:
+            known = self._distinct[key] = self._are_distinct(a, b, relation)
+        return known
+
+    def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         pairs = [(self.polynomial(x), self.polynomial(y)) for x, y in zip(a, b, strict=True)]
-        if a == b:
-            pairs += [(p, p) for p in self._determined([p for p, _ in pairs])]
-        return all(
-            any(_nonzero(add(_renamed(p, first, "l"), _renamed(q, second, "r"), -1), ranges) for p, q in pairs)
-            for first, second, ranges in self._cases(relation)
-        )
+        cases = self._cases(relation)
+        rest = [case for case in cases if not self._differ(pairs, case)]
+        if not rest or a != b:
+            return not rest
+        more = [(p, p) for p in self._determined([p for p, _ in pairs])]
+        self._kept.append(more)
+        return all(self._differ(more, case) for case in rest)
+
+    def _differ(self, pairs: list[tuple[Polynomial, Polynomial]], case: Case) -> bool:
+        """Whether some pair provably differs in this case."""
+        first, second, ranges = case
+        return any(_nonzero(add(self._renamed(p, first, "l"), self._renamed(q, second, "r"), -1), ranges) for p, q in pairs)
+
+    def _renamed(self, p: Polynomial, mapping: dict[str, Polynomial], side: str) -> Polynomial:
+        key = (id(p), id(mapping), side)  # both are kept for as long as this object lives
+        known = self._renamings.get(key)
+        if known is None:
+            known = self._renamings[key] = _renamed(p, mapping, side)
+        return known
 
     def _determined(self, polynomials: list[Polynomial]) -> list[Polynomial]:
         """What else two instances agree in if they agree in all of `polynomials`.
 
-        The terms of a sum that represents each number once; then x where x // c and x % c, and x // d where x // c and x % c // d.
+        These are the terms of a sum that represents each number once; then x where they agree in x // c and x % c, and x // d
+        where they agree in x // c and x % c // d.
         """
         atoms: dict[Expr, None] = {}
         derived: list[Polynomial] = []
@@ -205,10 +249,11 @@ class Instances:
             for atom in tuple(atoms):
                 found: Expr | None = None
                 match atom:
-                    case Binary("%", x, Const() as c) if simplify(Binary("//", x, c), self.ranges) in atoms:
+                    case Binary("%", x, Const() as size) if simplify(Binary("//", x, size), self.ranges) in atoms:
                         found = x
-                    case Binary("//", Binary("%", x, Const() as c), Const() as d) if Binary("//", x, c) in atoms and c.value % d.value == 0:
-                        found = Binary("//", x, d)
+                    case Binary("//", Binary("%", x, Const() as size), Const() as part):
+                        if Binary("//", x, size) in atoms and size.value % part.value == 0:
+                            found = Binary("//", x, part)
                 if found is not None and found not in atoms:
                     atoms[found] = None
                     q = polynomial(found)
@@ -219,8 +264,15 @@ class Instances:
     def _moves(self, atom: Expr) -> bool:
         return any(n in self.moving for n in variables(atom))
 
-    def _cases(self, relation: Mapping[str, str]) -> Iterator[tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]]:
+    def _cases(self, relation: Mapping[str, str]) -> list[Case]:
         """The renamings of the variables of the two instances that together cover the relation."""
+        key = tuple(relation.items())
+        known = self._known_cases.get(key)
+        if known is None:
+            known = self._known_cases[key] = list(self._make_cases(relation))
+        return known
+
+    def _make_cases(self, relation: Mapping[str, str]) -> Iterator[Case]:
         ranges = dict(self.ranges)
         first: dict[str, Polynomial] = {}
         second: dict[str, Polynomial] = {}
@@ -270,7 +322,7 @@ def _weights(name: str, size: int | None, divisions: list[Binary]) -> list[tuple
     for c in sorted(found):
         if c % chain[-1] == 0 and c != chain[-1] and (size is None or c < size):
             chain.append(c)
-    result: list[tuple[int, int | None]] = [(w, w2 // w) for w, w2 in zip(chain, chain[1:], strict=False)]
+    result: list[tuple[int, int | None]] = [(w, w2 // w) for w, w2 in pairwise(chain)]
     result.append((chain[-1], None if size is None else -(-size // chain[-1])))
     return result[::-1]
 

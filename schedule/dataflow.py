@@ -5,10 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tir.affine import Interval
 from tir.analysis.regions import iter_ranges, loop_ranges
-from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Kind, Let, Load, PrimFunc, Select, Seq, Stmt, Store, Var, conjuncts, seq
+from tir.ir import (
+    TRUE,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    conjuncts,
+    seq,
+)
 from tir.simplify import prove
 from tir.traverse import children, loads, map_children, variables, walk
 
@@ -442,39 +462,61 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """Fresh names for a function: buffers and variables must differ from each other, blocks from blocks and loops."""
+    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables, blocks
+    from each other; iteration variables may be the same in several blocks."""
 
-    variables: set[str]  # buffers, loops, iteration variables, lets, parameters
+    outer: set[str]  # buffers, loops, lets, parameters
+    axes: set[str]  # iteration variables of blocks
     handles: set[str]  # loops and blocks
 
     @staticmethod
     def of(func: PrimFunc) -> Names:
-        taken = {p.name for p in func.params} | {b.name for b in func.allocs}
+        outer = {p.name for p in func.params} | {b.name for b in func.allocs}
+        axes: set[str] = set()
         handles: set[str] = set()
-        for n in walk(func.body):
-            kind = type(n)
-            if kind is Var or kind is Buffer:
-                taken.add(n.name)
-            elif kind is For:
-                taken.add(n.name)
-                handles.add(n.name)
-            elif kind is Block:
-                handles.add(n.name)
-                taken.update(it.var.name for it in n.iters)
-                taken.update(b.name for b in n.allocs)
-        return Names(taken, handles)
+        buffers: set[int] = set()
+        stack: list[Node] = [func.body]
+        while stack:
+            n = stack.pop()
+            match n:
+                case Var() | Const():
+                    continue
+                case Buffer(name):
+                    if id(n) in buffers:
+                        continue
+                    buffers.add(id(n))
+                    outer.add(name)
+                case For(var):
+                    outer.add(var.name)
+                    handles.add(var.name)
+                case Let(var):
+                    outer.add(var.name)
+                case Block():
+                    handles.add(n.name)
+                    axes.update(it.var.name for it in n.iters)
+            stack.extend(children(n))
+        return Names(outer, axes, handles)
 
     def loop(self, wanted: str) -> str:
-        return _fresh(wanted, self.variables, self.handles)
+        name = _fresh(wanted, self.outer, self.axes, self.handles)
+        self.outer.add(name)
+        self.handles.add(name)
+        return name
 
     def buffer(self, wanted: str) -> str:
-        return _fresh(wanted, self.variables)
+        name = _fresh(wanted, self.outer, self.axes)
+        self.outer.add(name)
+        return name
 
-    def variable(self, wanted: str) -> str:
-        return _fresh(wanted, self.variables)
+    def axis(self, wanted: str) -> str:
+        name = _fresh(wanted, self.outer)
+        self.axes.add(name)
+        return name
 
     def block(self, wanted: str) -> str:
-        return _fresh(wanted, self.handles)
+        name = _fresh(wanted, self.handles)
+        self.handles.add(name)
+        return name
 
 
 def _fresh(wanted: str, *taken: set[str]) -> str:
@@ -482,8 +524,6 @@ def _fresh(wanted: str, *taken: set[str]) -> str:
     while any(name in t for t in taken):
         n += 1
         name = f"{wanted}_{n}"
-    for t in taken:
-        t.add(name)
     return name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, PrimFunc, Seq, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
@@ -118,5 +118,3 @@ def _need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
                     (leaf.stmt, f"writes {name}"),
                 )
 
-
-__all__ = ["Seq", "decompose_reduction"]

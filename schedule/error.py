@@ -26,7 +26,7 @@ class ScheduleError(Exception):
         self.func: PrimFunc | None = None
 
     def located(self, call: str, func: PrimFunc) -> ScheduleError:
-        """This error, made by `call` on `func`. The outermost call is the one named; the marks belong to the innermost function."""
+        """This error, made by `call` on `func`. Of nested calls the outermost is named, and the innermost function is shown."""
         self.call = call
         if self.func is None:
             self.func = func

@@ -70,19 +70,22 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
             return ScheduleError(
                 f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
             )
-        hint = "decompose_reduction, or another order of compute_at" if isinstance(between, Seq) else None
+        only = "decompose_reduction, or another order of compute_at" if isinstance(between, Seq) else None
         return ScheduleError(
             f"`{inner.name}` is not the only statement of `{outer.name}`",
             (outer, "outer loop"),
             (inner, "must be its whole body"),
-            hint=hint,
+            hint=only,
         )
     if _contains(inner, outer):
         return ScheduleError(
             f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
         )
     return ScheduleError(
-        f"`{inner.name}` is not inside `{outer.name}`", (outer, "one nest"), (inner, "another"), hint="loops of one nest are needed"
+        f"`{inner.name}` is not inside `{outer.name}`",
+        (outer, "one nest"),
+        (inner, "another"),
+        hint="loops of one nest are needed",
     )
 
 

@@ -63,9 +63,9 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
         predicate = b.predicate
         if predicate is not TRUE:
             parts = [(part, replaced(part)) for part in conjuncts(predicate)]
-            predicate = conjunction(*(
-                old if new is old else simplify(new, kept) for old, new in parts if new is old or not prove(new, ranges)
-            ))
+            predicate = conjunction(
+                *(old if new is old else simplify(new, kept) for old, new in parts if new is old or not prove(new, ranges))
+            )
         inside = {}
         for name in ("init", "body"):
             part = getattr(b, name)

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt
 from tir.traverse import variables
 
-from .conflicts import GREATER, LESS, Access, Instances, Unit, clash, collision, local_buffers, loops_below, spatial, touching, units
+from .conflicts import (
+    GREATER,
+    LESS,
+    Access,
+    Indices,
+    Instances,
+    Unit,
+    clash,
+    collision,
+    local_buffers,
+    loops_below,
+    spatial,
+    touching,
+    units,
+)
 from .error import ScheduleError
 from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+from .private import private_buffers
 
 
 @primitive
@@ -17,7 +35,8 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)
     Legal     no iteration touches an element that another one writes. In each block below, the loop drives spatial axes only,
               and different iterations get different values of these; between different blocks, and for statements in no
-              block, the elements touched are compared. Buffers allocated inside the loop are each iteration's own.
+              block, the elements touched are compared. Each iteration has its own of the buffers allocated inside the loop,
+              and of temporaries used only there of which it reads nothing but what it has written itself.
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
@@ -28,7 +47,7 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
                 hint="lanes of a vector cannot start threads; make an outer loop parallel",
             )  # fmt: skip
-    independent_iterations(above, "parallel")
+    independent_iterations(above, "parallel", lambda: private_buffers(func, above))
     return replace_path(func, above, target.with_(kind=Kind.PARALLEL)), None
 
 
@@ -42,8 +61,11 @@ def need_markable(loop: For, kind: Kind) -> None:
         )
 
 
-def independent_iterations(above: list[Stmt], how: str) -> None:
-    """Refuse the last loop of a path unless its iterations are independent; `how` says what it was to become."""
+def independent_iterations(above: list[Stmt], how: str, private: Callable[[], set[str]] = set) -> None:
+    """Refuse the last loop of a path unless its iterations are independent; `how` says what it was to become.
+
+    Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
+    """
     loop: For = above[-1]  # type: ignore[assignment]
     if loop.extent == Const(1, loop.extent.dtype):
         return
@@ -51,25 +73,34 @@ def independent_iterations(above: list[Stmt], how: str) -> None:
     below = loops_below(loop.body)
     parts = units(loop.body)
     local = local_buffers(loop.body)
-    for unit in parts:
+    private = cache(private)
+    clashes = [
+        (first, second, x, y)
+        for n, first in enumerate(parts)
+        for m, second in enumerate(parts[n:], n)
+        if n != m or not isinstance(first.stmt, Block)
+        for x, y in clash(first, second, local)
+    ]
+    places = [spatial(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
+    instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
+    for unit, place in zip(parts, places, strict=True):
         if isinstance(unit.stmt, Block):
-            _block_is_spatial(unit, unit.stmt, loop, around, below, local, how)
-    for n, first in enumerate(parts):
-        for m, second in enumerate(parts[n:], n):
-            if n == m and isinstance(first.stmt, Block):
-                continue
-            pairs = list(clash(first, second, local))
-            if not pairs:
-                continue
-            instances = Instances(around, [loop], below, [x.indices for pair in pairs for x in pair])
-            for x, y in pairs:
-                for relation in (LESS,) if x is y else (LESS, GREATER):
-                    if not instances.distinct(x.indices, y.indices, {loop.name: relation}):
-                        raise _race(loop, first, second, x, y, around, below, how)
+            _block_is_spatial(unit, unit.stmt, place, loop, instances, local, private, how)
+    for first, second, x, y in clashes:
+        for relation in (LESS,) if x is y else (LESS, GREATER):
+            if not instances.distinct(x.indices, y.indices, {loop.name: relation}) and x.buffer.name not in private():
+                raise _race(loop, first, second, x, y, instances, how)
 
 
 def _block_is_spatial(
-    unit: Unit, block: Block, loop: For, around: list[For], below: list[For], local: set[str], how: str
+    unit: Unit,
+    block: Block,
+    place: Indices,
+    loop: For,
+    instances: Instances,
+    local: set[str],
+    private: Callable[[], set[str]],
+    how: str,
 ) -> None:
     """Refuse unless different iterations of the loop run instances of the block with different spatial axes."""
     for it in block.iters:
@@ -82,15 +113,14 @@ def _block_is_spatial(
             else:
                 word, note, hint = "ordered", "needs the order of its iterations", None
             raise ScheduleError(
-                f"`{loop.name}` drives the {word} axis `{it.var.name}` of block `{block.name}`, so its iterations are not independent",
+                f"`{loop.name}` drives the {word} axis `{it.var.name}` of `{block.name}`, so its iterations depend on each other",
                 (loop, f"cannot be {how}"),
                 (block, note),
                 hint=hint,
             )
-    place = spatial(block, unit.env)
-    if Instances(around, [loop], below, [place]).distinct(place, place, {loop.name: LESS}):
+    if instances.distinct(place, place, {loop.name: LESS}):
         return
-    written = [a for a in unit.accesses if a.writes and a.buffer.name not in local]
+    written = [a for a in unit.accesses if a.writes and a.buffer.name not in local and a.buffer.name not in private()]
     if not written:
         return
     if not any(loop.name in variables(i) for i in place):
@@ -100,12 +130,12 @@ def _block_is_spatial(
             (block, f"does not depend on `{loop.name}`"),
             hint=f"choose a loop that drives a spatial axis of `{block.name}`, or compute the block outside this loop",
         )
-    raise _race(loop, unit, unit, written[0], written[0], around, below, how)
+    raise _race(loop, unit, unit, written[0], written[0], instances, how)
 
 
-def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, around: list[For], below: list[For], how: str) -> ScheduleError:
+def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:
     def witness() -> str | None:
-        found = collision(loop, around, below, x, y)
+        found = collision(loop, instances.around, instances.below_loops, x, y)
         if found is None:
             return None
         i, j, element = found

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Expr, For, Kind, PrimFunc, Stmt
+from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, Store
 from tir.traverse import children
 
 from .error import ScheduleError, listing, nearest
@@ -240,8 +240,13 @@ def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
 
 def substatements(stmt: Stmt) -> Iterable[Stmt]:
     """The statements directly below, in program order (a block's init before its body)."""
-    if type(stmt) is For:
-        return (stmt.body,)
+    kind = type(stmt)
+    if kind is For:
+        return (stmt.body,)  # type: ignore[attr-defined]
+    if kind is Seq:
+        return stmt.stmts  # type: ignore[attr-defined]
+    if kind is Store:
+        return ()
     return [c for c in children(stmt) if isinstance(c, Stmt)]
 
 
@@ -293,7 +298,9 @@ def path_to_named(func: PrimFunc, name: str) -> list[Stmt]:
         raise ScheduleError(f"`{name}` names a loop and a block", (loop[-1], "the loop"), (block[-1], "the block"))
     if not loop and not block:
         existing = [s.name for s in statements(func.body) if isinstance(s, (For, Block))]
-        raise ScheduleError(f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=nearest(name, existing))
+        raise ScheduleError(
+            f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=nearest(name, existing)
+        )
     return loop or block
 
 

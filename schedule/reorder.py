@@ -153,11 +153,8 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
     # A loop counts for the reduction if any step of it makes some reduce axis nonzero.
     counting: dict[str, bool] = {}
     for name in moved:
-        low, high = ranges[name]
-        later = {**ranges, name: (1, high)}
-        counting[name] = any(
-            name in variables(it.binding) and (bounds(it.binding, later)[0] or 0) >= 1 for it in reduces
-        )
+        later = {**ranges, name: (1, ranges[name][1])}
+        counting[name] = any(name in variables(it.binding) and (bounds(it.binding, later)[0] or 0) >= 1 for it in reduces)
     place = spatial(block, unit.env)
     instances: Instances | None = None
     for a, b, relation in relations:
@@ -166,7 +163,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
         instances = instances or Instances(around, chain, below, [place])
         if not instances.distinct(place, place, relation):
             raise ScheduleError(
-                f"cannot prove that the reduction `{block.name}` still starts with its init once `{b.name}` is outside `{a.name}`",
+                f"cannot prove that reduction `{block.name}` still starts with its init once `{b.name}` is outside `{a.name}`",
                 (a, "outer loop now"),
                 (b, "would come outside it"),
                 (block, "runs its init where all reduce axes are 0"),

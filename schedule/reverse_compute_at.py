@@ -8,8 +8,8 @@ from tir.simplify import bounds, prove, simplify
 from tir.traverse import loads, stores
 
 from .dataflow import (
-    Leaf,
     Insertion,
+    Leaf,
     Names,
     Scope,
     edited,
@@ -89,7 +89,7 @@ def reverse_compute_at(
                     (outside.stmt, f"writes {name}"),
                 )
 
-    loops, ranges = loops_and_ranges(path, scope.ranges)
+    _, ranges = loops_and_ranges(path, scope.ranges)
     made = _made(scope, moved, feeding, path, ranges)
     around = shared_loops(moved.above, path)
     _need_same_share(scope, moved, feeding, around, path)
@@ -97,8 +97,9 @@ def reverse_compute_at(
     stmts = parts(target.body)
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
-    placed = laid_out(consumer, made, ranges, Names.of(func), preserve_unit_loops)
-    return edited(func, [(consumer, None)], Insertion(target.body, position, placed)), None
+    removed = edited(func, [(consumer, None)])
+    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops)
+    return edited(removed, [], Insertion(target.body, position, placed)), None
 
 
 def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tir.ir import TRUE, Axis, Block, Const, Expr, If, Load, PrimFunc, Stmt, Store, conjunction
 from tir.analysis.regions import iter_ranges
+from tir.ir import TRUE, Axis, Block, Const, Expr, If, Load, PrimFunc, Stmt, Store, Var, conjunction
 from tir.simplify import prove, simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .compute_inline import own_axes, single_store
 from .dataflow import edited, locate, need_complete, need_only_writer, need_temporary, shared_loops, span, without_buffers
-from .error import ScheduleError
+from .error import ScheduleError, listing
 from .primitive import primitive
 from .window import Unproved, affine_index, windows
 
@@ -36,7 +36,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     options = [w for w in candidates if not (w.writes & scope.outputs)]
     if not options:
         raise ScheduleError(f"no block makes a temporary that `{block}` reads", (consumer, "the block"))
-    made = options[-1]
+    if len(options) > 1:
+        raise ScheduleError(f"`{block}` has several producers, {listing(w.name for w in options)}", (consumer, "the block"))
+    made = options[0]
     if type(made.stmt) is not Block:
         raise ScheduleError(f"{made.quoted} writes what `{block}` reads, and is no block", (made.stmt, "the producer"))
     producer: Block = made.stmt
@@ -112,14 +114,13 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
         for c in (mapping[v] >= 0, mapping[v] < it.extent):
             if not prove(c, ranges):
                 conditions.append(simplify(c, ranges))
-    value = rewrite(last.value, lambda n: first.value if type(n) is Load and n.buffer.name == name else None)
+    # The block's own axes are replaced in what is its own, not in the producer's formula.
+    made_here = Var("made here", first.value.dtype)
 
-    # The consumer's own axes are replaced in what is its own, not in the producer's formula.
-    def moved(n: Expr) -> Expr:
-        marked = rewrite(n, lambda x: Hole if type(x) is Load and x.buffer.name == name else None)
-        return rewrite(substitute(marked, mapping), lambda x: first.value if x == Hole else None)  # type: ignore[return-value]
+    def moved(e: Expr) -> Expr:
+        marked = rewrite(e, lambda n: made_here if type(n) is Load and n.buffer.name == name else None)
+        return substitute(substitute(marked, mapping), {made_here: first.value})  # type: ignore[return-value]
 
-    del value
     store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
     condition = conjunction(*conditions)
     body: Stmt = store if condition == TRUE else If(condition, store)

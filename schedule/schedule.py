@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from tir.ir import Block, Buffer, PrimFunc, Stmt
+from tir.ir import Block, PrimFunc, Stmt
 from tir.traverse import loads, stores
 
 from .error import ScheduleError
@@ -191,6 +190,10 @@ class Schedule:
     ) -> str:
         """Write a buffer through a copy of it; returns the name of the copying block."""
         return self._apply("cache_write", block, write_buffer_index, storage_scope, consumer_blocks)
+
+    def set_scope(self, block: str, buffer_index: int | str, storage_scope: str) -> str:
+        """Put a temporary that a block writes into another memory; returns its new name."""
+        return self._apply("set_scope", block, buffer_index, storage_scope)
 
     # --- reductions ------------------------------------------------------------------------------------------------------
 

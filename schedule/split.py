@@ -13,9 +13,7 @@ from .primitive import blocks_below, fresh_names, need_serial, path_to_loop, pri
 
 
 @primitive
-def split(
-    func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True
-) -> tuple[PrimFunc, list[str]]:
+def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into a nest of `len(factors)` loops; returns their names, outermost first.
 
     One factor may be None: it becomes the extent divided by the product of the others, rounded up.
@@ -34,9 +32,8 @@ def split(
     if sum(f is None for f in factors) > 1:
         raise ScheduleError(f"at most one factor may be None, got {factors}")
     known = [f for f in factors if f is not None]
-    for f in known:
-        if f < 1:
-            raise ScheduleError(f"factors must be at least 1, got {f}")
+    if any(f < 1 for f in known):
+        raise ScheduleError(f"factors must be at least 1, got {min(known)}")
     product, extent = math.prod(known), target.extent
     if len(known) == len(factors):
         if type(extent) is not Const:
@@ -58,11 +55,11 @@ def split(
     extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
     parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
     index: Expr | None = None
-    for part, f in zip(parts, factors, strict=True):
+    for part in parts:
         if index is None:
             index = part.var
         else:
-            index = index * f + part.var if f is not None else index * inferred + part.var
+            index = index * part.extent + part.var
     around = [*(s for s in above[:-1] if type(s) is For), *parts]
     index = simplify(index)  # type: ignore[arg-type]
     covered = prove(index < extent, ranges_of(around))

@@ -115,7 +115,9 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     for n, step in enumerate(steps):
         try:
             if step.name not in REGISTRY:
-                raise ScheduleError(f"`{step.name}` is no primitive", hint=nearest(step.name, REGISTRY)).located(str(step)[2:], result.func)
+                raise ScheduleError(f"`{step.name}` is no primitive", hint=nearest(step.name, REGISTRY)).located(
+                    str(step)[2:], result.func
+                )
             args, kwargs = REGISTRY[step.name].spread(step.bound)
             result._apply(step.name, *args, **kwargs)
         except ScheduleError as error:

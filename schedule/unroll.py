@@ -21,6 +21,8 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     need_markable(target, Kind.UNROLLED)
     if type(target.extent) is not Const:
         raise ScheduleError(
-            f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"), hint=f"split({loop!r}, [None, 4])"
+            f"the extent of `{loop}` is not a constant",
+            (target, f"runs over {target.extent}"),
+            hint=f"split({loop!r}, [None, 4])",
         )
     return replace_path(func, above, target.with_(kind=Kind.UNROLLED)), None

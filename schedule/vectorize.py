@@ -24,7 +24,9 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     need_markable(target, Kind.VECTORIZED)
     if type(target.extent) is not Const:
         raise ScheduleError(
-            f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"), hint=f"split({loop!r}, [None, 8])"
+            f"the extent of `{loop}` is not a constant",
+            (target, f"runs over {target.extent}"),
+            hint=f"split({loop!r}, [None, 8])",
         )
     for s in above[:-1]:
         if isinstance(s, For) and s.kind is Kind.VECTORIZED:
@@ -35,7 +37,9 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     for inner in loops_below(target.body):
         if inner.kind not in (Kind.SERIAL, Kind.UNROLLED):
             raise ScheduleError(
-                f"`{inner.name}` inside it is {KIND_WORDS[inner.kind]}", (target, "cannot be vectorized"), (inner, KIND_WORDS[inner.kind])
+                f"`{inner.name}` inside it is {KIND_WORDS[inner.kind]}",
+                (target, "cannot be vectorized"),
+                (inner, KIND_WORDS[inner.kind]),
             )
         if loop in variables(inner.extent):
             raise ScheduleError(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tir.affine import Interval, Polynomial, add, as_constant, constant, polynomial, to_expr
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Var, conjuncts
-from tir.simplify import simplify
+from tir.simplify import prove, simplify
 from tir.traverse import substitute, variables, walk
 
 from .loops import ranges_of
@@ -112,7 +113,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
                 raise Unproved(f"`{name}` = `{it.binding}` {word} values")
             reach *= digit.extent
             below = {d.name for d in digits[: n + 1]}
-            for limit in [x for x in left if set(x.digits) <= below]:
+            for limit in sorted((x for x in left if set(x.digits) <= below), key=lambda x: x.bound * _scale(x, digits)):
                 left.remove(limit)
                 first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
                 scale = digits[first].coefficient
@@ -131,6 +132,49 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
         dtype = it.extent.dtype
         limits_of = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
         result[name] = Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
+    return result
+
+
+def _scale(limit: Limit, digits: Sequence[Digit]) -> int:
+    """The weight of the lowest digit that a condition is about."""
+    return next((d.coefficient for d in digits if d.name in limit.digits), 1)
+
+
+def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+    """For each spatial iteration variable a window, in an iteration of `outer`, all of which the block visits while `inner` run.
+
+    What of a window is outside of the domain is not visited. Unlike the parts that `windows` finds, these may overlap.
+    Raises Unproved.
+    """
+    numbers = _numbers(block, block.iters, outer, inner, distinct=True)
+    ranges = ranges_of((*outer, *inner))
+    zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    used: list[Expr] = []
+    result: dict[str, Window] = {}
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        reach = 1
+        mine = [d for d in numbers.digits[it.var.name] if d.inner]
+        for n, digit in enumerate(mine):
+            if digit.coefficient != reach:
+                raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
+            reach *= digit.extent
+            for limit in numbers.limits[it.var.name]:
+                part = [d for d in mine[: n + 1] if d.name in limit.digits]
+                if len(part) == len(limit.digits) and part[-1] is digit:
+                    scale = part[0].coefficient
+                    start = mine.index(part[0])
+                    if len(part) == n + 1 - start and all(limit.digits[d.name] * scale == d.coefficient for d in part):
+                        reach = min(reach, limit.bound * scale)
+                        used.append(limit.loops)
+        start_at = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
+        result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))  # type: ignore[arg-type]
+    facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
+    for c in conjuncts(block.predicate):
+        upper = _upper(c)
+        if not (upper is not None and upper[0] in used) and not prove(c, ranges, facts):
+            raise Unproved(f"it is left out unless `{c}`")
     return result
 
 
@@ -276,10 +320,10 @@ def _fused(
     digit_ranges = dict(ranges)
     for f, steps in cuts.items():
         edges = [1, *sorted(s for s in steps if 1 < s < extents[f]), extents[f]]
-        if any(b % a for a, b in zip(edges, edges[1:], strict=False)):
+        if any(b % a for a, b in pairwise(edges)):
             continue
         total: Expr | None = None
-        for n, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
+        for n, (a, b) in enumerate(pairwise(edges)):
             digit = Var(f"{f}.{n}")
             names[digit.name] = b // a
             digit_ranges[digit.name] = (0, b // a - 1)

@@ -20,6 +20,7 @@ from .sketch import Sketch, Tile
 REGISTERS = 28  # vector registers for accumulators, of 32
 LANES = 32  # bits of an element that lanes are counted in
 POOL = 1024  # rows drawn for each batch, of which the model picks
+EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
 PARENTS = 12  # measured candidates that are mutated
 
 
@@ -47,8 +48,11 @@ def _spatial(rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.ra
         if t.extent <= lanes:
             inner = np.full(n, t.extent, dtype=np.int64)
         else:
-            most = min(4, -(-t.extent // lanes))
-            inner = lanes * rng.integers(1, most + 1, size=n)
+            menu = lanes * np.arange(1, min(4, -(-t.extent // lanes)) + 1)
+            exact = menu[t.extent % menu == 0]
+            inner = rng.choice(menu, size=n)
+            if len(exact):
+                inner = np.where(rng.random(n) < EXACT, rng.choice(exact, size=n), inner)
         rows[:, t.columns[-1]] = np.minimum(inner, t.extent)
         budget //= np.maximum(1, -(-inner // lanes))
     others = [t for t in tiles if not t.vector]
@@ -58,14 +62,14 @@ def _spatial(rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.ra
         top = np.minimum(budget, t.extent)
         drawn = np.exp(rng.random(n) * np.log(top + 0.999)).astype(np.int64)
         inner = np.where(rng.random(n) < 0.5, top, np.clip(drawn, 1, top))
-        inner = _even(t.extent, inner)
+        inner = _fitting(t.extent, inner, rng)
         rows[:, t.columns[-1]] = inner
         budget = np.maximum(1, budget // inner)
     for t in tiles:
         left = -(-t.extent // rows[:, t.columns[-1]])
         for column in reversed(t.columns[:-1]):
             drawn = np.exp(rng.random(n) * np.log(left + 0.999)).astype(np.int64)
-            size = _even(left, np.clip(drawn, 1, left))
+            size = _fitting(left, np.clip(drawn, 1, left), rng)
             size = np.where(rng.random(n) < 0.3, 1, size)
             rows[:, column] = size
             left = -(-left // size)
@@ -80,13 +84,22 @@ def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -
         else:
             low = np.log(16.0)
             inner = np.exp(low + rng.random(n) * (np.log(t.extent + 0.999) - low)).astype(np.int64)
-            inner = _even(t.extent, np.clip(inner, 1, t.extent))
+            inner = _fitting(t.extent, np.clip(inner, 1, t.extent), rng)
         rows[:, t.columns[-1]] = inner
 
 
-def _even(extent, size: np.ndarray) -> np.ndarray:
-    """The least size that gives as many tiles as `size` does, so that the last tile is nearly full."""
-    return -(-np.asarray(extent) // -(-np.asarray(extent) // size))
+def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sizes near `size` that waste little: mostly the largest divisor of `extent` that is not much smaller, else the least size
+    that makes as many tiles, so that the last is nearly full."""
+    extent = np.broadcast_to(np.asarray(extent), size.shape)
+    even = -(-extent // -(-extent // size))
+    divisor = np.ones_like(size)
+    for value in np.unique(extent):
+        divisors = np.array([d for d in range(1, value + 1) if value % d == 0])
+        here = extent == value
+        divisor[here] = divisors[np.searchsorted(divisors, size[here], side="right") - 1]
+    near = (2 * divisor > size) & (rng.random(len(size)) < EXACT)
+    return np.where(near, divisor, even)
 
 
 def neighbours(sketch: Sketch, parents: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:

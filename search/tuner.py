@@ -15,7 +15,7 @@ import numpy as np
 from tir.ir import PrimFunc
 
 from .events import Callback, Event, Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
-from .measure import Candidate, Limits, LocalMeasurer, Measurement, count
+from .measure import Candidate, Limits, LocalMeasurer, Measurement, WorkerError, count
 from .oracle import Workload
 from .task import Task
 
@@ -78,7 +78,8 @@ class Result:
 
     `outcomes` counts the trials by kind. `baseline` is the program as written in seconds, `numpy` the workload in numpy, timed
     in turns with the best; None where not measured. `max_error` and `tolerance` are relative to the size of each element
-    (`tir.workloads`). `interrupted` says that the run was ended by Ctrl-C before its budget was.
+    (`tir.workloads`). `interrupted` says that Ctrl-C ended the run before its budget was used up;
+    `problem`, if not empty, what else did.
     """
 
     task: Task
@@ -92,6 +93,7 @@ class Result:
     peak: float | None
     elapsed: float
     interrupted: bool
+    problem: str
     measurements: tuple[Measurement, ...] = field(repr=False)
 
     @cached_property
@@ -147,21 +149,22 @@ def autotune(
     task = Task.of(func, target, workload=workload)
     run = _Run(task, trials, seconds, started, callbacks)
     run.emit(Started(task, trials, seconds))
-    interrupted = False
+    interrupted, problem = False, ""
     limits = limits or Limits()
     if seconds is not None and workload is not None:  # a slow program as written may not eat up the budget
         limits = replace(limits, baseline=min(limits.baseline, seconds / 2))
     with LocalMeasurer(task, workers=workers, builder=builder, limits=limits, seed=seed) as measurer:
         try:
             run.search(measurer, search, np.random.default_rng(seed))
+            if run.leaders():
+                run.race(measurer)
         except KeyboardInterrupt:
             interrupted = True
-        if not interrupted and run.leaders():
-            try:
-                run.race(measurer)
-            except KeyboardInterrupt:
-                interrupted = True
-    result = run.result(interrupted)
+        except WorkerError as error:
+            if run.best is None:
+                raise
+            problem = str(error)  # what was found before is not lost
+    result = run.result(interrupted, problem)
     run.emit(Finished(result))
     return result
 
@@ -251,7 +254,8 @@ class _Run:
         """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best."""
         leaders = self.leaders()
         self.emit(ShootOut(tuple(leaders)))
-        comparison = measurer.compare([m.candidate for m in leaders], numpy=self._task.workload is not None)
+        candidates = [m.candidate for m in leaders]
+        comparison = measurer.compare(candidates, numpy=self._task.workload is not None, seconds=measurer.limits.race)
         self._peak = self._measure_peak(measurer)
         valid = [m for m in comparison.candidates if m.outcome == "ok"]
         if valid:
@@ -261,7 +265,7 @@ class _Run:
         if comparison.tolerance is not None:
             self._tolerance = comparison.tolerance
 
-    def result(self, interrupted: bool) -> Result:
+    def result(self, interrupted: bool, problem: str) -> Result:
         """The result; NothingFound if no candidate was valid, KeyboardInterrupt if there was no time for even one."""
         if not interrupted and self._outcomes["ok"] == 0:
             raise NothingFound(self._task, self._measurements)
@@ -281,6 +285,7 @@ class _Run:
             peak=self._peak,
             elapsed=self._elapsed(),
             interrupted=interrupted,
+            problem=problem,
             measurements=tuple(self._measurements),
         )
 

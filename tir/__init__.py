@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from codegen import Kernel, Target, build, dump
+    from codegen import Kernel, Target
+    from codegen.build import build, dump
     from schedule import Schedule, ScheduleError, replay
     from search import NothingFound, autotune
 

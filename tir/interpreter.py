@@ -127,7 +127,7 @@ class Interpreted:
     def _explain(self, trap: _Trap) -> InterpreterError:
         site = self._program.sites[trap.site]
         frames = [f for f in _frames(trap) if f.f_code.co_filename == self._filename]
-        values = {}
+        values: dict[str, int] = {}
         for frame in frames:
             local = frame.f_locals
             values |= {name: local[python] for name, python in site.visible if isinstance(local.get(python), int)}
@@ -172,11 +172,11 @@ def _arguments(func: PrimFunc, args: tuple) -> list:
     return values
 
 
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+def _overlap(a: Any, b: Any) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=100_000)
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -72,7 +72,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
         return False
     for part in conjuncts(result):
         goals = _nonnegative(part, ranges)
-        if not goals or not all(_follows(g, known, ranges, depth=3) for g in goals):
+        if not goals or not all(_follows(g, known, ranges, depth=2) for g in goals):
             return False
     return True
 
@@ -84,7 +84,7 @@ def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: i
     if depth == 0:
         return False
     for k in known:
-        factors = {c // k[m] for m, c in goal.items() if m and m in k and c % k[m] == 0}
+        factors = {1} | {c // k[m] for m, c in goal.items() if m and m in k and c % k[m] == 0}
         for factor in sorted(f for f in factors if f > 0):
             if _follows(add(goal, k, -factor), known, ranges, depth - 1):
                 return True

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, IO, Any
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -212,8 +212,10 @@ def _tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     header = _header(workload, args.target or "llvm", target.num_cores)
     report = sys.stderr if args.json else sys.stdout
     callbacks: list[Callback] = []
+    saver = None
     if out is not None:
-        callbacks.append(_Saver(out, {**header, "seed": args.seed, "versions": versions()}))
+        saver = _Saver(out, {**header, "seed": args.seed, "versions": versions()})
+        callbacks.append(saver)
     progress = None
     if not args.quiet:
         progress = LiveProgress() if sys.stderr.isatty() else LineProgress(sys.stderr)
@@ -247,7 +249,11 @@ def _tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             progress.close()
 
     print(_table(header, result), file=report)
-    if out is not None:
+    if result.problem:
+        print(f"warning: the run ended early: {result.problem}", file=sys.stderr)
+    if saver is not None and saver.problem:
+        print(f"warning: {saver.problem}", file=sys.stderr)
+    elif saver is not None:
         print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
     if args.show:
         print(_scheduled(result.task.func, result.trace, options).script(), file=report)
@@ -354,6 +360,7 @@ class _Saver:
 
     def __init__(self, path: Path, header: dict[str, Any]):
         self._path, self._content = path, {"format": FORMAT, **header}
+        self.problem = ""  # why the file is not up to date
         self._seconds: dict[str, float | None] = {"unscheduled": None, "best": None, "numpy": None}
 
     def __call__(self, event: Event) -> None:
@@ -372,7 +379,11 @@ class _Saver:
     def _save(self, trace: Any, **seconds: float | None) -> None:
         self._seconds.update(seconds)
         content = {**self._content, "seconds": self._seconds, "trace": trace}
-        write_atomically(self._path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        try:
+            write_atomically(self._path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            self.problem = ""
+        except OSError as error:  # a full disk is no reason to lose the search
+            self.problem = f"could not write {self._path}: {error.strerror}"
 
 
 def _finite(seconds: float) -> float | None:
@@ -500,13 +511,15 @@ def duration(seconds: float) -> str:
 class LineProgress:
     """A callback that prints one line a round: for logs and pipes."""
 
-    def __init__(self, stream: TextIO):
+    def __init__(self, stream: IO[str]):
         self._stream = stream
-        self.trials = self.total = 0
+        self.trials = 0
+        self.total: int | None = None
         self.best: float | None = None
         self.outcomes: dict[str, int] = {}
         self.seconds: float | None = None
-        self.flop, self.peak = 0, None
+        self.flop = 0
+        self.peak: float | None = None
         self.started = self.search_started = time.monotonic()
         self.phase = "starting"
 

@@ -48,7 +48,7 @@ def specials(op: str, dtype: str) -> tuple[np.ndarray, ...]:
 
 
 def inputs(op: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """About `count` arguments of `op`: the special ones, bit patterns of all kinds, and those where the result is neither 0 nor inf."""
+    """About `count` arguments of `op`: the special ones, all bit patterns, and those whose result is neither 0 nor infinite."""
     float_type = np.dtype(dtype)
     unsigned = np.dtype(f"uint{8 * float_type.itemsize}")
 
@@ -58,7 +58,8 @@ def inputs(op: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[n
     quarter = count // 4
     if math.ARITY[op] == 1:
         low, high = RANGES.get((op, dtype), (-100.0, 100.0))
-        drawn = [np.concatenate([patterns(quarter), rng.uniform(low, high, 2 * quarter), rng.uniform(-1.5, 1.5, quarter)])]
+        uniform = np.concatenate([rng.uniform(low, high, 2 * quarter), rng.uniform(-1.5, 1.5, quarter)])
+        drawn = [np.concatenate([patterns(quarter), uniform.astype(dtype)])]
     else:
         near_one = np.concatenate([rng.uniform(0.5, 2.0, quarter), 1 + rng.uniform(-1e-4, 1e-4, quarter)]).astype(dtype)
         base = np.concatenate([near_one, np.abs(patterns(quarter)), patterns(quarter)])

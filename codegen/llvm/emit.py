@@ -8,6 +8,8 @@ functions run by OpenMP.
 
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
@@ -72,7 +74,7 @@ class Value(NamedTuple):
         return f"{self.full} {self.name}"
 
 
-@dataclass
+@dataclass(eq=False)
 class Frame:
     """The code of one loop body or branch while it is being written, with what was computed in it already."""
 
@@ -80,6 +82,21 @@ class Frame:
     lines: list[str] = field(default_factory=list)
     known: dict[object, Value] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class _Place:
+    """Where an access stands: `offset` in elements, without the lane and without the unrolled loops, which are in `copies` as
+    (variable, stride); `stride` between lanes, None where they are not evenly spaced. `nested`: unrolled loops enter `offset`
+    otherwise than linearly. `home` is the frame that holds its pointer."""
+
+    access: Load | Store
+    lane: tuple[str, int] | None
+    offset: Polynomial
+    stride: int | None
+    copies: tuple[tuple[str, int], ...]
+    nested: bool
+    home: Frame | None = None
 
 
 @dataclass
@@ -130,6 +147,9 @@ class Function:
         self.ranges: dict[str, Interval] = {}
         self.facts: list[Expr] = []
         self.versions: dict[str, int] = {}
+        self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
+        self._places: dict[int, _Place] = {}
+        self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
         self.count = 0
@@ -211,7 +231,7 @@ class Function:
 
     def allocate(self, buffer: Buffer) -> None:
         if buffer.scope == "register":
-            self.entry.append(f"%{buffer.name}.slot = alloca {Value('', _memory_type(buffer.dtype), self._width(buffer)).full}, align {ALIGNMENT}")
+            self.registers(buffer)
             return
         size = dtypes.nbytes(buffer.dtype)
         dims = []
@@ -234,8 +254,17 @@ class Function:
         self.line(f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", frame)
         self.exit.append(f"call void @free(ptr {name})")
 
+    def registers(self, buffer: Buffer) -> None:
+        """One stack slot a vector of a register buffer; SROA makes SSA values of them."""
+        *axes, lanes = (int(d.value) for d in buffer.shape)  # type: ignore[attr-defined]
+        prefix = self.fresh(buffer.name)
+        self.buffers[buffer.name] = prefix
+        full = Value("", _memory_type(buffer.dtype), lanes).full
+        for place in itertools.product(*(range(n) for n in axes)):
+            self.entry.append(f"{'.'.join([prefix, *map(str, place)])} = alloca {full}, align {ALIGNMENT}")
+
     def branch(self, s: If) -> None:
-        lanes = self.lane is not None and any(self.lane[0] in variables(c) for c in conjuncts(s.condition))
+        lanes = self.lane is not None and self.lane[0] in self.variables(s.condition)
         if not lanes and self._uniform(s.condition):
             condition = self.truth(self.expr(s.condition))
             self.fork(condition, lambda: self.stmt(s.then), None if s.orelse is None else lambda: self.stmt(s.orelse))  # type: ignore[arg-type]
@@ -257,11 +286,18 @@ class Function:
         if s.orelse is not None:
             self.masked(self.negate(mask), lambda: self.stmt(s.orelse), False)  # type: ignore[arg-type]
 
+    def variables(self, e: Expr) -> frozenset[str]:
+        """The names of the variables in an expression of the program; remembered by identity."""
+        entry = self._variables.get(id(e))
+        if entry is None:
+            entry = self._variables[id(e)] = (e, frozenset(variables(e)))
+        return entry[1]
+
     def _uniform(self, e: Expr) -> bool:
         """Whether the value is the same in every lane."""
         if self.lane is None:
             return True
-        return not any(isinstance(n, Var) and (n.name == self.lane[0] or self.env.get(n.name, Value("", "")).lanes > 1) for n in walk(e))
+        return not any(n == self.lane[0] or (n in self.env and self.env[n].lanes > 1) for n in self.variables(e))
 
     def _first_lane_holds(self, condition: Expr) -> bool:
         assert self.lane is not None
@@ -310,6 +346,8 @@ class Function:
                 raise CodegenError(f"loop `{s.name}` is bound to {s.thread}; the llvm target has no GPU threads")
             case Kind.VECTORIZED if self.lane is None and isinstance(s.extent, Const):
                 self.vector_loop(s)
+            case Kind.UNROLLED if isinstance(s.extent, Const):
+                self.unrolled_loop(s)
             case Kind.PARALLEL if self._runs_parallel(s):
                 self.parallel_loop(s)
             case _:
@@ -330,6 +368,14 @@ class Function:
         self.env[s.name] = Value(f"<{iota}>", "i64", lanes)
         self.stmt(s.body)
         self.lane = None
+
+    def unrolled_loop(self, s: For) -> None:
+        n = int(s.extent.value)  # type: ignore[attr-defined]
+        self.ranges[s.name] = (0, n - 1)
+        for i in range(n):
+            self.constants[s.name] = i
+            self.stmt(s.body)
+        del self.constants[s.name]
 
     def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
         extent = last or self.index(s.extent)
@@ -428,21 +474,20 @@ class Function:
     def address(self, buffer: Buffer, offset: Polynomial) -> str:
         """A pointer to the element at a flat offset (free of the lane): each term is added in the loop where it is known."""
         size = dtypes.nbytes(buffer.dtype)
-        base = self.buffers.get(buffer.name)
-        if base is None:
+        pointer = self.buffers.get(buffer.name)
+        if pointer is None:
             raise CodegenError(f"buffer `{buffer.name}` is used where it does not exist")
         groups: dict[int, Polynomial] = {}
         levels = {id(f): i for i, f in enumerate(self.frames)}
         for m, c in offset.items():
             if m:
-                loads = any(isinstance(n, Load) for atom in m for n in walk(atom))
-                frame = self.top if loads else self.home(v for atom in m for v in variables(atom))
+                loads = any(isinstance(n, Load) for atom in m if type(atom) is not Var for n in walk(atom))
+                frame = self.top if loads else self.home(v for atom in m for v in self.variables(atom))
                 groups.setdefault(levels[id(frame)], {})[m] = c
-        pointer = base
         for level in sorted(groups):
             frame = self.frames[level]
             terms = groups[level]
-            key = ("ptr", pointer, tuple(sorted(((repr(m), c) for m, c in terms.items()))))
+            key = ("ptr", pointer, frozenset(terms.items()), self._copy(n for m in terms for a in m for n in self.variables(a)))
             if key not in frame.known:
                 total = ""
                 for m, c in terms.items():
@@ -454,63 +499,96 @@ class Function:
                     total = self.op(f"add nsw i64 {total}, {scaled}", "i64", frame=frame).name if total else scaled
                 frame.known[key] = self.op(f"getelementptr i8, ptr {pointer}, i64 {total}", "ptr", frame=frame)
             pointer = frame.known[key].name
-        constant = offset.get((), 0) * size
-        if constant:
-            pointer = self.op(f"getelementptr i8, ptr {pointer}, i64 {constant}", "ptr", key=("gep", pointer, constant)).name
-        return pointer
+        return self._further(pointer, offset.get((), 0) * size)
 
-    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Polynomial, int | None]:
-        """The flat offset without the lane, and the stride between lanes; None where lanes are not evenly spaced."""
-        offset: Polynomial = {}
-        for index, dim in zip(indices, buffer.shape, strict=True):
-            offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
-        if self.lane is None:
-            return offset, 0
-        lane = next((m for m in offset if len(m) == 1 and isinstance(m[0], Var) and m[0].name == self.lane[0]), None)
-        rest = {m: c for m, c in offset.items() if m != lane}
-        if not all(self._uniform(atom) for m in rest for atom in m):
-            return offset, None
-        return rest, offset[lane] if lane is not None else 0
+    def _further(self, pointer: str, nbytes: int) -> str:
+        return self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name if nbytes else pointer
+
+    def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
+        """Which copy of the unrolled loops around, as far as `names` depend on them."""
+        return frozenset((n, self.constants[n]) for n in names if n in self.constants)
+
+    def place(self, access: Load | Store) -> _Place:
+        """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
+        found = self._places.get(id(access))
+        if found is None or found.lane != self.lane:
+            offset: Polynomial = {}
+            for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+                offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
+            stride: int | None = 0
+            if self.lane is not None:
+                lane = next((m for m in offset if len(m) == 1 and type(m[0]) is Var and m[0].name == self.lane[0]), None)
+                stride = offset.pop(lane) if lane is not None else 0
+                if not all(self._uniform(atom) for m in offset for atom in m):
+                    offset = add(offset, {lane: stride}) if lane is not None else offset
+                    stride = None
+            copies: list[tuple[str, int]] = []
+            for m, c in list(offset.items()):
+                if len(m) == 1 and type(m[0]) is Var and m[0].name in self.constants:
+                    copies.append((m[0].name, c))
+                    del offset[m]
+            nested = any(v in self.constants for m in offset for atom in m for v in self.variables(atom))
+            found = self._places[id(access)] = _Place(access, self.lane, offset, stride, tuple(copies), nested)
+        return found
+
+    def point(self, place: _Place) -> str:
+        """A pointer to the element, in the first lane."""
+        buffer = place.access.buffer
+        further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
+        if place.nested:
+            return self._further(self.address(buffer, place.offset), further)
+        key = ("place", id(place))
+        frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
+        if frame not in self.frames or key not in frame.known:
+            frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
+            if any(isinstance(n, Load) for m in place.offset for atom in m if type(atom) is not Var for n in walk(atom)):
+                frame = self.top
+            place.home = frame
+            offset = {m: c for m, c in place.offset.items() if m}
+            frame.known[key] = Value(self.address(buffer, offset), "ptr")
+        return self._further(frame.known[key].name, further + place.offset.get((), 0) * dtypes.nbytes(buffer.dtype))
 
     def load(self, e: Load) -> Value:
         b = e.buffer
         type = _memory_type(b.dtype)
-        offset, stride = self.place(b, e.indices)
         version = self.versions.get(b.name, 0)
         if b.scope == "register":
-            value = self.op(f"load {self._register(b, type)}", type, self._width(b))
-        elif stride == 0:
-            pointer = self.address(b, offset)
+            value = self.op(f"load {self._register(b, e.indices, type)}", type, self._width(b))
+            return self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes) if b.dtype == "bool" else value
+        place = self.place(e)
+        if place.stride == 0:
+            pointer = self.point(place)
             key = ("load", pointer, version)
             value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
         else:
-            value = self.vector_load(b, type, offset, stride, e.indices, version)
+            value = self.vector_load(place, type, version)
         if b.dtype == "bool":
             value = self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes, key=("bool", value.name))
         return value
 
     def _width(self, b: Buffer) -> int:
-        return int(b.shape[0].value)  # type: ignore[attr-defined]
+        return int(b.shape[-1].value)  # type: ignore[attr-defined]
 
-    def _register(self, b: Buffer, type: str) -> str:
-        """`type, ptr slot` of a register buffer."""
-        return f"{Value('', type, self._width(b)).full}, ptr %{b.name}.slot"
+    def _register(self, b: Buffer, indices: tuple[Expr, ...], type: str) -> str:
+        """`type, ptr slot` of a vector of a register buffer."""
+        place = [str(self.constants[i.name] if isinstance(i, Var) else i.value) for i in indices[:-1]]  # type: ignore[attr-defined]
+        return f"{Value('', type, self._width(b)).full}, ptr {'.'.join([self.buffers[b.name], *place])}"
 
-    def vector_load(self, b: Buffer, type: str, offset: Polynomial, stride: int | None, indices, version: int) -> Value:
+    def vector_load(self, place: _Place, type: str, version: int) -> Value:
         assert self.lane is not None
         lanes = self.lane[1]
         full = f"<{lanes} x {type}>"
-        align = dtypes.nbytes(b.dtype)
+        align = dtypes.nbytes(place.access.buffer.dtype)
         suffix = f"v{lanes}{_suffix(type)}"
-        if stride == 1:
-            pointer = self.address(b, offset)
+        if place.stride == 1:
+            pointer = self.point(place)
             if self.mask is None:
                 return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
             name = f"llvm.masked.load.{suffix}.p0"
             self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
             text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {self.mask}, {full} zeroinitializer)"
             return self.op(text, type, lanes, key=("load", pointer, version, lanes, self.mask.name))
-        pointers = self.pointers(b, offset, stride, indices)
+        pointers = self.pointers(place)
         name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
         self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
         text = f"call {full} @{name}({pointers}, i32 {align}, {self._mask(lanes)}, {full} zeroinitializer)"
@@ -519,18 +597,19 @@ class Function:
     def _mask(self, lanes: int) -> str:
         return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
 
-    def pointers(self, b: Buffer, offset: Polynomial, stride: int | None, indices) -> Value:
+    def pointers(self, place: _Place) -> Value:
         """One pointer a lane."""
         assert self.lane is not None
-        lanes, size = self.lane[1], dtypes.nbytes(b.dtype)
-        if stride is not None:
-            base = self.address(b, offset)
-            steps = ", ".join(f"i64 {i * stride * size}" for i in range(lanes))
-            return self.op(f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, stride))
-        uniform = {m: c for m, c in offset.items() if all(self._uniform(a) for a in m)}
-        base = self.address(b, uniform)
+        lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
+        if place.stride is not None:
+            base = self.point(place)
+            steps = ", ".join(f"i64 {i * place.stride * size}" for i in range(lanes))
+            return self.op(f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride))
+        uniform = {m: c for m, c in place.offset.items() if all(self._uniform(a) for a in m)}
+        further = sum(c * self.constants[v] for v, c in place.copies) * size
+        base = self._further(self.address(place.access.buffer, uniform), further)
         total: Value | None = None
-        for m, c in offset.items():
+        for m, c in place.offset.items():
             if m in uniform:
                 continue
             term: Value | None = None
@@ -546,10 +625,9 @@ class Function:
         value = self.as_type(self.expr(s.value), b.dtype)
         if b.dtype == "bool":
             value = self.op(f"zext {value} to {_typed('i8', value.lanes)}", "i8", value.lanes)
-        offset, stride = self.place(b, s.indices)
         align = dtypes.nbytes(b.dtype)
         if b.scope == "register":
-            slot = self._register(b, value.type)
+            slot = self._register(b, s.indices, value.type)
             width = self._width(b)
             if width > 1:
                 value = self.splat(value, width)
@@ -562,18 +640,19 @@ class Function:
             self.line(f"store {value}, {pointer}")
             return
         self.versions[b.name] = self.versions.get(b.name, 0) + 1
+        place = self.place(s)
         if self.lane is None:
-            self.line(f"store {value}, ptr {self.address(b, offset)}, align {align}")
+            self.line(f"store {value}, ptr {self.point(place)}, align {align}")
             return
         lanes = self.lane[1]
-        if stride == 0:
+        if place.stride == 0:
             # Every lane writes one place: the last one active stays, as in a loop.
-            self._store_last_lane(value, self.address(b, offset), align)
+            self._store_last_lane(value, self.point(place), align)
             return
         value = self.splat(value)
         suffix = f"v{lanes}{_suffix(value.type)}"
-        if stride == 1:
-            pointer = self.address(b, offset)
+        if place.stride == 1:
+            pointer = self.point(place)
             if self.mask is None:
                 self.line(f"store {value}, ptr {pointer}, align {align}")
             else:
@@ -581,7 +660,7 @@ class Function:
                 self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
                 self.line(f"call void @{name}({value}, ptr {pointer}, i32 {align}, {self.mask})")
             return
-        pointers = self.pointers(b, offset, stride, s.indices)
+        pointers = self.pointers(place)
         name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
         self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
         self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
@@ -649,6 +728,8 @@ class Function:
             case Const(value, dtype):
                 return _constant(value, dtype)
             case Var(name):
+                if name in self.constants:
+                    return Value(str(self.constants[name]), "i64")
                 if name not in self.env:
                     raise CodegenError(f"variable `{name}` is used where it does not exist")
                 return self.env[name]
@@ -683,8 +764,8 @@ class Function:
         """A pure integer expression, computed once in the outermost frame that knows its variables."""
         if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)):
             return write()
-        home = self.home(variables(e))
-        key = ("expr", e, self.lane if not self._uniform(e) else None)
+        home = self.home(self.variables(e))
+        key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
         if key in home.known:
             return home.known[key]
         # Write into `home` by making it the innermost frame for a moment.
@@ -896,8 +977,10 @@ class Function:
         dtype = {"float": "float32", "double": "float64"}[x.type]
         key = (op, dtype, x.lanes)
         if key not in self.module.math:
-            self.module.math[key] = vector_math.definition(op, dtype, x.lanes)
-            self.module.declarations |= vector_math.declarations(op, dtype, x.lanes)
+            features = self.module.target.mattr.split(",")  # type: ignore[attr-defined]
+            avx512 = "+avx512f" in features and "+avx512vl" in features
+            self.module.math[key] = vector_math.definition(op, dtype, x.lanes, avx512)
+            self.module.declarations |= vector_math.declarations(op, dtype, x.lanes, avx512)
         name = vector_math.function_name(op, dtype, x.lanes)
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)
 
@@ -933,8 +1016,7 @@ def _vector_suffix(v: Value) -> str:
 
 
 def _constant(value, dtype: str) -> Value:
-    import struct
-
+    
     if dtype == "bool":
         return Value("true" if value else "false", "i1")
     if dtype in ("float16", "bfloat16"):

@@ -594,9 +594,8 @@ def _erf(b: Body, fmt: Format, x: Value) -> Value:
 def _pow(b: Body, fmt: Format, x: Value, y: Value) -> Value:
     """C's pow: 2^(y log2|x|), then the sign and the special cases."""
     a = b.call("fabs", x)
-    bounded = b.at_least(
-        b.at_most(y, 2.0**70), -(2.0**70)
-    )  # beyond it every |x| != 1 overflows or underflows; inf * 0 is avoided
+    # Beyond 2^70 every |x| but 1 overflows or underflows; bounded, y = inf gives 1^y = 1 rather than inf * 0.
+    bounded = b.at_least(b.at_most(y, 2.0**70), -(2.0**70))
     magnitude = (_pow_float32 if fmt.dtype == "float32" else _pow_float64)(b, fmt, a, bounded)
     # A base of 0 or infinity: the result is the one or the other.
     extreme = b.compare("oeq", a, 0.0) | b.compare("oeq", a, INF)
@@ -613,7 +612,7 @@ def _pow(b: Body, fmt: Format, x: Value, y: Value) -> Value:
 
 
 def _pow_float32(b: Body, fmt: Format, a: Value, y: Value) -> Value:
-    """a^y in float64, where a product of 2^-33 accuracy neither overflows nor loses bits, rounded once at the end."""
+    """a^y in float64, where y log2(a) is good to 2^-28 and no result overflows or is subnormal; rounded once, at the end."""
     wide = FORMATS["float64"]
     m, e = _split_normal(b, wide, b.convert("fpext", a, wide.scalar))
     f = m - 1.0

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 DIGITS = 60
 Function = Callable[[Decimal], Decimal]
@@ -70,7 +71,7 @@ def chebyshev_points(low: Decimal, high: Decimal, count: int) -> list[Decimal]:
 def remez(grid: Sequence[Decimal], values: Sequence[Decimal], weights: Sequence[Decimal], degree: int) -> list[Decimal]:
     """The polynomial of `degree` that minimises max |weight * (value - polynomial)| over the grid (Remez's multiple exchange)."""
     needed = degree + 2
-    reference = [round(cheb) for cheb in _spread(len(grid), needed)]
+    reference = [round(Fraction(k * (len(grid) - 1), needed - 1)) for k in range(needed)]  # the extrema of a Chebyshev polynomial
     for _ in range(40):
         rows = [[grid[p] ** k for k in range(degree + 1)] + [(-1) ** i / weights[p], values[p]] for i, p in enumerate(reference)]
         *coefficients, level = solve(rows)
@@ -80,11 +81,6 @@ def remez(grid: Sequence[Decimal], values: Sequence[Decimal], weights: Sequence[
             return coefficients
         reference = peaks
     return coefficients
-
-
-def _spread(size: int, count: int) -> list[Decimal]:
-    """`count` positions in a grid of `size` Chebyshev points that are Chebyshev extrema themselves."""
-    return [Decimal(k) * (size - 1) / (count - 1) for k in range(count)]
 
 
 def _alternating_peaks(errors: Sequence[Decimal], count: int) -> list[int]:
@@ -226,7 +222,7 @@ def _fits() -> dict[tuple[str, str], Fit]:
         ("erf_near", "float64"): erf_near("float64", 12),
         ("erf_far", "float32"): erf_far("float32", 6),
         ("erf_far", "float64"): erf_far("float64", 18),
-        # pow in float32 is computed in float64: log2(1 + f) = f P(f), 2^r = 1 + r P(r), each to about 2^-33
+        # pow in float32 is computed in float64: log2(1 + f) = f P(f), 2^r = 1 + r P(r)
         ("pow_log2", "float32"): Fit(
             lambda f: (1 + f).ln() / ln2 / f, lambda f: f * ln2 / (1 + f).ln(), *mantissa, 12, "float64"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded, seq
+from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded, seq
 from tir.simplify import simplify
 from tir.traverse import fresh, map_children, names, substitute, variables
 
@@ -60,7 +60,9 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
             else:
                 new = loop.var.with_(name=fresh(taken, f"{loop.name}_init"))
                 zero[loop.name] = new
-                kept.append(loop.with_(var=new))
+                # Nothing stays in registers between the init and the reduction, so copies of it would only be more code.
+                kind = Kind.SERIAL if loop.kind is Kind.UNROLLED else loop.kind
+                kept.append(loop.with_(var=new, kind=kind))
         # A predicate over reduction variables says nothing about the elements to initialise.
         predicate = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & reducing))
         # Reducing loops further out, with something else between: only their first iteration initialises.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 
 from tir.affine import Interval, Polynomial, add, as_constant, multiply, polynomial
 from tir.analysis.regions import extent_range
@@ -30,46 +31,52 @@ from tir.ir import (
 from tir.simplify import prove
 from tir.traverse import children, fresh, map_children, names, rewrite, substitute, variables, walk, walk_stmts
 
-MAX_TILE = 256  # elements of accumulators, counted in vectors, that are kept in registers at most
+MAX_TILE = 256  # vectors (or scalars) of one buffer that are kept in registers at most
+
+Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a statement, with their extents
 
 
 @dataclass
-class _Slot:
-    """One vector (or scalar) of a buffer: all accesses to the same address within a loop body."""
+class _Tile:
+    """A set of places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, plus lanes.
 
-    offset: Polynomial
+    `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen.
+    """
+
+    base: Polynomial
+    axes: tuple[tuple[int, int], ...]
     lanes: int
     indices: tuple[Expr, ...]
+    loops: tuple[Var, ...]
     lane: Var | None
     conditions: list[Expr]
     stored: bool = False
+    register: Buffer | None = field(default=None)
+
+    def offsets(self) -> list[int]:
+        """The places relative to `base`, in elements."""
+        steps = [[stride * i for i in range(extent)] for stride, extent in self.axes]
+        return [sum(point) for point in itertools.product(*steps)]
 
 
 def promote_registers(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k: C[c] = f(C[c])   with c the same in every iteration
               => r = C[c];  for k: r = f(r);  C[c] = r
 
-    for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
-    one scalar or vector each, which the backend keeps in SSA values. The loop may be a nest of serial loops; unrolled loops
-    are written out before this pass.
+    for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register", with
+    one axis for each unrolled loop that tells places apart and one for lanes; its elements become SSA values. The loop may be a
+    nest of serial loops.
     """
     taken = names(func)
 
-    def visit(s: Stmt, ranges: dict[str, Interval], lanes: dict[str, tuple[Var, int]], facts: list[Expr]) -> Stmt:
+    def visit(s: Stmt, ranges: dict[str, Interval], lanes: Loops, facts: list[Expr]) -> Stmt:
         match s:
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 if kind is Kind.SERIAL:
-                    s, registers, prologue, epilogue = _promote(s, ranges, lanes, facts, taken)
-                    body = s.body
-                    new = visit(body, inside, lanes, facts)
-                    loop = s if new is body else s.with_(body=new)
-                    if not registers:
-                        return loop
-                    whole = seq(*prologue, loop, *epilogue)
-                    for register in reversed(registers):
-                        whole = Allocate(register, whole)
-                    return whole
+                    s, tiles = _promote(s, ranges, lanes, facts, taken)
+                    loop = s.with_(body=visit(s.body, inside, lanes, facts)) if not tiles else s
+                    return _around(loop, tiles, taken) if tiles else loop
                 if kind is Kind.VECTORIZED and isinstance(extent, Const):
                     lanes = {**lanes, var.name: (var, int(extent.value))}
                 new = visit(body, inside, lanes, facts)
@@ -84,15 +91,34 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=visit(func.body, {}, {}, []))
 
 
-def _nest(loop: For) -> tuple[list[For], Stmt] | None:
-    """The perfect nest of serial loops from `loop` down and its body, if that holds no more loops than vectors."""
+def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]) -> tuple[For, list[tuple[Buffer, _Tile]]]:
+    """`loop` on register buffers in place of accumulators, and the tiles they hold."""
     nest = [loop]
     while isinstance(nest[-1].body, For) and nest[-1].body.kind is Kind.SERIAL:
         nest.append(nest[-1].body)
     body = nest[-1].body
-    if any(isinstance(x, For) and x.kind is not Kind.VECTORIZED for x in walk_stmts(body)):
-        return None
-    return nest, body
+    if any(isinstance(x, For) and x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in walk_stmts(body)):
+        return loop, []
+    inner = dict(ranges)
+    for x in [*nest, *(x for x in walk_stmts(body) if isinstance(x, For))]:
+        inner[x.name] = extent_range(x.extent, inner)
+    moving = {x.name for x in nest}
+    stored = {x.buffer.name: x.buffer for x in walk_stmts(body) if isinstance(x, Store) and x.buffer.scope != "register"}
+    promoted: list[tuple[Buffer, _Tile]] = []
+    for buffer in stored.values():
+        tiles = _tiles(body, buffer, moving, lanes)
+        if tiles is None or not all(_within(t, buffer, inner, facts) for t in tiles):
+            continue
+        for tile in tiles:
+            shape = (*(extent for _, extent in tile.axes), tile.lanes)
+            tile.register = Buffer(fresh(taken, f"{buffer.name}_reg"), tuple(Const(n) for n in shape), buffer.dtype, "register")
+            promoted.append((buffer, tile))
+        body = _on_registers(body, buffer, tiles, lanes)
+    if not promoted:
+        return loop, []
+    for x in reversed(nest):
+        body = x.with_(body=body)
+    return body, promoted  # type: ignore[return-value]
 
 
 def _offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Polynomial:
@@ -103,174 +129,181 @@ def _offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Polynomial:
     return result
 
 
-def _promote(loop: For, ranges, lanes, facts, taken) -> tuple[For, list[Buffer], list[Stmt], list[Stmt]]:
-    """`loop` with register buffers in place of accumulators, these buffers, the statements before it and those after it."""
-    found = _nest(loop)
-    if found is None:
-        return loop, [], [], []
-    nest, body = found
-    moving = {x.name for x in nest}
-    # A zero-trip loop must not touch memory that its guard would have kept it from.
-    inner = dict(ranges)
-    for x in nest:
-        inner[x.name] = extent_range(x.extent, inner)
-    stored = {x.buffer.name: x.buffer for x in walk_stmts(body) if isinstance(x, Store) and x.buffer.scope != "register"}
-    registers: list[Buffer] = []
-    prologue: list[Stmt] = []
-    epilogue: list[Stmt] = []
-    for buffer in stored.values():
-        slots = _slots(body, buffer, moving, inner, lanes)
-        if slots is None or sum(1 for _ in slots) > MAX_TILE:
-            continue
-        if not all(_safe(slot, buffer, inner, facts) for slot in slots):
-            continue
-        body, made, before, after = _replace(body, buffer, slots, taken)
-        registers += made
-        prologue += before
-        epilogue += after
-    if not registers:
-        return loop, [], [], []
-    for x in reversed(nest):
-        body = x.with_(body=body)
-    return body, registers, prologue, epilogue  # type: ignore[return-value]
+def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
+    """(base, axes as (stride, extent, var), lane) of a flat offset; None where lanes or unrolled loops enter other than linearly."""
+    base: Polynomial = {}
+    axes: list[tuple[int, int, Var]] = []
+    lane: tuple[Var, int] | None = None
+    tiling = {*lanes, *unrolled}
+    for m, c in offset.items():
+        used = set().union(*(variables(a) for a in m), set()) & tiling
+        if not used:
+            base[m] = c
+        elif len(m) > 1 or not isinstance(m[0], Var) or c < 0:
+            return None
+        elif m[0].name in lanes:
+            if lane is not None or c != 1:
+                return None
+            lane = lanes[m[0].name]
+        else:
+            axes.append((c, unrolled[m[0].name][1], m[0]))
+    return base, tuple(sorted(axes, key=lambda a: (-a[0], a[1], a[2].name))), lane
 
 
-def _slots(body: Stmt, buffer: Buffer, moving: set[str], ranges, outer_lanes) -> list[_Slot] | None:
-    """The distinct places of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
-    slots: list[_Slot] = []
+def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> list[_Tile] | None:
+    """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
+    tiles: list[_Tile] = []
     failed = False
 
-    def access(indices: tuple[Expr, ...], store: bool, lanes, conditions: list[Expr]) -> None:
+    def access(indices: tuple[Expr, ...], store: bool, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
         nonlocal failed
         if failed or any(variables(i) & moving for i in indices):
             failed = True
             return
-        offset = _offset(buffer, indices)
-        used = [lane for lane in lanes.values() if any(lane[0].name in variables(a) for m in offset for a in m)]
-        width, lane = 1, None
-        if lanes and not used and store:  # one place written by every lane
+        parts = _decompose(_offset(buffer, indices), lanes, unrolled)
+        if parts is None or (store and lanes and parts[2] is None):  # one place written by every lane
             failed = True
             return
-        if used:
-            lane, width = used[0]
-            if len(used) > 1 or offset.get((lane,), 0) != 1 or any(len(m) > 1 and lane in m for m in offset):
-                failed = True
-                return
-            offset = {m: c for m, c in offset.items() if m != (lane,)}
-            if any(lane.name in variables(a) for m in offset for a in m):
-                failed = True
-                return
+        base, axes, lane = parts
+        shape = tuple((stride, extent) for stride, extent, _ in axes)
+        width = lane[1] if lane else 1
         kept = [c for c in conditions if not variables(c) & moving]
-        for slot in slots:
-            distance = as_constant(add(offset, slot.offset, -1))
-            if distance is None or (distance == 0 and width != slot.lanes) or (distance and -width < distance < slot.lanes):
+        new = _Tile(base, shape, width, indices, tuple(v for _, _, v in axes), lane[0] if lane else None, kept, store)
+        for tile in tiles:
+            distance = as_constant(add(base, tile.base, -1))
+            if distance == 0 and shape == tile.axes and width == tile.lanes:
+                tile.stored |= store
+                names_here = dict(zip((v.name for v in new.loops), tile.loops, strict=True))
+                if new.lane is not None and tile.lane is not None:
+                    names_here[new.lane.name] = tile.lane
+                here = [substitute(c, names_here) for c in kept]
+                tile.conditions = [c for c in tile.conditions if c in here]
+                return
+            if distance is None or not _apart(tile, new, distance):
                 failed = True
                 return
-            if distance == 0:
-                slot.stored |= store
-                mapped = [_to_lane(c, lane, slot.lane) for c in kept]
-                slot.conditions = [c for c in slot.conditions if c in mapped]
-                return
-        slots.append(_Slot(offset, width, indices, lane, kept, store))
+        if not _apart(new, None, 0):
+            failed = True
+        tiles.append(new)
 
-    def visit(n: Node, lanes, conditions: list[Expr]) -> None:
+    def visit(n: Node, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
         nonlocal failed
         match n:
-            case For(var, extent, inner, Kind.VECTORIZED) if isinstance(extent, Const):
-                visit(inner, {**lanes, var.name: (var, int(extent.value))}, conditions)
+            case For(var, extent, inner, kind):
+                entry = {var.name: (var, int(extent.value))}  # type: ignore[attr-defined]
+                if kind is Kind.VECTORIZED:
+                    visit(inner, {**lanes, **entry}, unrolled, conditions)
+                else:
+                    visit(inner, lanes, {**unrolled, **entry}, conditions)
             case If(condition, then, orelse):
-                visit(condition, lanes, conditions)
-                visit(then, lanes, [*conditions, *conjuncts(condition)])
+                visit(condition, lanes, unrolled, conditions)
+                visit(then, lanes, unrolled, [*conditions, *conjuncts(condition)])
                 if orelse is not None:
-                    visit(orelse, lanes, conditions)
+                    visit(orelse, lanes, unrolled, conditions)
             case Store(b, indices, value):
                 for e in (*indices, value):
-                    visit(e, lanes, conditions)
+                    visit(e, lanes, unrolled, conditions)
                 if b.name == buffer.name:
-                    access(indices, True, lanes, conditions)
+                    access(indices, True, lanes, unrolled, conditions)
             case Load(b, indices):
                 for e in indices:
-                    visit(e, lanes, conditions)
+                    visit(e, lanes, unrolled, conditions)
                 if b.name == buffer.name:
-                    access(indices, False, lanes, conditions)
+                    access(indices, False, lanes, unrolled, conditions)
             case Buffer():
                 pass
             case Let(var, value, inner):
-                visit(value, lanes, conditions)
+                visit(value, lanes, unrolled, conditions)
                 places = [i for x in walk(inner) if isinstance(x, (Load, Store)) and x.buffer.name == buffer.name for i in x.indices]
                 failed = failed or any(var.name in variables(i) for i in places)  # bound anew in each iteration
-                visit(inner, lanes, conditions)
+                visit(inner, lanes, unrolled, conditions)
             case _:
                 for c in children(n):
-                    visit(c, lanes, conditions)
+                    visit(c, lanes, unrolled, conditions)
 
-    visit(body, dict(outer_lanes), [])
-    return None if failed or not slots else slots
+    if not all(isinstance(x.extent, Const) for x in walk_stmts(body) if isinstance(x, For)):
+        return None
+    visit(body, dict(outer_lanes), {}, [])
+    if failed or not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE:
+        return None
+    return tiles
 
 
-def _to_lane(e: Expr, lane: Var | None, other: Var | None) -> Expr:
-    return substitute(e, {lane.name: other}) if lane is not None and other is not None else e  # type: ignore[return-value]
+def _apart(a: _Tile, b: _Tile | None, distance: int) -> bool:
+    """Whether the vectors of `a` and those of `b`, `distance` elements further on, are all disjoint (of `a` alone without `b`)."""
+    spans = [(o, o + a.lanes) for o in a.offsets()]
+    if b is not None:
+        spans += [(o + distance, o + distance + b.lanes) for o in b.offsets()]
+    spans.sort()
+    return all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
-def _safe(slot: _Slot, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
-    """Whether the place lies within the buffer under the conditions that will guard its load and store."""
+def _within(tile: _Tile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
+    """Whether the places lie within the buffer under the conditions that will guard their loads and stores."""
     inner = dict(ranges)
-    if slot.lane is not None:
-        inner[slot.lane.name] = (0, slot.lanes - 1)
-    known = [*facts, *slot.conditions]
+    if tile.lane is not None:
+        inner[tile.lane.name] = (0, tile.lanes - 1)
+    known = [*facts, *tile.conditions]
     return all(
         prove(Binary(">=", i, Const(0)), inner, known) and prove(Binary("<", i, dim), inner, known)
-        for i, dim in zip(slot.indices, buffer.shape, strict=True)
+        for i, dim in zip(tile.indices, buffer.shape, strict=True)
     )
 
 
-def _replace(body: Stmt, buffer: Buffer, slots: list[_Slot], taken: set[str]) -> tuple[Stmt, list[Buffer], list[Stmt], list[Stmt]]:
-    """The body on register buffers, these buffers, the loads before the body and the stores after it."""
-    registers: list[Buffer] = []
-    before: list[Stmt] = []
-    after: list[Stmt] = []
-    for slot in slots:
-        register = Buffer(fresh(taken, f"{buffer.name}_reg"), (Const(slot.lanes),), buffer.dtype, "register")
-        registers.append(register)
-        # Where the lane belongs to a vectorised loop around this one, loads and stores run under that loop already.
-        mine = slot.lane is not None and any(isinstance(x, For) and x.name == slot.lane.name for x in walk_stmts(body))
-        position: Expr = slot.lane if slot.lane is not None else Const(0)
-        load: Stmt = Store(register, (position,), Load(buffer, slot.indices))
-        store: Stmt = Store(buffer, slot.indices, Load(register, (position,)))
-        condition = conjunction(*slot.conditions)
-        for stmt, into, name in ((load, before, "in"), (store, after, "out")):
-            if name == "out" and not slot.stored:
-                continue
-            stmt = guarded(condition, stmt)
-            if mine and slot.lane is not None:
-                lane = slot.lane.with_(name=fresh(taken, f"{slot.lane.name}_{name}"))
-                stmt = For(lane, Const(slot.lanes), substitute(stmt, {slot.lane: lane}), Kind.VECTORIZED)  # type: ignore[arg-type]
-            into.append(stmt)
+def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: Loops) -> Stmt:
+    """The body with accesses to `buffer` moved to the registers of its tiles."""
+    lanes = dict(outer_lanes)
+    unrolled: Loops = {}
+    for x in walk_stmts(body):
+        if isinstance(x, For):
+            (lanes if x.kind is Kind.VECTORIZED else unrolled)[x.name] = (x.var, int(x.extent.value))  # type: ignore[attr-defined]
 
-    offsets = [slot.offset for slot in slots]
-    lane_names = {slot.lane.name for slot in slots if slot.lane is not None}
-
-    def register_of(indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
-        offset = _offset(buffer, indices)
-        lane = next((m[0] for m in offset if len(m) == 1 and isinstance(m[0], Var) and offset[m] == 1 and _is_lane(m[0])), None)
-        base = {m: c for m, c in offset.items() if lane is None or m != (lane,)}
-        for register, candidate in zip(registers, offsets, strict=True):
-            if not add(base, candidate, -1):
-                return register, (lane if lane is not None else Const(0),)
-        raise AssertionError("an access was not seen when slots were collected")
-
-    vector_vars = {x.name for x in walk_stmts(body) if isinstance(x, For)} | lane_names
-
-    def _is_lane(v: Var) -> bool:
-        return v.name in vector_vars
+    def place(indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
+        base, axes, lane = _decompose(_offset(buffer, indices), lanes, unrolled)  # type: ignore[misc]
+        tile = next(t for t in tiles if not add(base, t.base, -1))
+        assert tile.register is not None
+        return tile.register, (*(v for _, _, v in axes), lane[0] if lane else Const(0))
 
     def visit(n: Node) -> Node | None:
         match n:
             case Load(b, indices) if b.name == buffer.name:
-                return Load(*register_of(indices))
+                return Load(*place(indices))
             case Store(b, indices, value) if b.name == buffer.name:
-                register, place = register_of(indices)
-                return Store(register, place, value)
+                return Store(*place(indices), value)
         return None
 
-    return rewrite(body, visit), registers, before, after  # type: ignore[return-value]
+    return rewrite(body, visit)  # type: ignore[return-value]
+
+
+def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], taken: set[str]) -> Stmt:
+    """The loop between the loads of its registers and their stores."""
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    own = {x.name for x in walk_stmts(loop) if isinstance(x, For)}
+    for buffer, tile in promoted:
+        assert tile.register is not None
+        place = (*tile.loops, tile.lane if tile.lane is not None else Const(0))
+        load = Store(tile.register, place, Load(buffer, tile.indices))
+        store = Store(buffer, tile.indices, Load(tile.register, place))
+        for copy, into in ((load, before), (store, after)):
+            if copy is store and not tile.stored:
+                continue
+            stmt = guarded(conjunction(*tile.conditions), copy)
+            # Lanes of a vectorised loop around this one are there already.
+            if tile.lane is not None and tile.lane.name in own:
+                stmt = For(tile.lane, Const(tile.lanes), stmt, Kind.VECTORIZED)
+            for var, (_, extent) in zip(reversed(tile.loops), reversed(tile.axes), strict=True):
+                stmt = For(var, Const(extent), stmt, Kind.UNROLLED)
+            into.append(_renamed(stmt, taken))
+    result = seq(*before, loop, *after)
+    for _, tile in reversed(promoted):
+        result = Allocate(tile.register, result)  # type: ignore[arg-type]
+    return result
+
+
+def _renamed(s: Stmt, taken: set[str]) -> Stmt:
+    """The statement with new names for its loops."""
+    if not isinstance(s, For):
+        return s
+    var = s.var.with_(name=fresh(taken, s.name))
+    return s.with_(var=var, body=_renamed(substitute(s.body, {s.var: var}), taken))  # type: ignore[arg-type]

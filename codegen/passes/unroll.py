@@ -1,41 +1,49 @@
-"""Unrolled loops are written out."""
+"""Which loops the backend writes out."""
 
 from __future__ import annotations
 
-from tir.ir import Const, For, Kind, PrimFunc, Stmt, Store, annotation, seq
-from tir.simplify import simplify_tree
-from tir.traverse import map_children, substitute, walk_stmts
+from tir.ir import Const, For, Kind, PrimFunc, Stmt, Store, annotation
+from tir.traverse import children, map_children, walk_stmts
 
-MAX_STATEMENTS = 4096  # a larger body is left as a loop: compile time would explode before speed gains
+MAX_STATEMENTS = 4096  # a larger body stays a loop: compile time would explode before speed gains
 PRAGMA = "pragma_auto_unroll_max_step"
 
 
 def unroll(func: PrimFunc, target) -> PrimFunc:
-    """Write out UNROLLED loops of constant extent, and below a loop annotated `pragma_auto_unroll_max_step: n` every serial
-    nest that makes no more than n statements."""
+    """Leave UNROLLED only on loops that will be written out: those of constant extent whose copies hold few enough statements.
+
+    Below a loop annotated `pragma_auto_unroll_max_step: n`, serial nests that make no more than n statements are UNROLLED too.
+    The backend writes the copies; until then the loop stays one statement, which keeps the passes fast.
+    """
 
     def visit(s: Stmt, limit: int) -> Stmt:
         match s:
-            case For(var, extent, body, kind):
+            case For(_, extent, body, kind):
                 limit = int(annotation(s.annotations, PRAGMA, limit))
                 body = visit(body, limit)
-                if not isinstance(extent, Const) or kind not in (Kind.UNROLLED, Kind.SERIAL):
-                    return s if body is s.body else s.with_(body=body)
-                n = int(extent.value)
-                size = n * _size(body)
-                wanted = size <= MAX_STATEMENTS if kind is Kind.UNROLLED else limit and size <= limit and not _loops(body)
-                if not wanted:
-                    return s.with_(body=body, kind=Kind.SERIAL)
-                return seq(*(substitute(body, {var: Const(i)}) for i in range(n)))
+                new = kind
+                if kind in (Kind.UNROLLED, Kind.SERIAL):
+                    size = int(extent.value) * _size(body) if isinstance(extent, Const) else MAX_STATEMENTS + 1
+                    asked = kind is Kind.UNROLLED and size <= MAX_STATEMENTS
+                    automatic = kind is Kind.SERIAL and size <= limit and not _serial_loops(body)
+                    new = Kind.UNROLLED if asked or automatic else Kind.SERIAL
+                return s if body is s.body and new is kind else s.with_(body=body, kind=new)
             case _:
                 return map_children(s, lambda c: visit(c, limit) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
-    return simplify_tree(func.with_(body=visit(func.body, 0)))  # type: ignore[return-value]
+    return func.with_(body=visit(func.body, 0))
 
 
 def _size(s: Stmt) -> int:
-    return sum(1 for x in walk_stmts(s) if isinstance(x, Store))
+    """The number of stores once unrolled loops are written out."""
+    match s:
+        case Store():
+            return 1
+        case For(_, Const(n), body, Kind.UNROLLED):
+            return int(n) * _size(body)
+        case _:
+            return sum(_size(c) for c in children(s) if isinstance(c, Stmt))
 
 
-def _loops(s: Stmt) -> bool:
-    return any(isinstance(x, For) and x.kind is not Kind.VECTORIZED for x in walk_stmts(s))
+def _serial_loops(s: Stmt) -> bool:
+    return any(isinstance(x, For) and x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in walk_stmts(s))

@@ -33,8 +33,9 @@ class Limits:
     """How long and how often things may run. Times in seconds.
 
     A call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
-    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. `memory` is what the
-    address space of a worker may grow by, in bytes (None: half of the machine's memory).
+    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. The final race of the
+    leaders takes about `race`. `memory` is what the address space of a worker may grow by, in bytes (None: half of the machine's
+    memory).
     """
 
     build: float = 20.0
@@ -47,6 +48,7 @@ class Limits:
     max_runs: int = 100
     setup: float = 300.0
     baseline: float = 300.0
+    race: float = 2.0
     memory: int | None = None
 
     def run_limit(self, best: float | None) -> float:
@@ -199,7 +201,7 @@ class LocalMeasurer:
             for job in built:
                 if (known := self._results.get(job.digest)) is not None:
                     yield replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
-                elif job.id not in job.worker.kernels:
+                elif job.id not in job.worker.kernels or not job.worker.running:
                     job.again = True  # died with its worker, or left out as a copy of another that did
                     todo.append(job)
                 else:
@@ -259,6 +261,8 @@ class LocalMeasurer:
         while waiting or running:
             for worker in workers:
                 if waiting and worker not in running:
+                    if not worker.running:
+                        worker.restart()
                     job = running[worker] = waiting.popleft()
                     job.worker, job.built = worker, False
                     job.deadline = time.monotonic() + self.limits.setup

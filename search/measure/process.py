@@ -103,6 +103,11 @@ class WorkerProcess:
         assert self._process is not None and self._process.stdout is not None
         return self._process.stdout.fileno()
 
+    @property
+    def running(self) -> bool:
+        """Whether the process is there at all; it may have been killed from outside between two requests."""
+        return self._process is not None and self._process.poll() is None
+
     def death(self) -> str:
         """How the process, which has ended or closed its pipe, ended: the name of its signal or its exit status."""
         assert self._process is not None

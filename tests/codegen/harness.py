@@ -29,7 +29,7 @@ def widened(array: np.ndarray, dtype: str) -> np.ndarray:
 def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
     """Numbers as an array that a kernel takes for `dtype`; they are taken to be exact in it."""
     if dtype == "bfloat16":
-        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        return np.asarray(np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(dtypes.storage(dtype))
 
 

@@ -69,7 +69,11 @@ def _equal(func: PrimFunc, old: list, new: list, where: str) -> None:
     for p, x, y in zip(func.params, old, new, strict=True):
         if isinstance(x, np.ndarray) and x.tobytes() != y.tobytes():
             wrong = np.argwhere(x != y)
-            at = f"first at {tuple(map(int, wrong[0]))}: {x[tuple(wrong[0])]} before, {y[tuple(wrong[0])]} after" if len(wrong) else ""
+            at = (
+                f"first at {tuple(map(int, wrong[0]))}: {x[tuple(wrong[0])]} before, {y[tuple(wrong[0])]} after"
+                if len(wrong)
+                else ""
+            )
             pytest.fail(f"{where}: {p.name} differs in {len(wrong)} of {x.size} elements, {at}")
 
 

@@ -98,7 +98,7 @@ def test_reduction():
         s,
         lambda s: s.parallel("k"),
         """
-parallel('k'): `k` drives the reduction axis `v_k` of block `C`, so its iterations are not independent
+parallel('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
       |               ^ cannot be parallel
     9 |         with T.block("C"):
@@ -117,7 +117,7 @@ def test_ordered_axis():
         s,
         lambda s: s.parallel("i"),
         """
-parallel('i'): `i` drives the ordered axis `v_i` of block `C`, so its iterations are not independent
+parallel('i'): `i` drives the ordered axis `v_i` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
       |         ^ cannot be parallel
     9 |         with T.block("C"):

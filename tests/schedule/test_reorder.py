@@ -197,8 +197,8 @@ def test_init_that_would_not_come_first():
         s,
         lambda s: s.reorder(b, a),
         """
-reorder('i_j_k_fused_1', 'i_j_k_fused_0'): cannot prove that the reduction `C` still starts with its init once `i_j_k_fused_1` is \
-outside `i_j_k_fused_0`
+reorder('i_j_k_fused_1', 'i_j_k_fused_0'): cannot prove that reduction `C` still starts with its init once `i_j_k_fused_1` \
+is outside `i_j_k_fused_0`
     8 |     for i_j_k_fused_0, i_j_k_fused_1 in T.grid(114, 4):
       |         ^^^^^^^^^^^^^ outer loop now
       |                        ^^^^^^^^^^^^^ would come outside it
@@ -221,7 +221,7 @@ def test_repeated_reduction():
         s,
         lambda s: s.reorder("k", "r"),
         """
-reorder('k', 'r'): cannot prove that the reduction `C` still starts with its init once `k` is outside `r`
+reorder('k', 'r'): cannot prove that reduction `C` still starts with its init once `k` is outside `r`
     8 |     for i, r, j, k in T.grid(7, 3, 13, 5):
       |            ^ outer loop now
       |                  ^ would come outside it

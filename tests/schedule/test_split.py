@@ -167,7 +167,9 @@ def test_refusals():
     refuse(s, lambda s: s.split("i", [None, None]), "split('i', [None, None]): at most one factor may be None, got [None, None]")
     refuse(s, lambda s: s.split("i", [None, 0]), "split('i', [None, 0]): factors must be at least 1, got 0")
     refuse(s, lambda s: s.split("i", 4), "split('i', 4): `factors` must be a list of integers or None, got 4")
-    refuse(s, lambda s: s.split("i", [2.0, 4]), "split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]")
+    refuse(
+        s, lambda s: s.split("i", [2.0, 4]), "split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]"
+    )
     refuse(
         s,
         lambda s: s.split("i", [2, 3]),
@@ -232,7 +234,9 @@ def test_factors_may_be_numpy_integers():
 def test_wrong_number_of_arguments():
     from schedule.split import split
 
-    with pytest.raises(TypeError, match=r"split\(loop, factors, preserve_unit_iters=True\): missing a required argument: 'factors'"):
+    with pytest.raises(
+        TypeError, match=r"split\(loop, factors, preserve_unit_iters=True\): missing a required argument: 'factors'"
+    ):
         split(vector(), "i")
 
 

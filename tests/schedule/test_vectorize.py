@@ -8,7 +8,7 @@ from tir.traverse import path_to, replace_stmt
 def test_inner_loop():
     before = matmul()
     s = Schedule(before)
-    j0, j1 = s.split("j", [None, 4])
+    _, j1 = s.split("j", [None, 4])
     s.reorder("k", j1)
     s.vectorize(j1)
     check(
@@ -54,7 +54,7 @@ def test_refusals():
         s,
         lambda s: s.vectorize("k"),
         """
-vectorize('k'): `k` drives the reduction axis `v_k` of block `C`, so its iterations are not independent
+vectorize('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
       |               ^ cannot be vectorized
     9 |         with T.block("C"):

@@ -78,6 +78,14 @@ def test_kernels_that_die_with_their_worker_are_built_again(measurer):
     assert found == {"segfault": "crash"} | {0.001 * n: "ok" for n in range(1, 6)}
 
 
+def test_a_worker_killed_from_outside_is_replaced(measurer):
+    measurer.prepare()
+    for worker in measurer._workers:
+        worker._process.kill()
+        worker._process.wait()
+    assert [m.outcome for m in measurer.measure([candidate(sleep=0.001), candidate(sleep=0.002)])] == ["ok", "ok"]
+
+
 def test_slow_candidates_are_run_once_and_cut_off(measurer):
     measurer.prepare()
     measurer.best = 0.03

@@ -15,7 +15,7 @@ from tir import workloads
 
 SHAPE = (7, 13, 109)
 FUNC = workloads.make("gmm", SHAPE).func
-QUICK = Limits(build=5.0, run=5.0, min_seconds=0.0, min_runs=1)
+QUICK = Limits(build=5.0, run=5.0, min_seconds=0.0, min_runs=1, race=0.2)
 
 
 class Wishes:
@@ -125,6 +125,22 @@ def test_an_interruption_before_the_first_candidate_returns_the_program_as_writt
 
     result = tune(Wishes([{"sleep": 0.03}]), fake_builder, callbacks=[interrupt])
     assert result.interrupted and result.trials == 0 and result.trace is None and result.seconds == result.baseline
+
+
+def test_workers_that_cannot_be_started_again_do_not_lose_the_best(fake_builder, monkeypatch):
+    from search.measure import WorkerError
+    from search.measure.process import WorkerProcess
+
+    def refuse(self):
+        raise WorkerError("no more processes")
+
+    def break_restarts(event):
+        if isinstance(event, NewBest):
+            monkeypatch.setattr(WorkerProcess, "restart", refuse)
+
+    wishes = [{"sleep": 0.03}, {"fault": "segfault"}, {"sleep": 0.01}]
+    result = tune(Wishes(wishes, batch=1), fake_builder, callbacks=[break_restarts])
+    assert result.trace == {"sleep": 0.03} and result.problem == "no more processes" and not result.interrupted
 
 
 def test_a_function_without_a_known_workload_is_checked_against_itself(fake_builder):

@@ -1,0 +1,90 @@
+"""Temporaries that each iteration of a loop may have to itself."""
+
+from __future__ import annotations
+
+from tir.affine import Polynomial, Ranges, add, bounds, constant, polynomial
+from tir.analysis.regions import accessed
+from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store
+from tir.simplify import prove
+from tir.traverse import stores, walk_stmts
+
+from .dataflow import Leaf, Scope, shared
+from .placement import loops_and_ranges
+from .window import Unproved, affine_index, covered, difference
+
+
+def private_buffers(func: PrimFunc, path: list[Stmt]) -> set[str]:
+    """The temporaries of which each iteration of the last loop on a path may have its own copy.
+
+    Such a buffer is accessed under the loop only, and all that an iteration reads of it has been written in the same
+    iteration before: for each reader there is an earlier writer whose window, in the loops around both, holds what is read.
+    """
+    loop = path[-1]
+    cut = max((n for n, s in enumerate(path) if type(s) is Block), default=-1)
+    around = tuple(path[: cut + 1])
+    scope = Scope(func, around, around[-1].body if around else func.body)  # type: ignore[attr-defined]
+    under = scope.leaves_under(loop)
+    names = {n for leaf in under for n in leaf.writes} - scope.outputs
+    for leaf in scope.leaves:
+        if not leaf.under(loop):
+            names -= leaf.reads | leaf.writes
+    return {name for name in names if _written_first(scope, under, name)}
+
+
+def _written_first(scope: Scope, under: list[Leaf], name: str) -> bool:
+    for reader in under:
+        if name not in reader.reads:
+            continue
+        itself = reader.stmt
+        if type(itself) is Block and itself.init is not None and any(s.buffer.name == name for s in stores(itself.init)):
+            continue
+        if not any(_holds(scope, writer, reader, name) for writer in under if writer.order < reader.order and name in writer.writes):
+            return False
+    return True
+
+
+def _holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
+    """Whether all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
+    block = writer.stmt
+    if type(block) is not Block or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.init or block.body)):
+        return False
+    common = shared(writer.above, reader.above)
+    outer, ranges = loops_and_ranges(common, scope.ranges)
+    try:
+        visited = covered(block, outer, writer.loops[len(outer) :])
+    except Unproved:
+        return False
+    region = accessed((*reader.above, reader.stmt)[len(common)], ranges)[0].get(name)
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    for s in stores(block.init or block.body):
+        if s.buffer.name != name or region is None:
+            continue
+        held = True
+        seen: set[str] = set()
+        for index, r, dim in zip(s.indices, region.ranges, s.buffer.shape, strict=True):
+            place = affine_index(index, axes)
+            if place is None:
+                held = held and difference(r.min, index) == 0 and prove(r.extent <= 1, ranges)
+                continue
+            v, offset = place
+            window = visited[v]
+            start, stop = polynomial(window.start + offset), polynomial(window.start + offset + window.extent)
+            first, end = polynomial(r.min), polynomial(r.min + r.extent)
+            size, domain = polynomial(dim), polynomial(axes[v].extent + offset)
+            # Nothing outside of the buffer is read, so a window that ends where the buffer does holds all that is beyond.
+            low = _at_most(start, first, ranges) or _at_most(start, constant(0), ranges)
+            high = _at_most(end, stop, ranges) or _at_most(size, stop, ranges)
+            whole = offset == 0 and _at_most(size, domain, ranges)
+            inside = whole or (_at_most(constant(offset), first, ranges) and _at_most(end, domain, ranges))
+            held = held and low and high and inside and v not in seen
+            seen.add(v)
+        if held:
+            return True
+    return False
+
+
+
+
+def _at_most(a: Polynomial, b: Polynomial, ranges: Ranges) -> bool:
+    low, _ = bounds(add(b, a, -1), ranges)
+    return low is not None and low >= 0
