@@ -51,9 +51,9 @@ class Kernel:
     @cached_property
     def _entry(self):
         from .llvm.compile import Library
+        from .llvm.emit import symbol
 
-        self._library = Library(self.code, self.func.name, self.target)
-        return self._library.function(len(self.func.params))
+        return Library(self.code, symbol(self.func), self.target).function(len(self.func.params))
 
     def __call__(self, *arrays) -> None:
         """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong."""

@@ -6,6 +6,7 @@ traffic of MOpt (ASPLOS 2021) for the caches, made coarse: a cache keeps the lar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,9 @@ LINE = 64
 LATENCY = 4
 MULTIPLY_ADDS_A_CYCLE = 2
 LOADS_A_CYCLE = 2
-ASSOCIATIVITY_SHARE = 0.75  # of a cache that a tile can count on
+WAY = 4096  # bytes after which addresses fall into the same set of L1
+SHARE = 0.75  # of a cache that a tile can count on
+ENTRY = 20.0  # cycles to enter the innermost reduction, besides moving the accumulators in and out
 
 
 class TileModel:
@@ -42,23 +45,28 @@ class TileModel:
         levels = _levels(nest, rows)
         counts = [_count(nest, levels, depth) for depth in range(len(levels) + 1)]
         body = self._body(nest, levels)
-        compute = counts[-1] * body
+        vectors = self._vectors(nest, levels)
+        compute = counts[5] * body + counts[4] * (ENTRY + 2.0 * vectors)
         moved = self._traffic(nest, levels, counts)
         tasks = np.prod(levels[0], axis=1)
         rounds = np.ceil(tasks / self.machine.threads) * self.machine.threads / tasks
-        # Loop overhead: what is outside the innermost reduction costs a few cycles an entry.
-        overhead = 10.0 * counts[3] + 4.0 * counts[4]
-        return (np.maximum(compute, moved) + 0.3 * np.minimum(compute, moved) + overhead) * rounds / self.machine.threads
+        return (np.maximum(compute, moved) + 0.3 * np.minimum(compute, moved)) * rounds / self.machine.threads
+
+    def _vectors(self, nest: Nest, levels: list[np.ndarray]) -> np.ndarray:
+        """Accumulators of the innermost spatial tile, in vector registers."""
+        lanes = max(1, self.machine.vector_bits // nest.element_bits)
+        vectors = np.ones(len(levels[-1]))
+        for axis in range(len(nest.extents)):
+            if not nest.reduce[axis]:
+                size = levels[-1][:, axis]
+                vectors = vectors * (np.ceil(size / lanes) if axis == nest.vector else size)
+        return vectors
 
     def _body(self, nest: Nest, levels: list[np.ndarray]) -> np.ndarray:
         """Cycles of the innermost spatial tile for one step of the reduction."""
         lanes = max(1, self.machine.vector_bits // nest.element_bits)
         inner = levels[-1]
-        vectors = np.ones(len(inner))
-        for axis in range(len(nest.extents)):
-            if not nest.reduce[axis]:
-                size = inner[:, axis]
-                vectors = vectors * (np.ceil(size / lanes) if axis == nest.vector else size)
+        vectors = self._vectors(nest, levels)
         loads = np.zeros(len(inner))
         for access in nest.accesses:
             if access.written:
@@ -80,15 +88,17 @@ class TileModel:
     def _traffic(self, nest: Nest, levels: list[np.ndarray], counts: list[np.ndarray]) -> np.ndarray:
         """Cycles spent on moving cache lines."""
         total = np.zeros(len(levels[0]))
-        footprints = [[_lines(nest, a, levels, depth) for a in nest.accesses] for depth in range(len(levels) + 1)]
+        footprints = [np.sum([_lines(nest, a, levels, depth) for a in nest.accesses], axis=0) for depth in range(6)]
         for size, cycles in zip((self.machine.l1, self.machine.l2, self.machine.l3), LINE_CYCLES, strict=True):
             moved = np.full(len(total), np.inf)
-            for depth in range(len(levels) + 1):  # 0 is the whole nest; the deeper, the smaller
-                lines = np.sum(footprints[depth], axis=0)
-                fits = lines * LINE <= ASSOCIATIVITY_SHARE * size
-                moved = np.where(np.isinf(moved) & fits, lines * counts[depth], moved)
-            innermost = np.sum(footprints[-1], axis=0) * counts[-1]
-            total += np.where(np.isinf(moved), innermost, moved) * cycles
+            for depth in range(6):  # 0 is the whole nest; the deeper, the smaller
+                fits = footprints[depth] * LINE <= SHARE * size
+                moved = np.where(np.isinf(moved) & fits, footprints[depth] * counts[depth], moved)
+            total += np.where(np.isinf(moved), footprints[5] * counts[5], moved) * cycles
+        ways = max(1, self.machine.l1 // WAY)
+        for access in nest.accesses:
+            rivals = _rivals(nest, access, levels)
+            total += np.where(rivals > ways, _lines(nest, access, levels, 5) * counts[5] * LINE_CYCLES[0], 0.0)
         return total
 
 
@@ -120,7 +130,7 @@ def _lines(nest: Nest, access: Access, levels: list[np.ndarray], depth: int) -> 
     """Cache lines that one access touches while the levels from `depth` inwards run."""
     n = len(levels[0])
     sizes = np.ones((n, len(nest.extents)))
-    for level in levels[min(depth, 5) :]:
+    for level in levels[depth:]:
         sizes = sizes * level
     sizes = np.minimum(sizes, np.array(nest.extents, dtype=float))
     result = np.ones(n)
@@ -132,4 +142,19 @@ def _lines(nest: Nest, access: Access, levels: list[np.ndarray], depth: int) -> 
         if position == len(access.dims) - 1:
             span = np.ceil(span * access.nbytes / LINE)
         result = result * span
+    return result
+
+
+def _rivals(nest: Nest, access: Access, levels: list[np.ndarray]) -> np.ndarray:
+    """How many lines of the innermost tile compete for one set of L1, as the rows of a matrix with a power-of-two length do."""
+    result = np.ones(len(levels[0]))
+    stride = access.nbytes
+    for position in reversed(range(len(access.dims))):
+        if position < len(access.dims) - 1:
+            span = np.ones(len(result))
+            for axis, coefficient in access.dims[position]:
+                span = span + coefficient * (levels[5][:, axis] - 1)
+            places = WAY // math.gcd(stride, WAY)
+            result = result * np.ceil(np.minimum(span, access.shape[position]) / max(1, min(places, WAY // LINE)))
+        stride *= access.shape[position]
     return result

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .default import default_schedule
     from .measure import Candidate, Limits, LocalMeasurer, Measurement
     from .task import Task
     from .tuner import NothingFound, Result, autotune
@@ -22,9 +23,10 @@ _NAMES = {
     "Result": "search.tuner",
     "Task": "search.task",
     "autotune": "search.tuner",
+    "default_schedule": "search.default",
 }
 
-__all__ = ["Candidate", "Limits", "LocalMeasurer", "Measurement", "NothingFound", "Result", "Task", "autotune"]
+__all__ = ["Candidate", "Limits", "LocalMeasurer", "Measurement", "NothingFound", "Result", "Task", "autotune", "default_schedule"]
 
 
 def __getattr__(name: str) -> Any:

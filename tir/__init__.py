@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from schedule import Schedule, ScheduleError, replay
-    from search import NothingFound, autotune
+    from search import NothingFound, autotune, default_schedule
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
     from .interpreter import run
@@ -35,14 +35,14 @@ _NAMES = {
         "tir.verify": ("verify",),
         "schedule": ("Schedule", "ScheduleError", "replay"),
         "codegen": ("Kernel", "Target", "build", "dump"),
-        "search": ("NothingFound", "autotune"),
+        "search": ("NothingFound", "autotune", "default_schedule"),
     }.items()
     for name in names
 }
 
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Schedule",
-    "ScheduleError", "Stmt", "Target", "Var", "affine", "analysis", "autotune", "build", "dtypes", "dump", "interpreter", "ir",
+    "ScheduleError", "Stmt", "Target", "Var", "affine", "analysis", "autotune", "build", "default_schedule", "dtypes", "dump", "interpreter", "ir",
     "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
 ]  # fmt: skip
 

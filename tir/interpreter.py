@@ -1,19 +1,19 @@
 """The meaning of the IR: a function turned into plain Python, and run.
 
-`run(func, *arrays)` executes; `source(func)` shows the Python; `compile(func)` keeps it for repeated use. With `fast=True` the same
-program is compiled by numba. Every other execution path is compared with this one, so it is accurate rather than quick:
+`run(func, *arrays)` executes; `source(func)` shows the Python; `compile(func)` keeps it for repeated use. With `fast=True` the
+same program is compiled by numba. Every other execution path is compared with this one, so it is accurate rather than quick:
 
 - Integer arithmetic on loaded values wraps at its dtype; index arithmetic (variables and constants only) is exact.
-- Each floating operation rounds to its dtype. float16 and bfloat16 are computed in float32 (intrinsics in float64) and rounded, ties to
-  even. Intrinsics are computed in float64 and rounded once. Division by zero and overflow give infinities and NaN.
-- A lazy Select evaluates only the chosen side; the other operators, `and` and `or` with loads included, evaluate everything.
+- Each floating operation rounds to its dtype, ties to even; float16 and bfloat16 are computed in float32 first. Intrinsics are
+  computed in float64 and rounded once. Division by zero and overflow give infinities and NaN.
+- A lazy Select evaluates only the chosen side; all else is evaluated, also the second operand of an `and` or `or` where it loads.
 
 Traps, which make a wrong program fail rather than pass by luck:
 
 - Parallel, vectorised and thread loops run in a shuffled order that is never the ascending one.
 - Allocated buffers start as NaN, or as a bit pattern that no sane program computes.
-- A negative or too large index raises `OutOfBounds` with the values of all variables around it, and so does the binding of a block
-  iteration variable outside its domain.
+- A negative or too large index raises `OutOfBounds` with the values of all variables around it, and so does the binding of a
+  block iteration variable outside its domain.
 - A reduction block that updates an element before it has initialised it raises (plain Python only; numba leaves it to the NaN).
 """
 
@@ -23,6 +23,7 @@ import builtins
 import keyword
 import linecache
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,9 +83,9 @@ class Uninitialised(InterpreterError):
 def run(func: PrimFunc, *args: Any, fast: bool = False, seed: int = 0, traps: bool = True) -> None:
     """Run `func` on numpy arrays, modified in place, and Python ints for its scalar parameters, in the order of `func.params`.
 
-    Arrays have the parameters' shapes and dtypes; bfloat16 ones are uint16 bit patterns, or ml_dtypes.bfloat16. `seed` fixes the order
-    of shuffled loops; `traps=False` runs them in order and checks nothing. Raises TypeError or ValueError for arguments that do not
-    fit, InterpreterError where the program has no meaning.
+    Arrays have the parameters' shapes and dtypes; bfloat16 ones are uint16 bit patterns, or ml_dtypes.bfloat16. `seed` fixes the
+    order of shuffled loops; `traps=False` runs them in order and checks nothing but division by zero. Raises TypeError or
+    ValueError for arguments that do not fit, InterpreterError where the program has no meaning.
     """
     compile(func, fast=fast, seed=seed, traps=traps)(*args)
 
@@ -108,6 +109,7 @@ class Interpreted:
         self.source = self._program.text
         self._filename = f"<tir interpreter: {func.name} {id(self):x}>"
         linecache.cache[self._filename] = (len(self.source), None, self.source.splitlines(keepends=True), self._filename)
+        weakref.finalize(self, linecache.cache.pop, self._filename, None)
         namespace = dict(_fast_names() if fast else _plain_names())
         exec(builtins.compile(self.source, self._filename, "exec"), namespace)
         if fast:
@@ -209,7 +211,9 @@ def _size(e: Expr, sizes: dict[str, int], p: Buffer) -> int:
         case Cast(_, value):
             return _size(value, sizes, p)
         case _:
-            raise ValueError(f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({', '.join(sizes) or 'none'})")
+            raise ValueError(
+                f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({', '.join(sizes) or 'none'})"
+            )
 
 
 _SIZE_OPS: dict[str, Callable[[int, int], int]] = {
@@ -266,7 +270,7 @@ def either(a, b):
 
 
 def round_to(x, bits, smallest, largest):
-    """`x` to the nearest number with `bits` significant bits, ties to even; multiples of 2**smallest, infinite beyond `largest`."""
+    """`x` to the nearest multiple of 2**smallest with `bits` significant bits, ties to even; infinite beyond `largest`."""
     if x == 0.0 or not math.isfinite(x):
         return x
     _, exponent = math.frexp(x)
@@ -321,8 +325,8 @@ def _plain_names() -> dict[str, Any]:
     names: dict[str, Any] = {
         "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
         "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
-        "float16_value": float16_value, "float16_bits": float16_bits, "bfloat16_value": bfloat16_value, "bfloat16_bits": bfloat16_bits,
-        "float16": lambda x: np.float32(np.float16(x)),
+        "float16_value": float16_value, "float16_bits": float16_bits, "bfloat16_value": bfloat16_value,
+        "bfloat16_bits": bfloat16_bits, "float16": lambda x: np.float32(np.float16(x)),
         "bfloat16": lambda x: np.float32(round_to(float(x), *_PLAIN_BITS[1][1:])),
         "exp": unary64(np.exp), "log": unary64(np.log), "sqrt": unary64(np.sqrt), "tanh": unary64(np.tanh), "erf": math.erf,
         "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "sigmoid": sigmoid, "floor": np.floor, "ceil": np.ceil,
@@ -361,7 +365,7 @@ def _shuffle(n, rng):
 
 
 def _shuffle_by_state(n, state):
-    """The same for numba, whose own generators take long to compile: `state` is an array of one uint64, advanced by SplitMix64."""
+    """The same for numba, whose generators take long to compile: `state` is an array of one uint64, advanced by SplitMix64."""
     order = np.arange(n)
     for i in range(n - 1, 0, -1):
         state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -441,12 +445,14 @@ def _fast_names() -> dict[str, Any]:
         return jit(lambda shape: np.full(shape, narrow(fill), narrow))
 
     names: dict[str, Any] = {
-        "at": jit(at), "within": jit(at), "floordiv": jit(floordiv), "floormod": jit(floormod), "select": jit(select), "both": jit(both),
+        "at": jit(at), "within": jit(at), "floordiv": jit(floordiv), "floormod": jit(floormod), "select": jit(select),
+        "both": jit(both),
         "either": jit(either), "float32": np.float32, "float64": np.float64, "truncate": jit(truncate),
         "shuffled": jit(_shuffle_by_state), "float16_value": jit(float16_value), "float16_bits": jit(float16_bits),
         "bfloat16_value": jit(bfloat16_value), "bfloat16_bits": jit(bfloat16_bits),
         "exp": jit(lambda x: np.exp(np.float64(x))), "log": jit(lambda x: np.log(np.float64(x))),
-        "sqrt": jit(lambda x: np.sqrt(np.float64(x))), "tanh": jit(lambda x: np.tanh(np.float64(x))), "erf": jit(lambda x: math.erf(x)),
+        "sqrt": jit(lambda x: np.sqrt(np.float64(x))), "tanh": jit(lambda x: np.tanh(np.float64(x))),
+        "erf": jit(lambda x: math.erf(x)),
         "rsqrt": jit(lambda x: 1.0 / np.sqrt(np.float64(x))), "sigmoid": jit(sigmoid), "floor": jit(lambda x: np.floor(x)),
         "ceil": jit(lambda x: np.ceil(x)), "power": jit(lambda x, y: np.float64(x) ** np.float64(y)),
         "inf": math.inf, "nan": math.nan, "Trap": _Trap, "int": numba.njit(lambda x: np.int64(x)),
@@ -459,7 +465,24 @@ def _fast_names() -> dict[str, Any]:
 
 # --- generating Python -------------------------------------------------------------------------------------------------
 
-_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7}
+_PRECEDENCE = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    "==": 4,
+    "!=": 4,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "//": 6,
+    "%": 6,
+    "neg": 7,
+}
 _MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
 _INDEX_DTYPES = ("int32", "int64")
 
@@ -572,7 +595,9 @@ class _Generator:
         self._body.lines.append("    " * self._body.depth + text)
 
     def _finish(self, name: str, parameters: list[str]) -> None:
-        self._texts.append("\n".join([f"def {name}({', '.join([*parameters, 'rng'])}):", *(self._body.lines or ["    pass"])]) + "\n")
+        self._texts.append(
+            "\n".join([f"def {name}({', '.join([*parameters, 'rng'])}):", *(self._body.lines or ["    pass"])]) + "\n"
+        )
         self.functions.append(name)
 
     def _allocate(self, b: Buffer) -> None:
@@ -650,7 +675,9 @@ class _Generator:
         outer, self._body = self._body, _Body()
         name = self._unused(f"{self.func.name}_{loop.name}")
         used = {n.name for n in walk(loop) if isinstance(n, (Var, Buffer))}
-        parameters = [b.python for n, b in self._scope.items() if n in used] + [p for n, (p, _) in self._buffers.items() if n in used]
+        parameters = [b.python for n, b in self._scope.items() if n in used] + [
+            p for n, (p, _) in self._buffers.items() if n in used
+        ]
         parameters += ["started"] if self._tracked else []
         self._for(loop)
         self._finish(name, parameters)
@@ -704,7 +731,9 @@ class _Generator:
 
     def _element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[str, Buffer]:
         if buffer.name not in self._buffers:
-            raise InterpreterError(f"{self.func.name}: the buffer `{buffer.name}` is used, but is neither a parameter nor allocated around its use")
+            raise InterpreterError(
+                f"{self.func.name}: the buffer `{buffer.name}` is used, but is neither a parameter nor allocated around its use"
+            )
         python, declared = self._buffers[buffer.name]
         if len(indices) != len(declared.shape):
             raise InterpreterError(
@@ -721,7 +750,7 @@ class _Generator:
         return f"{python}[{', '.join(texts) or '()'}]", declared
 
     def _inside(self, index: Expr, extent: Expr) -> bool:
-        """Whether the index needs no check because it is a variable that counts from 0 to within `extent`, or a constant inside."""
+        """Whether the index needs no check: a variable that counts from 0 to within `extent`, or a constant inside."""
         if not isinstance(extent, Const):
             return False
         match index:

@@ -1,12 +1,14 @@
 """Whether a function is well formed, and what could not be proved about it.
 
-`verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined before use,
-visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are called, loops that
-run in any order only where the order does not matter, and that buffers are written before they are read.
+`verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
+before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are
+called, loops that run in any order only where the order does not matter, and that buffers are written before they are read.
 
-A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness where
-there is one; it is `unproved` where no proof was found and no counterexample either. Proofs are made from affine forms; where these do
-not suffice and the iterations are few, all of them are tried; where they are many, some.
+A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness; it
+is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
+and the iterations are few, all of them are tried; where they are many, some.
+
+A temporary that only one parallel loop uses counts as private to each iteration, which must then write what it reads of it.
 """
 
 from __future__ import annotations
@@ -323,15 +325,22 @@ class _Types:
 
     def _region(self, b: Block, region: Region, scope: dict[str, str], buffers: dict[str, Buffer]) -> None:
         if region.buffer.name not in buffers:
-            self._error(f"block `{b.name}` states a region of `{region.buffer.name}`, which is neither a parameter nor allocated around it")
+            self._error(
+                f"block `{b.name}` states a region of `{region.buffer.name}`, "
+                "which is neither a parameter nor allocated around it"
+            )
         elif len(region.ranges) != len(region.buffer.shape):
             rank = len(region.buffer.shape)
-            self._error(f"block `{b.name}` states {len(region.ranges)} range(s) of `{region.buffer.name}`, which has {rank} dimension(s)")
+            self._error(
+                f"block `{b.name}` states {len(region.ranges)} range(s) of `{region.buffer.name}`, which has {rank} dimension(s)"
+            )
         for r in region.ranges:
             for e in (r.min, r.extent):
                 self._integer(e, f"a bound of the region of `{region.buffer.name}`", scope, buffers)
 
-    def _element(self, buffer: Buffer, indices: tuple[Expr, ...], scope: Mapping[str, str], buffers: Mapping[str, Buffer]) -> None:
+    def _element(
+        self, buffer: Buffer, indices: tuple[Expr, ...], scope: Mapping[str, str], buffers: Mapping[str, Buffer]
+    ) -> None:
         declared = buffers.get(buffer.name)
         if declared is None:
             self._error(f"the buffer `{buffer.name}` is neither a parameter nor allocated around its use")
@@ -350,7 +359,11 @@ class _Types:
             case Var(name, dtype):
                 if name not in scope:
                     block = self._hidden.get(name)
-                    why = f"is not visible inside block `{block}`; bind an iteration variable to it" if block else "is not bound here"
+                    why = (
+                        f"is not visible inside block `{block}`; bind an iteration variable to it"
+                        if block
+                        else "is not bound here"
+                    )
                     self._error(f"`{name}` {why}")
                     return None
                 if scope[name] != dtype:
@@ -493,7 +506,7 @@ def _evaluate(e: Expr, points: Mapping[str, np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Points:
-    """Iterations: a value of each variable for each of them. `whole` if these are all there are, `certain` if all really happen."""
+    """Iterations: each variable's value in each of them. `whole` if these are all there are, `certain` if all really happen."""
 
     values: dict[str, np.ndarray]
     whole: bool
@@ -507,9 +520,11 @@ class _Points:
         return ", ".join(f"{name}={int(self.values[name][n])}" for name in names if name in self.values)
 
 
-def _points(extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = POINTS) -> _Points | None:
-    """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; a corner of them if there
-    are too many. None if a loop has no constant extent."""
+def _points(
+    extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = POINTS
+) -> _Points | None:
+    """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; the first and the last
+    of them if there are too many. None if a loop has no constant extent."""
     used = set(needed)
     for c in conditions:
         used |= variables(c)
@@ -658,7 +673,9 @@ class _Env:
 
     def under(self, *conditions: Expr, plain: bool = False) -> _Env:
         """Under these conditions too; `plain` if some iteration is sure to satisfy them."""
-        return _Env(self.bindings, self.loops, self.conditions + conditions, self.private, self.guarded or bool(conditions and not plain))
+        return _Env(
+            self.bindings, self.loops, self.conditions + conditions, self.private, self.guarded or bool(conditions and not plain)
+        )
 
     def hiding(self, buffers: Iterable[str]) -> _Env:
         return _Env(self.bindings, self.loops, self.conditions, self.private | set(buffers), self.guarded)
@@ -759,7 +776,9 @@ class _Bounds:
                 if np.any(wrong) and points.certain:
                     n = int(np.argmax(wrong))
                     where = points.at(n, points.values)
-                    self.findings.append(Finding("error", f"{what} is {values[n]}, outside {domain}{f', where {where}' if where else ''}", stmt))
+                    self.findings.append(
+                        Finding("error", f"{what} is {values[n]}, outside {domain}{f', where {where}' if where else ''}", stmt)
+                    )
                     return
                 if points.whole and not np.any(wrong):
                     return
@@ -780,7 +799,7 @@ def _last(extent: Expr) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """What holds at a place of the program: the ranges of the visible variables and facts about them; and the same over loops alone."""
+    """What holds at a place of the program: ranges of the visible variables and facts about them; the same over loops alone."""
 
     ranges: dict[str, Interval]
     facts: tuple[Expr, ...] = ()
@@ -818,7 +837,9 @@ class _Known:
 
     def block(self, b: Block) -> _Known:
         ranges = {**self.ranges, **{it.var.name: _range_of(it.extent, self.ranges) for it in b.iters}}
-        facts = self.facts + tuple(Binary("<", *_one_dtype(it.var, it.extent)) for it in b.iters if not isinstance(it.extent, Const))
+        facts = self.facts + tuple(
+            Binary("<", *_one_dtype(it.var, it.extent)) for it in b.iters if not isinstance(it.extent, Const)
+        )
         bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in b.iters}}
         return _Known(ranges, facts, bindings, self.extents, self.conditions)
 
@@ -865,7 +886,7 @@ def determined(values: Sequence[Polynomial], known: set[str], ranges: Mapping[st
 
 
 def _owned(accesses: Sequence[_Access], owners: set[str], fixed: set[str], ranges: Mapping[str, Interval]) -> bool:
-    """Whether two iterations that differ in `owners` provably touch different elements; `fixed` variables are the same in both."""
+    """Whether iterations that differ in `owners` provably touch different elements; `fixed` variables are the same in both."""
     ranges = dict(ranges)
     indices = []
     for a in accesses:
@@ -917,7 +938,9 @@ class _Disjoint:
     """All iterations were tried, and none touches what another writes."""
 
 
-def _tried(accesses: Sequence[_Access], owners: Mapping[str, int | None], fixed: Mapping[str, int | None]) -> _Conflict | _Disjoint | None:
+def _tried(
+    accesses: Sequence[_Access], owners: Mapping[str, int | None], fixed: Mapping[str, int | None]
+) -> _Conflict | _Disjoint | None:
     """What trying the iterations shows; None if that is nothing certain."""
     if any(d is None for d in _shape(accesses[0].buffer)):
         return None
@@ -1006,7 +1029,9 @@ def _axes(func: PrimFunc) -> Iterator[Finding]:
     yield from visit(func.body, sizes, dict.fromkeys(sizes))
 
 
-def _block_axes(b: Block, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]) -> Iterator[Finding]:
+def _block_axes(
+    b: Block, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]
+) -> Iterator[Finding]:
     spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
     private = {a.name for a in b.allocs}
     first = tuple(it.var.equal(0) for it in b.iters if it.axis is Axis.REDUCE)
@@ -1019,10 +1044,16 @@ def _block_axes(b: Block, ranges: dict[str, Interval], outer: dict[str, int | No
             fixed = {n: e for n, e in outer.items() if any(n in variables(i) for a in group for i in (*a.indices, *a.conditions))}
             match _tried(inner, {n: own[n] for n in spatial}, fixed) if None not in own.values() else None:
                 case _Conflict() as c:
-                    yield Finding("error", f"the spatial axes of block `{b.name}` are not: {c.text(_verb(c.access))}", c.access.stmt)
+                    yield Finding(
+                        "error", f"the spatial axes of block `{b.name}` are not: {c.text(_verb(c.access))}", c.access.stmt
+                    )
                 case None:
                     names = ", ".join(f"`{n}`" for n in spatial)
-                    yield Finding("unproved", f"cannot prove that iterations of block `{b.name}` that differ in {names} keep apart in `{name}`", b)
+                    yield Finding(
+                        "unproved",
+                        f"cannot prove that iterations of block `{b.name}` that differ in {names} keep apart in `{name}`",
+                        b,
+                    )
         yield from _reduction(b, group, ranges, outer)
 
 
@@ -1034,7 +1065,9 @@ def _with_loops(a: _Access, loops: Sequence[tuple[str, Expr]]) -> _Access:
     return _Access(a.stmt, a.buffer, a.indices, a.is_store, (*loops, *a.loops), a.conditions, a.guarded)
 
 
-def _reduction(b: Block, group: Sequence[_Access], ranges: dict[str, Interval], outer: Mapping[str, int | None]) -> Iterator[Finding]:
+def _reduction(
+    b: Block, group: Sequence[_Access], ranges: dict[str, Interval], outer: Mapping[str, int | None]
+) -> Iterator[Finding]:
     """A store that several reduction iterations make to one element must combine with what is there."""
     reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and it.extent != Const(1, it.extent.dtype)}
     if not reduce:
@@ -1045,9 +1078,15 @@ def _reduction(b: Block, group: Sequence[_Access], ranges: dict[str, Interval], 
             continue
         used = variables(a.stmt.value) & reduce
         spatial = {it.var.name for it in b.iters if it.axis is not Axis.REDUCE}
-        if used and a.indices not in loaded and not reduce & determined([polynomial(i) for i in a.indices], set(outer) | spatial, ranges):
+        if (
+            used
+            and a.indices not in loaded
+            and not reduce & determined([polynomial(i) for i in a.indices], set(outer) | spatial, ranges)
+        ):
             names = ", ".join(f"`{n}`" for n in sorted(used))
-            yield Finding("error", f"block `{b.name}` reduces over {names}, but overwrites `{a.buffer.name}` instead of updating it", a.stmt)
+            yield Finding(
+                "error", f"block `{b.name}` reduces over {names}, but overwrites `{a.buffer.name}` instead of updating it", a.stmt
+            )
 
 
 def _repeated(func: PrimFunc) -> Iterator[Finding]:
@@ -1095,7 +1134,9 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
             if values and points.whole and not np.any(twice):
                 return
         text = ", ".join(f"`{n}`" for n in names if n in missing)
-        yield Finding("unproved", f"cannot prove that block `{b.name}` counts each iteration of its reduction once, over {text}", b)
+        yield Finding(
+            "unproved", f"cannot prove that block `{b.name}` counts each iteration of its reduction once, over {text}", b
+        )
 
     yield from visit(func.body, (), sizes)
 
@@ -1135,21 +1176,29 @@ def _races(func: PrimFunc) -> Iterator[Finding]:
             return
         for name, group in _by_buffer(_accesses(s.body)).items():
             scope = group[0].buffer.scope
-            if s.kind is Kind.THREAD and (scope in _PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))):
+            if s.kind is Kind.THREAD and (
+                scope in _PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))
+            ):
                 continue
             group = _distinct(group)
             if _owned(group, {s.name}, set(outer), ranges):
                 continue
             if name in temporary and total.get(name) == len(_accesses_of(s.body, name)):
                 if not _covered(s.body, name, ranges):
-                    yield Finding("unproved", f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`", s)
+                    yield Finding(
+                        "unproved",
+                        f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`",
+                        s,
+                    )
                 continue
             fixed = {n: e for n, e in outer.items() if any(n in variables(i) for a in group for i in (*a.indices, *a.conditions))}
             match _tried(group, own, fixed):
                 case _Conflict() as c:
                     yield Finding("error", f"loop `{s.name}` is {how}, but {c.text(_verb(c.access))}", s)
                 case None:
-                    yield Finding("unproved", f"loop `{s.name}` is {how}; cannot prove that its iterations keep apart in `{name}`", s)
+                    yield Finding(
+                        "unproved", f"loop `{s.name}` is {how}; cannot prove that its iterations keep apart in `{name}`", s
+                    )
 
     yield from visit(func.body, sizes, dict.fromkeys(sizes))
 

@@ -9,10 +9,11 @@ functions run by OpenMP.
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 from tir import dtypes
 from tir.affine import Interval, Polynomial, add, multiply, polynomial
@@ -33,6 +34,7 @@ from tir.ir import (
     Kind,
     Let,
     Load,
+    Node,
     PrimFunc,
     Select,
     Seq,
@@ -43,8 +45,9 @@ from tir.ir import (
     conjuncts,
 )
 from tir.simplify import prove, simplify, wraps
-from tir.traverse import substitute, variables, walk
+from tir.traverse import children, substitute, variables, walk
 
+from . import halves
 from . import math as vector_math
 
 TYPES = {
@@ -52,7 +55,20 @@ TYPES = {
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
 }  # fmt: skip
 STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
+STACK_TOTAL = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 ALIGNMENT = 64
+
+
+def symbol(func: PrimFunc) -> str:
+    """The name of the compiled function in the object file, which is none of the C library's or LLVM's."""
+    return f"tir_{_ascii(func.name)}"
+
+
+def _ascii(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+T = TypeVar("T")
 
 
 class CodegenError(Exception):
@@ -106,30 +122,32 @@ class Module:
     target: object
     functions: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
-    math: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
 
     def text(self) -> str:
-        return "\n\n".join([*sorted(self.math.values()), "\n".join(sorted(self.declarations)), *self.functions, ATTRIBUTES]) + "\n"
+        return "\n\n".join([*(self.library[name] for name in sorted(self.library)), "\n".join(sorted(self.declarations)), *self.functions, ATTRIBUTES]) + "\n"
 
 
 ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }'
 
 
 def emit(func: PrimFunc, target) -> str:
-    """The LLVM module of a lowered function: `void <name>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`."""
+    """The LLVM module of a lowered function: `void <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
+
+    Buffers are `noalias`: the kernel's argument check refuses arrays that overlap where one of them is written.
+    """
     module = Module(target)
     params = []
     writer = Function(module)
     for p in func.params:
         if isinstance(p, Buffer):
-            params.append(f"ptr noalias nonnull noundef align {dtypes.nbytes(p.dtype)} %{p.name}")
-            writer.buffers[p.name] = f"%{p.name}"
+            writer.buffers[p.name] = writer.fresh(p.name)
+            params.append(f"ptr noalias nonnull noundef align {dtypes.nbytes(p.dtype)} {writer.buffers[p.name]}")
         else:
-            params.append(f"i64 noundef %{p.name}")
-            writer.env[p.name] = Value(f"%{p.name}", "i64")
-            writer.frames[0].defined.add(p.name)
+            writer.define(p.name, Value(writer.fresh(p.name), "i64"))
+            params.append(f"i64 noundef {writer.env[p.name].name}")
     writer.stmt(func.body)
-    module.functions.append(writer.finish(f"define void @{func.name}({', '.join(params)}) #0"))
+    module.functions.append(writer.finish(f"define void @{symbol(func)}({', '.join(params)}) #0"))
     return module.text()
 
 
@@ -144,6 +162,8 @@ class Function:
         self.exit: list[str] = []
         self.env: dict[str, Value] = {}
         self.buffers: dict[str, str] = {}
+        self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
+        self.stack = 0  # bytes of them on the stack
         self.ranges: dict[str, Interval] = {}
         self.facts: list[Expr] = []
         self.versions: dict[str, int] = {}
@@ -152,6 +172,8 @@ class Function:
         self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
+        self.idle = False  # whether the mask may be false in all lanes
+        self.nothing: str | None = None
         self.count = 0
 
     # --- writing ---
@@ -161,12 +183,18 @@ class Function:
         return self.frames[-1]
 
     def fresh(self, hint: str = "t") -> str:
+        """A name for a value. Its number makes it one that nothing else has, whatever the program calls its variables."""
         self.count += 1
-        return f"%{hint}.{self.count}"
+        return f"%{_ascii(hint)}.{self.count}"
 
     def label(self, hint: str) -> str:
         self.count += 1
         return f"{hint}.{self.count}"
+
+    def define(self, name: str, value: Value) -> None:
+        """Bind a variable in the innermost frame."""
+        self.env[name] = value
+        self.top.defined.add(name)
 
     def line(self, text: str, frame: Frame | None = None) -> None:
         (frame or self.top).lines.append(text)
@@ -195,6 +223,17 @@ class Function:
                 return frame
         return self.frames[0]
 
+    def within(self, frame: Frame, write: Callable[[], T]) -> T:
+        """Run `write` as if `frame` were the innermost one, in all lanes."""
+        level = next(i for i, f in enumerate(self.frames) if f is frame)
+        inner, mask, idle = self.frames[level + 1 :], self.mask, self.idle
+        del self.frames[level + 1 :]
+        self.mask, self.idle = None, False
+        result = write()
+        self.frames += inner
+        self.mask, self.idle = mask, idle
+        return result
+
     def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
         self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")
 
@@ -216,8 +255,7 @@ class Function:
                     self.count += 1
                     new = var.with_(name=f"{var.name}.{self.count}")
                     var, body = new, substitute(body, {var.name: new})  # type: ignore[assignment]
-                self.env[var.name] = self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value)
-                self.top.defined.add(var.name)
+                self.define(var.name, self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value))
                 self.stmt(body)
             case Allocate(buffer, body):
                 self.allocate(buffer)
@@ -240,18 +278,26 @@ class Function:
                 size *= int(d.value)
             else:
                 dims.append(d)
-        name = self.fresh(buffer.name)
+        name = self.slots.get((buffer.name, size)) if not dims else None  # copies of one allocation, by unrolling, take turns
+        if name is None:
+            name = self.fresh(buffer.name)
+            if not dims:
+                self.slots[buffer.name, size] = name
+            if not dims and size <= STACK_LIMIT and self.stack + size <= STACK_TOTAL:
+                self.stack += size
+                self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
+            else:
+                self.within(self.frames[0], lambda: self._heap(name, size, dims))
         self.buffers[buffer.name] = name
-        if not dims and size <= STACK_LIMIT:
-            self.entry.append(f"{name} = alloca [{size} x i8], align {ALIGNMENT}")
-            return
+
+    def _heap(self, name: str, size: int, dims: list[Expr]) -> None:
+        """Allocate `size` bytes times `dims`, once a call of this function; its end frees them."""
         self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
         self.intrinsic("free", "void", ["ptr"])
-        frame = self.frames[0]  # once a call; sizes are constants or parameters
         total = str((size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
         for d in dims:
-            total = self.op(f"mul i64 {total}, {self.index(d).name}", "i64", frame=frame).name
-        self.line(f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})", frame)
+            total = self.op(f"mul i64 {total}, {self.index(d).name}", "i64").name
+        self.line(f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})")
         self.exit.append(f"call void @free(ptr {name})")
 
     def registers(self, buffer: Buffer) -> None:
@@ -311,16 +357,18 @@ class Function:
             mask = self.op(f"and {mask.full} {mask.name}, {outer.name}", "i1", mask.lanes)
 
         def run() -> None:
-            saved, self.mask = self.mask, mask
+            saved = self.mask, self.idle
+            self.mask, self.idle = mask, False
             body()
-            self.mask = saved
+            self.mask, self.idle = saved
 
         if some_lane:
             run()
-        else:
-            name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
-            self.intrinsic(name, "i1", [mask.full])
-            self.fork(self.op(f"call i1 @{name}({mask})", "i1"), run, None)
+            return
+        saved, self.mask = self.mask, mask
+        some = self._any_lane()
+        self.mask = saved
+        self.fork(some, run, None)
 
     def fork(self, condition: Value, then: Callable[[], None], orelse: Callable[[], None] | None) -> None:
         """`if condition: then() else: orelse()`."""
@@ -350,6 +398,8 @@ class Function:
                 self.unrolled_loop(s)
             case Kind.PARALLEL if self._runs_parallel(s):
                 self.parallel_loop(s)
+            case _ if not self._uniform(s.extent):
+                self.ragged_loop(s)
             case _:
                 self.serial_loop(s)
 
@@ -376,6 +426,17 @@ class Function:
             self.constants[s.name] = i
             self.stmt(s.body)
         del self.constants[s.name]
+
+    def ragged_loop(self, s: For) -> None:
+        """A serial loop that runs differently often in each lane: as often as the longest lane, the others masked off."""
+        extent = self.splat(self.index(s.extent))
+        if self.mask is not None:
+            extent = self.op(f"select {self.mask}, {extent}, {extent.full} zeroinitializer", "i64", extent.lanes)
+        name = f"llvm.vector.reduce.smax.v{extent.lanes}i64"
+        self.intrinsic(name, "i64", [extent.full])
+        longest = Var(f"{s.name}.{self.count}")
+        self.define(longest.name, self.op(f"call i64 @{name}({extent})", "i64"))
+        self.serial_loop(s.with_(extent=longest, body=If(Binary("<", s.var, s.extent), s.body)))
 
     def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
         extent = last or self.index(s.extent)
@@ -417,40 +478,43 @@ class Function:
         self.module.declarations.add("declare i32 @omp_get_thread_num()")
         self.module.declarations.add("declare i32 @omp_get_num_threads()")
         n = self.index(s.extent)
-        used = {x.name for x in walk(s.body) if isinstance(x, Var)} - {s.name}
-        scalars = sorted(name for name in used if name in self.env)
-        touched = {x.buffer.name for x in walk(s.body) if isinstance(x, (Load, Store))}
-        buffers = sorted(name for name in touched if name in self.buffers)
+        if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
+            self.intrinsic("llvm.smax.i64", "i64", ["i64", "i64"])
+            n = self.op(f"call i64 @llvm.smax.i64({n}, i64 0)", "i64")
+        variables, buffers = free_names(s)
         number = len(self.module.functions)
         worker = Function(self.module, parallel=True)
         worker.ranges = dict(self.ranges)
         worker.facts = list(self.facts)
-        signature = []
-        for name in buffers:
-            worker.buffers[name] = f"%{name}"
-            signature.append(f"ptr noalias %{name}")
-        for name in scalars:
-            worker.env[name] = Value(f"%{name}", self.env[name].type)
-            worker.frames[0].defined.add(name)
-            signature.append(f"{self.env[name].type} %{name}")
+        worker.constants = dict(self.constants)
+        passed: list[Value] = []
+        parameters: list[Value] = []
+        for name in sorted(buffers):
+            passed.append(Value(self.buffers[name], "ptr"))
+            worker.buffers[name] = worker.fresh(name)
+            parameters.append(Value(worker.buffers[name], "ptr noalias"))
+        for name in sorted(variables - set(self.constants)):
+            passed.append(self.env[name])
+            worker.define(name, Value(worker.fresh(name), self.env[name].type))
+            parameters.append(worker.env[name])
         for x in walk(s.body):
             if isinstance(x, Store):
                 self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
         self.module.functions.append("")  # keeps the numbers of inner functions apart
         worker.serial_loop(s, Value("%first", "i64"), Value("%last", "i64"))
-        body = f"@{'tir.parallel'}.{number}"
-        self.module.functions[number] = worker.finish(f"define internal void {body}(i64 %first, i64 %last{''.join(', ' + x for x in signature)}) noinline #0")
+        body = f"@tir.parallel.{number}"
+        signature = ", ".join(["i64 %first", "i64 %last", *map(str, parameters)])
+        self.module.functions[number] = worker.finish(f"define internal void {body}({signature}) noinline #0")
         # The context: n, then pointers and scalars, 8 bytes each.
         context = self.fresh("context")
-        self.entry.append(f"{context} = alloca [{1 + len(buffers) + len(scalars)} x i64], align 8")
+        self.entry.append(f"{context} = alloca [{1 + len(passed)} x i64], align 8")
         self.line(f"store i64 {n.name}, ptr {context}")
-        values = [(f"ptr {self.buffers[b]}", "ptr") for b in buffers] + [(str(self.env[v]), self.env[v].type) for v in scalars]
-        unpack, passed = [], []
-        for i, (value, type) in enumerate(values, 1):
+        unpack, arguments = [], ["i64 %first", "i64 %last"]
+        for i, value in enumerate(passed, 1):
             place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
             self.line(f"store {value}, ptr {place.name}")
-            unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {type}, ptr %p{i}"]
-            passed.append(f", {type} %v{i}")
+            unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
+            arguments.append(f"{value.type} %v{i}")
         share = [
             "%n = load i64, ptr %context",
             *unpack,
@@ -463,10 +527,11 @@ class Function:
             "%b = mul i64 %n, %t1",
             "%first = udiv i64 %a, %count",
             "%last = udiv i64 %b, %count",
-            f"call void {body}(i64 %first, i64 %last{''.join(passed)})",
+            f"call void {body}({', '.join(arguments)})",
             "ret void",
         ]
-        self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  " + "\n  ".join(share) + "\n}")
+        text = "\n  ".join(share)
+        self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
 
     # --- memory ---
@@ -487,7 +552,7 @@ class Function:
         for level in sorted(groups):
             frame = self.frames[level]
             terms = groups[level]
-            key = ("ptr", pointer, frozenset(terms.items()), self._copy(n for m in terms for a in m for n in self.variables(a)))
+            key = ("ptr", pointer, frozenset(terms.items()), self._copy(n for m in terms for a in m for n in self.variables(a)), self._read(terms))
             if key not in frame.known:
                 total = ""
                 for m, c in terms.items():
@@ -507,6 +572,11 @@ class Function:
     def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
         """Which copy of the unrolled loops around, as far as `names` depend on them."""
         return frozenset((n, self.constants[n]) for n in names if n in self.constants)
+
+    def _read(self, terms: Polynomial) -> frozenset[tuple[str, int]]:
+        """The state of the buffers that are read in `terms`."""
+        loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
+        return frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
 
     def place(self, access: Load | Store) -> _Place:
         """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
@@ -537,11 +607,11 @@ class Function:
         further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
         if place.nested:
             return self._further(self.address(buffer, place.offset), further)
-        key = ("place", id(place))
+        key = ("place", id(place), self._read(place.offset))
         frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
         if frame not in self.frames or key not in frame.known:
             frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
-            if any(isinstance(n, Load) for m in place.offset for atom in m if type(atom) is not Var for n in walk(atom)):
+            if key[2]:  # loads stay where they are
                 frame = self.top
             place.home = frame
             offset = {m: c for m, c in place.offset.items() if m}
@@ -558,6 +628,8 @@ class Function:
         place = self.place(e)
         if place.stride == 0:
             pointer = self.point(place)
+            if self.idle:  # no lane may want it, and then it may not be there
+                pointer = self.op(f"select {self._any_lane()}, ptr {pointer}, ptr {self._zeros()}", "ptr").name
             key = ("load", pointer, version)
             value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
         else:
@@ -565,6 +637,13 @@ class Function:
         if b.dtype == "bool":
             value = self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes, key=("bool", value.name))
         return value
+
+    def _zeros(self) -> str:
+        """A place to load from where there is nothing to load."""
+        if self.nothing is None:
+            self.nothing = self.fresh("nothing")
+            self.entry += [f"{self.nothing} = alloca i64, align 8", f"store i64 0, ptr {self.nothing}"]
+        return self.nothing
 
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
@@ -743,7 +822,7 @@ class Function:
                 if wraps(e):
                     x, y = self.wrapped(a), self.wrapped(b)
                     return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False)
-                return self._hoisted(e, lambda: self.int_binary(op, self.expr(a), self.expr(b), False, exact=True))
+                return self._hoisted(e, lambda: self.int_binary(op, self.index(a), self.index(b), False, exact=True))
             case Unary("not", a):
                 return self.negate(self.truth(self.expr(a)))
             case Unary("neg", a):
@@ -768,13 +847,7 @@ class Function:
         key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
         if key in home.known:
             return home.known[key]
-        # Write into `home` by making it the innermost frame for a moment.
-        level = next(i for i, f in enumerate(self.frames) if f is home)
-        inner = self.frames[level + 1 :]
-        del self.frames[level + 1 :]
-        value = write()
-        self.frames += inner
-        home.known[key] = value
+        home.known[key] = value = self.within(home, write)
         return value
 
     def wrapped(self, e: Expr) -> Value:
@@ -829,20 +902,42 @@ class Function:
 
     def _safe_divisor(self, y: Value) -> Value:
         """The divisor with 1 in lanes that are masked off, where it might be 0."""
-        if self.mask is None or y.lanes == 1 or y.name.startswith("splat"):
+        if self.mask is None or not y.name.startswith("%"):
             return y
+        if y.lanes == 1:
+            return self.op(f"select {self._any_lane()}, {y}, {y.type} 1", y.type) if self.idle else y
         return self.op(f"select {self.mask}, {y}, {y.full} splat ({y.type} 1)", y.type, y.lanes)
 
     def widen(self, v: Value) -> Value:
         """half and bfloat as float, in which they are computed."""
         if v.type not in ("half", "bfloat"):
             return v
+        if v.type == "half" and not self._converts("half"):
+            return self._convert(v, "float")
         return self.op(f"fpext {v} to {_typed('float', v.lanes)}", "float", v.lanes, key=("fpext", v.name))
 
     def narrow(self, v: Value, dtype: str) -> Value:
         """A float rounded to `dtype` if that is one of the 16-bit types."""
         type = TYPES[dtype]
-        return v if v.type == type else self.op(f"fptrunc {v} to {_typed(type, v.lanes)}", type, v.lanes)
+        if v.type == type:
+            return v
+        if v.type == "double" and type != "float":
+            v = self._convert(v, "float")
+        if type == "float" or self._converts(type):
+            return self.op(f"fptrunc {v} to {_typed(type, v.lanes)}", type, v.lanes)
+        return self._convert(v, type)
+
+    def _converts(self, type: str) -> bool:
+        """Whether the processor has instructions between float and a 16-bit type."""
+        target = self.module.target
+        feature = {"half": "+f16c", "bfloat": "+avx512bf16"}[type]
+        return feature in target.mattr.split(",") or (type == "half" and target.vector_bits >= 256)  # type: ignore[attr-defined]
+
+    def _convert(self, v: Value, type: str) -> Value:
+        name = halves.function_name(v.type, type, v.lanes)
+        if name not in self.module.library:
+            self.module.library[name] = halves.definition(v.type, type, v.lanes)
+        return self.op(f"call {_typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
     def float_binary(self, op: str, a: Expr, b: Expr) -> Value:
         dtype = a.dtype
@@ -861,22 +956,16 @@ class Function:
             case "+" | "-" | "*" | "/":
                 code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.op(f"{code} {x}, {y.name}", x.type, x.lanes)
-            case "min" | "max":
-                test = self.op(f"fcmp {'olt' if op == 'min' else 'ogt'} {x}, {y.name}", "i1", x.lanes)
-                result = self.op(f"select {test}, {x}, {y}", x.type, x.lanes)
-            case "//":
+            case "min" | "max":  # the first where they are equal, as with zeros of both signs
+                test = self.op(f"fcmp {'olt' if op == 'min' else 'ogt'} {y}, {x.name}", "i1", x.lanes)
+                result = self.op(f"select {test}, {y}, {x}", x.type, x.lanes)
+            case "//" | "%":
                 quotient = self.op(f"fdiv {x}, {y.name}", x.type, x.lanes)
-                result = self.math("floor", quotient)
-            case "%":
-                rest = self.op(f"frem {x}, {y.name}", x.type, x.lanes)
-                zero = _zero(x)
-                nonzero = self.op(f"fcmp une {rest}, {zero}", "i1", x.lanes)
-                s1 = self.op(f"fcmp olt {rest}, {zero}", "i1", x.lanes)
-                s2 = self.op(f"fcmp olt {y}, {zero}", "i1", x.lanes)
-                differ = self.op(f"xor {s1}, {s2.name}", "i1", x.lanes)
-                adjust = self.op(f"and {differ}, {nonzero.name}", "i1", x.lanes)
-                fixed = self.op(f"fadd {rest}, {y.name}", x.type, x.lanes)
-                result = self.op(f"select {adjust}, {fixed}, {rest}", x.type, x.lanes)
+                result = self.math("floor", self.widen(self.narrow(quotient, dtype)))
+                if op == "%":
+                    result = self.widen(self.narrow(result, dtype))
+                    product = self.op(f"fmul {result}, {y.name}", x.type, x.lanes)
+                    result = self.op(f"fsub {x}, {self.widen(self.narrow(product, dtype)).name}", x.type, x.lanes)
             case _:
                 raise CodegenError(f"operator `{op}` is not for floats")
         return self.narrow(result, dtype)
@@ -901,14 +990,13 @@ class Function:
         if dtypes.is_float(dtype):
             if kind == "float":
                 v = self.widen(v)
-                if v.type == to:
-                    return v
-                wider = dtypes.bits(dtype) > {"float": 32, "double": 64}[v.type]
-                return self.op(f"{'fpext' if wider else 'fptrunc'} {v} to {full}", to, v.lanes)
+                if v.type == "float" and to == "double":
+                    return self.op(f"fpext {v} to {full}", to, v.lanes)
+                return self.narrow(v, dtype)
             verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
-            if to in ("half", "bfloat"):
-                wide = self.op(f"{verb} {v} to {_typed('float', v.lanes)}", "float", v.lanes)
-                return self.narrow(wide, dtype)
+            if to in ("half", "bfloat"):  # by way of a type that holds the integer, so that it is rounded once
+                wide = "double" if v.type in ("i32", "i64") else "float"
+                return self.narrow(self.op(f"{verb} {v} to {_typed(wide, v.lanes)}", wide, v.lanes), dtype)
             return self.op(f"{verb} {v} to {full}", to, v.lanes)
         if kind == "float":
             v = self.widen(v)
@@ -926,20 +1014,31 @@ class Function:
             if self._uniform(c):
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
-            sides: list[Value] = []
-            for side, active in ((t, mask), (f, self.negate(mask))):
-                outer = self.mask
-                self.mask = active if outer is None else self.op(f"and {active}, {outer.name}", "i1", active.lanes)
-                versions, frame = dict(self.versions), self.top
-                known = dict(frame.known)
-                sides.append(self.splat(self._typed_value(side)))
-                frame.known, self.versions, self.mask = known, versions, outer
-            return self.op(f"select {mask}, {sides[0]}, {sides[1]}", sides[0].type, sides[0].lanes)
+            x = self._in_lanes(mask, t)
+            y = self._in_lanes(self.negate(mask), f)
+            return self.op(f"select {mask}, {x}, {y}", x.type, x.lanes)
         condition = self.truth(self.expr(c))
         x, y = self.together(self._typed_value(t), self._typed_value(f))
         if condition.lanes > x.lanes:
             x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
         return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+
+    def _in_lanes(self, mask: Value, e: Expr) -> Value:
+        """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
+        outer = self.mask, self.idle
+        if self.mask is not None:
+            mask = self.op(f"and {mask}, {self.mask.name}", "i1", mask.lanes)
+        self.mask, self.idle = mask, True
+        value = self.splat(self._typed_value(e))
+        self.mask, self.idle = outer
+        return value
+
+    def _any_lane(self) -> Value:
+        """Whether the mask holds in some lane."""
+        assert self.mask is not None
+        name = f"llvm.vector.reduce.or.v{self.mask.lanes}i1"
+        self.intrinsic(name, "i1", [self.mask.full])
+        return self.op(f"call i1 @{name}({self.mask})", "i1", key=("any", self.mask.name))
 
     def _typed_value(self, e: Expr) -> Value:
         """The value in the LLVM type of its dtype, so that both sides of a choice agree."""
@@ -975,14 +1074,44 @@ class Function:
     def math(self, op: str, *values: Value) -> Value:
         x = values[0]
         dtype = {"float": "float32", "double": "float64"}[x.type]
-        key = (op, dtype, x.lanes)
-        if key not in self.module.math:
+        name = vector_math.function_name(op, dtype, x.lanes)
+        if name not in self.module.library:
             features = self.module.target.mattr.split(",")  # type: ignore[attr-defined]
             avx512 = "+avx512f" in features and "+avx512vl" in features
-            self.module.math[key] = vector_math.definition(op, dtype, x.lanes, avx512)
+            self.module.library[name] = vector_math.definition(op, dtype, x.lanes, avx512)
             self.module.declarations |= vector_math.declarations(op, dtype, x.lanes, avx512)
-        name = vector_math.function_name(op, dtype, x.lanes)
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)
+
+
+def free_names(s: Stmt) -> tuple[set[str], set[str]]:
+    """The variables and the buffers that `s` uses and does not make."""
+    used: tuple[set[str], set[str]] = set(), set()
+
+    def visit(n: Node, bound: frozenset[str]) -> None:
+        match n:
+            case Var(name):
+                if name not in bound:
+                    used[0].add(name)
+            case For(var, extent, body):
+                visit(extent, bound)
+                visit(body, bound | {var.name})
+            case Let(var, value, body):
+                visit(value, bound)
+                visit(body, bound | {var.name})
+            case Allocate(buffer, body):
+                visit(buffer, bound | {buffer.name})
+                visit(body, bound | {buffer.name})
+            case Buffer(name, shape):
+                if name not in bound:
+                    used[1].add(name)
+                for d in shape:
+                    visit(d, bound)
+            case _:
+                for c in children(n):
+                    visit(c, bound)
+
+    visit(s, frozenset())
+    return used
 
 
 def _bounds(extent: Expr) -> list[Expr]:

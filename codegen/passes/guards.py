@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tir.affine import Interval, add, bounds, constant, polynomial, scale, to_expr
 from tir.analysis.regions import extent_range
-from tir.ir import Allocate, Binary, Const, Expr, For, If, Kind, Let, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded
-from tir.simplify import prove, simplify, simplify_tree
-from tir.traverse import map_children, variables, walk_stmts
+from tir.ir import Allocate, Binary, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded
+from tir.simplify import prove, simplify, simplify_tree, wraps
+from tir.traverse import map_children, variables, walk, walk_stmts
 
 Ranges = dict[str, Interval]
 
@@ -16,30 +16,41 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
               => for v in range(min(n, ceil((bound - rest) / a))): S
 
     for serial and parallel loops whose whole body is under the condition. Where `rest` holds loops inside v, its least value
-    bounds v, and the condition stays for the exact test.
+    bounds v, and the condition stays for the exact test. Conditions on loaded values stay where they are, and so do those on
+    the lanes of a vectorised loop around v.
     """
 
-    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+    def visit(s: Stmt, ranges: Ranges, lanes: frozenset[str]) -> Stmt:
         match s:
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
                     for condition in _common_guards(body):
                         limit = _limit(condition, var.name, _inner_ranges(body, inside), ranges)
-                        if limit is not None:
+                        if limit is not None and not variables(limit) & lanes:
                             shorter = simplify(Binary("min", extent, limit), ranges)
                             if shorter != extent:
                                 extent = shorter
-                new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)})
+                inner_lanes = lanes | {var.name} if kind is Kind.VECTORIZED else lanes
+                new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)}, inner_lanes)
                 # A bound such as min(16, n - i * 16) is a fact about v that decides the condition inside.
                 if extent is not s.extent:
                     facts = [Binary("<", var, part) for part in _parts(extent)]
                     new_body = _drop_proved(new_body, facts, {**ranges, var.name: extent_range(extent, ranges)})
                 return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
             case _:
-                return map_children(s, lambda c: visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_children(s, lambda c: visit(c, ranges, lanes) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
-    return func.with_(body=visit(func.body, {}))
+    return func.with_(body=visit(func.body, {}, frozenset()))
+
+
+def _pure(condition: Expr) -> bool:
+    """Whether a condition can be decided elsewhere than where it stands: it is a comparison of indices, nothing is loaded."""
+    match condition:
+        case Binary(_, a, b):
+            return not wraps(a) and not wraps(b) and not any(isinstance(n, Load) for n in walk(condition))
+        case _:
+            return False
 
 
 def _parts(extent: Expr) -> list[Expr]:
@@ -74,6 +85,8 @@ def _inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
 
 def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | None:
     """The number of values of `name`, from 0, that can satisfy `condition`; None if it is not an upper bound on `name`."""
+    if not _pure(condition):
+        return None
     match condition:
         case Binary("<", a, b):
             p = add(polynomial(a), polynomial(b), -1)  # must be < 0
@@ -208,6 +221,8 @@ def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr 
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     """The condition with the tile's variables at their least favourable values; None if it is not an affine inequality."""
+    if not _pure(condition):
+        return None
     match condition:
         case Binary("<" | "<=" as op, a, b):
             p = add(polynomial(a), polynomial(b), -1)

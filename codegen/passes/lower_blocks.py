@@ -63,11 +63,11 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
                 # Nothing stays in registers between the init and the reduction, so copies of it would only be more code.
                 kind = Kind.SERIAL if loop.kind is Kind.UNROLLED else loop.kind
                 kept.append(loop.with_(var=new, kind=kind))
-        # A predicate over reduction variables says nothing about the elements to initialise.
-        predicate = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & reducing))
-        # Reducing loops further out, with something else between: only their first iteration initialises.
-        condition = conjunction(predicate, simplify(substitute(first(block), zero)))  # type: ignore[arg-type]
-        return _rebuild(kept, substitute(guarded(condition, init_of(block)), zero))  # type: ignore[arg-type]
+        # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
+        # further out, with something else between, stay in the condition.
+        parts = (simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *conjuncts(first(block))))
+        condition = conjunction(*parts)
+        return _rebuild(kept, guarded(condition, substitute(init_of(block), zero)))  # type: ignore[arg-type]
 
     body = visit(func.body)
     return func.with_(body=body, allocs=tuple(allocs))

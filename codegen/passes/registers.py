@@ -103,7 +103,12 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     for x in [*nest, *(x for x in walk_stmts(body) if isinstance(x, For))]:
         inner[x.name] = extent_range(x.extent, inner)
     moving = {x.name for x in nest}
-    stored = {x.buffer.name: x.buffer for x in walk_stmts(body) if isinstance(x, Store) and x.buffer.scope != "register"}
+    inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
+    stored = {
+        x.buffer.name: x.buffer
+        for x in walk_stmts(body)
+        if isinstance(x, Store) and x.buffer.scope != "register" and x.buffer.name not in inside
+    }
     promoted: list[tuple[Buffer, _Tile]] = []
     for buffer in stored.values():
         tiles = _tiles(body, buffer, moving, lanes)
@@ -154,10 +159,13 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
     """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
     tiles: list[_Tile] = []
     failed = False
+    bound = {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}  # anew in each iteration
+    stored = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Store)}
 
     def access(indices: tuple[Expr, ...], store: bool, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
         nonlocal failed
-        if failed or any(variables(i) & moving for i in indices):
+        loaded = {n.buffer.name for i in indices for n in walk(i) if isinstance(n, Load)}
+        if failed or loaded & stored or any(variables(i) & (moving | bound) for i in indices):
             failed = True
             return
         parts = _decompose(_offset(buffer, indices), lanes, unrolled)
@@ -167,7 +175,10 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         base, axes, lane = parts
         shape = tuple((stride, extent) for stride, extent, _ in axes)
         width = lane[1] if lane else 1
-        kept = [c for c in conditions if not variables(c) & moving]
+        # The load before the loops and the store after them are guarded by what holds for the place as such.
+        ours = {v.name for _, _, v in axes} | ({lane[0].name} if lane else set())
+        foreign = moving | bound | ({*lanes, *unrolled} - ours)
+        kept = [c for c in conditions if not variables(c) & foreign and not any(isinstance(n, Load) for n in walk(c))]
         new = _Tile(base, shape, width, indices, tuple(v for _, _, v in axes), lane[0] if lane else None, kept, store)
         for tile in tiles:
             distance = as_constant(add(base, tile.base, -1))
@@ -212,11 +223,6 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
                     access(indices, False, lanes, unrolled, conditions)
             case Buffer():
                 pass
-            case Let(var, value, inner):
-                visit(value, lanes, unrolled, conditions)
-                places = [i for x in walk(inner) if isinstance(x, (Load, Store)) and x.buffer.name == buffer.name for i in x.indices]
-                failed = failed or any(var.name in variables(i) for i in places)  # bound anew in each iteration
-                visit(inner, lanes, unrolled, conditions)
             case _:
                 for c in children(n):
                     visit(c, lanes, unrolled, conditions)

@@ -169,7 +169,9 @@ def test_padded_convolution():
         name="padded",
     )
     p, q, r = te.reduce_axis((0, 3), name="p"), te.reduce_axis((0, 3), name="q"), te.reduce_axis((0, 3), name="r")
-    out = te.compute((7, 4, 5), lambda h, w, f: te.sum(padded[2 * h + p, 2 * w + q, r] * W[p, q, r, f], axis=[p, q, r]), name="out")
+    out = te.compute(
+        (7, 4, 5), lambda h, w, f: te.sum(padded[2 * h + p, 2 * w + q, r] * W[p, q, r, f], axis=[p, q, r]), name="out"
+    )
     a, w = integers((13, 7, 3), "float32"), integers((3, 3, 3, 5), "float32", 1)
     (o,) = result(te.create_prim_func([A, W, out]), a, w)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(a, ((1, 1), (1, 1), (0, 0))), (3, 3), (0, 1))[::2, ::2]
@@ -187,6 +189,7 @@ def test_select_and_comparisons():
         "not_equal": te.not_equal,
     }
     a, b = integers((109,), "int32"), integers((109,), "int32", 1)
+
     def chosen(compare):
         return lambda i: te.select(compare(A[i], B[i]), A[i] * 10, B[i])
 
@@ -277,7 +280,11 @@ def test_mistakes_are_refused_where_they_are_made():
         (lambda: A[1], IndexError, "A has 2 dimension(s) (7, 13), but was indexed with 1"),
         (lambda: te.placeholder((0,), name="Z"), ValueError, "Z: extents must be at least 1, got shape (0,)"),
         (lambda: te.placeholder((7,), "float31"), TypeError, None),
-        (lambda: te.compute((7,), lambda i, j: A[i, j], name="B"), TypeError, "B: the shape has 1 dimension(s), but the function takes 2 index(es)"),
+        (
+            lambda: te.compute((7,), lambda i, j: A[i, j], name="B"),
+            TypeError,
+            "B: the shape has 1 dimension(s), but the function takes 2 index(es)",
+        ),
         (
             lambda: te.compute((7,), lambda i: te.sum(A[i, k], axis=k) + 1.0, name="B"),
             TypeError,

@@ -139,7 +139,10 @@ def test_names():
         (seq(grid(block), renamed), "error: two blocks are called `C`"),
         (grid(block.with_(name="i")), "error: a loop and a block are both called `i`"),
         (For(Var("A"), const(7), Evaluate(Var("A"))), "error: a buffer and a loop are both called `A`"),
-        (grid(Block("C", (ITERS[0], spatial(vi, 13, j)), Evaluate(vi))), "error: block `C` has two iteration variables called `v_i`"),
+        (
+            grid(Block("C", (ITERS[0], spatial(vi, 13, j)), Evaluate(vi))),
+            "error: block `C` has two iteration variables called `v_i`",
+        ),
         (grid(Block("C", (spatial(j, 7, i),), Evaluate(j))), "error: a loop and an iteration variable are both called `j`"),
         (grid(Block("C", (), Evaluate(const(0)), allocs=(A,))), "error: two buffers are called `A`"),
         (For(Var("not a name"), const(7), Evaluate(const(0))), "error: the loop `not a name` is not named by an identifier"),
@@ -206,7 +209,10 @@ def test_ranks_and_dtypes():
         (Evaluate(Select(TRUE, load, zero)), "error: operands of dtypes float32 and int32, in `T.Select(T.bool(True), B[0], 0)`"),
         (Evaluate(Call("exp", (zero,), "int32")), "error: `exp` takes floating values, got int32, in `T.exp(0)`"),
         (Evaluate(Call("pow", (load,), "float32")), "error: `pow` takes 2 argument(s), got 1, in `T.pow(B[0])`"),
-        (Evaluate(Call("exp", (load,), "float64")), "error: `exp` of dtype float64 has an argument of dtype float32, in `T.exp(B[0])`"),
+        (
+            Evaluate(Call("exp", (load,), "float64")),
+            "error: `exp` of dtype float64 has an argument of dtype float32, in `T.exp(B[0])`",
+        ),
         (Evaluate(Cast("float31", zero)), "error: unknown dtype 'float31'"),
         (Evaluate(Const(300, "int8")), "error: 300 is not a literal of dtype int8"),
         (Evaluate(Const(1, "float32")), "error: 1 is not a literal of dtype float32"),
@@ -218,9 +224,12 @@ def test_ranks_and_dtypes():
         (Allocate(Buffer("Z", (zero,)), Evaluate(zero)), "error: buffer `Z` has a dimension of 0; extents must be at least 1"),
         (
             For(i, const(7), Block("b", (spatial(vi, 7, cast(i, "float32")),), Evaluate(vi))),
-            "error: the binding of `v_i` must be an integer, got `T.Cast(\"float32\", i)` of dtype float32",
+            'error: the binding of `v_i` must be an integer, got `T.Cast("float32", i)` of dtype float32',
         ),
-        (For(i, const(7), Block("b", ITERS[:1], Evaluate(vi), predicate=i)), "error: a predicate must be bool, got `i` of dtype int32"),
+        (
+            For(i, const(7), Block("b", ITERS[:1], Evaluate(vi), predicate=i)),
+            "error: a predicate must be bool, got `i` of dtype int32",
+        ),
     )
     for body, message in cases:
         assert message in messages(func(body, A, B, C, n)), message
@@ -245,7 +254,9 @@ def test_bindings_stay_within_their_domains():
     block = Block("Y", (spatial(vi, 7, o * 4 + p),), copy)
     params = (buffer("X", 7), buffer("Y", 7))
     split = nest([(o, 2), (p, 4)], block)
-    assert messages(func(split, *params)) == ["error: `v_i` of block `Y` = `i_0 * 4 + i_1` is 7, outside its domain, where i_0=1, i_1=3"]
+    assert messages(func(split, *params)) == [
+        "error: `v_i` of block `Y` = `i_0 * 4 + i_1` is 7, outside its domain, where i_0=1, i_1=3"
+    ]
     guarded = nest([(o, 2), (p, 4)], block.with_(predicate=o * 4 + p < 7))
     assert messages(func(guarded, *params)) == []
     outside = nest([(o, 2), (p, 4)], If(o * 4 + p < 7, block))
@@ -327,7 +338,10 @@ def test_lets_are_seen_through():
 
 
 def test_a_reduction_called_spatial():
-    f = rewrite(matmul(), lambda n: n.with_(axis=Axis.SPATIAL) if isinstance(n, Iter) else n.with_(init=None) if isinstance(n, Block) else None)
+    f = rewrite(
+        matmul(),
+        lambda n: n.with_(axis=Axis.SPATIAL) if isinstance(n, Iter) else n.with_(init=None) if isinstance(n, Block) else None,
+    )
     (message,) = messages(f)
     assert message == (
         "error: the spatial axes of block `C` are not: v_i=0, v_j=0, v_k=0 writes C[0, 0], and v_i=0, v_j=0, v_k=1 writes it too"
@@ -410,7 +424,9 @@ def test_a_reduction_that_overwrites():
 
 def test_a_reduction_counted_twice():
     f = matmul(7, 13, 5)
-    twice = rewrite(f, lambda n: n.with_(body=For(Var("again"), const(2), n.body)) if isinstance(n, For) and n.name == "k" else None)
+    twice = rewrite(
+        f, lambda n: n.with_(body=For(Var("again"), const(2), n.body)) if isinstance(n, For) and n.name == "k" else None
+    )
     assert messages(twice) == [
         "error: block `C` counts an iteration of its reduction twice: v_i=0, v_j=0, v_k=0, once where k=0, again=0, "
         "and again where k=0, again=1"
@@ -455,7 +471,9 @@ def test_fused_and_split_parallel_loops():
     iters = (spatial(vi, 7, i), spatial(vj, 13, fused // 109), reduce(vk, 109, fused % 109))
     body = For(i, const(7), For(o, const(237), For(p, const(6), block.with_(iters=iters, predicate=fused < 1417))))
     assert messages(func(body, *f.params)) == []
-    assert [m.split(",")[0] for m in messages(with_kind(func(body, *f.params), Kind.PARALLEL, "f_0"))] == ["error: loop `f_0` is parallel"]
+    assert [m.split(",")[0] for m in messages(with_kind(func(body, *f.params), Kind.PARALLEL, "f_0"))] == [
+        "error: loop `f_0` is parallel"
+    ]
 
 
 def test_races_without_blocks():
@@ -464,7 +482,9 @@ def test_races_without_blocks():
     assert messages(with_kind(func(flat, X), Kind.PARALLEL, "i", "j")) == []
     shared = nest([(i, 7), (j, 13)], Store(Y, (i,), const(0.0)))
     assert messages(with_kind(func(shared, Y), Kind.PARALLEL, "i")) == []
-    assert messages(with_kind(func(shared, Y), Kind.PARALLEL, "j")) == ["error: loop `j` is parallel, but j=0 writes Y[0], and j=1 writes it too"]
+    assert messages(with_kind(func(shared, Y), Kind.PARALLEL, "j")) == [
+        "error: loop `j` is parallel, but j=0 writes Y[0], and j=1 writes it too"
+    ]
     carried = For(i, const(90), Store(X, (i + 1,), X[i]))
     assert messages(with_kind(func(carried, X), Kind.VECTORIZED, "i")) == [
         "error: loop `i` is vectorized, but i=0 writes X[1], and i=1 reads it too"
@@ -478,7 +498,11 @@ def test_race_between_two_blocks_of_one_parallel_loop():
     first = For(j, const(13), Block("T", ITERS, Store(T, (vi, vj), A[vi, vj])))
     for shift, ok in ((0, True), (1, False)):
         binding = (i + shift) % 7
-        second = For(k, const(13), Block("C", (spatial(vi, 7, i), spatial(vk, 7, binding), spatial(vj, 13, k)), Store(C, (vi, vj), T[vk, vj])))
+        second = For(
+            k,
+            const(13),
+            Block("C", (spatial(vi, 7, i), spatial(vk, 7, binding), spatial(vj, 13, k)), Store(C, (vi, vj), T[vk, vj])),
+        )
         f = func(For(i, const(7), seq(first, second), Kind.PARALLEL), A, C, T)
         found = [m for m in messages(f) if "parallel" in m]
         assert (found == []) is ok
@@ -487,7 +511,7 @@ def test_race_between_two_blocks_of_one_parallel_loop():
 
 
 def test_each_iteration_may_compute_what_it_needs():
-    """A producer placed in a parallel loop, which overlaps with that of the next iteration, in a temporary: as if it were private."""
+    """A producer placed in a parallel loop overlaps with that of the next iteration: its temporary is as if private."""
     X, S, Y = buffer("X", 9), buffer("S", 9), buffer("Y", 7)
     first = For(j, const(3), Block("S", (spatial(vi, 9, i + j),), Store(S, (vi,), X[vi] * 2.0)))
     second = Block("Y", (spatial(vi, 7, i),), Store(Y, (vi,), S[vi] + S[vi + 2]))
@@ -559,7 +583,12 @@ def test_determined_by_brute_force():
     for _ in range(300):
         expressions = []
         for _ in range(rng.integers(1, 4)):
-            e = a * int(rng.integers(-12, 13)) + b * int(rng.integers(-4, 5)) + c * int(rng.integers(-2, 3)) + int(rng.integers(-3, 4))
+            e = (
+                a * int(rng.integers(-12, 13))
+                + b * int(rng.integers(-4, 5))
+                + c * int(rng.integers(-2, 3))
+                + int(rng.integers(-3, 4))
+            )
             match rng.integers(3):
                 case 0:
                     e = e // int(rng.integers(1, 7))

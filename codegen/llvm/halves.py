@@ -1,0 +1,126 @@
+"""float16 and bfloat16 as LLVM IR functions, for processors without instructions that convert them.
+
+LLVM would call a runtime library there, which a process need not have. Rounding is to nearest, ties to even; a NaN stays one.
+"""
+
+from __future__ import annotations
+
+
+def function_name(source: str, result: str, lanes: int) -> str:
+    """The name, without @, of the conversion between LLVM scalar types, for `lanes` elements."""
+    return f"tir.{source}.to.{result}.v{lanes}"
+
+
+def definition(source: str, result: str, lanes: int) -> str:
+    """The LLVM IR of a conversion: half to float, float to half or bfloat, or double to float rounded to odd.
+
+    Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding.
+    """
+    body = {
+        ("half", "float"): _half_to_float,
+        ("float", "half"): _float_to_half,
+        ("float", "bfloat"): _float_to_bfloat,
+        ("double", "float"): _double_to_odd_float,
+    }[source, result]
+
+    def t(scalar: str) -> str:
+        return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+    def c(scalar: str, value: int | str) -> str:
+        return str(value) if lanes == 1 else f"splat ({scalar} {value})"
+
+    name = function_name(source, result, lanes)
+    head = f"define internal {t(result)} @{name}({t(source)} %x) alwaysinline nounwind willreturn memory(none) {{"
+    return "\n".join([head, *(f"  {line}" for line in body(t, c)), "}"])
+
+
+def _half_to_float(t, c) -> list[str]:
+    # The bits in place, times 2^112 for the difference of the exponents' biases: exact, subnormals too.
+    i32, f32 = t("i32"), t("float")
+    return [
+        f"%half = bitcast {t('half')} %x to {t('i16')}",
+        f"%bits = zext {t('i16')} %half to {i32}",
+        f"%size = and {i32} %bits, {c('i32', 0x7FFF)}",
+        f"%placed = shl {i32} %size, {c('i32', 13)}",
+        f"%small = bitcast {i32} %placed to {f32}",
+        f"%scaled = fmul {f32} %small, {c('float', '0x46F0000000000000')}",
+        f"%number = bitcast {f32} %scaled to {i32}",
+        f"%special = or {i32} %placed, {c('i32', 0x7F800000)}",
+        f"%isspecial = icmp uge {i32} %size, {c('i32', 0x7C00)}",
+        f"%chosen = select {t('i1')} %isspecial, {i32} %special, {i32} %number",
+        f"%signbit = and {i32} %bits, {c('i32', 0x8000)}",
+        f"%sign = shl {i32} %signbit, {c('i32', 16)}",
+        f"%whole = or {i32} %chosen, %sign",
+        f"%r = bitcast {i32} %whole to {f32}",
+        f"ret {f32} %r",
+    ]
+
+
+def _float_to_half(t, c) -> list[str]:
+    i32, f32, i1 = t("i32"), t("float"), t("i1")
+    return [
+        f"%bits = bitcast {f32} %x to {i32}",
+        f"%size = and {i32} %bits, {c('i32', 0x7FFFFFFF)}",
+        f"%top = lshr {i32} %bits, {c('i32', 16)}",
+        f"%sign = and {i32} %top, {c('i32', 0x8000)}",
+        # Normal numbers: half a unit less one, plus the last bit kept, carries into it; the exponent loses 112.
+        f"%shifted = lshr {i32} %size, {c('i32', 13)}",
+        f"%last = and {i32} %shifted, {c('i32', 1)}",
+        f"%biased = add {i32} %size, {c('i32', 0xFFF - 0x38000000)}",
+        f"%carried = add {i32} %biased, %last",
+        f"%normal = lshr {i32} %carried, {c('i32', 13)}",
+        # Subnormal ones: one half has 2^-24, the smallest half, as its last place.
+        f"%abs = bitcast {i32} %size to {f32}",
+        f"%sum = fadd {f32} %abs, {c('float', '0x3FE0000000000000')}",
+        f"%sumbits = bitcast {f32} %sum to {i32}",
+        f"%subnormal = sub {i32} %sumbits, {c('i32', 0x3F000000)}",
+        f"%issmall = icmp ult {i32} %size, {c('i32', 0x38800000)}",
+        f"%finite = select {i1} %issmall, {i32} %subnormal, {i32} %normal",
+        f"%islarge = icmp uge {i32} %size, {c('i32', 0x477FF000)}",
+        f"%bounded = select {i1} %islarge, {i32} {c('i32', 0x7C00)}, {i32} %finite",
+        f"%isnan = icmp ugt {i32} %size, {c('i32', 0x7F800000)}",
+        f"%value = select {i1} %isnan, {i32} {c('i32', 0x7E00)}, {i32} %bounded",
+        f"%whole = or {i32} %value, %sign",
+        f"%cut = trunc {i32} %whole to {t('i16')}",
+        f"%r = bitcast {t('i16')} %cut to {t('half')}",
+        f"ret {t('half')} %r",
+    ]
+
+
+def _float_to_bfloat(t, c) -> list[str]:
+    i32, f32 = t("i32"), t("float")
+    return [
+        f"%bits = bitcast {f32} %x to {i32}",
+        f"%shifted = lshr {i32} %bits, {c('i32', 16)}",
+        f"%last = and {i32} %shifted, {c('i32', 1)}",
+        f"%biased = add {i32} %bits, {c('i32', 0x7FFF)}",
+        f"%carried = add {i32} %biased, %last",
+        f"%isnan = fcmp uno {f32} %x, %x",
+        f"%chosen = select {t('i1')} %isnan, {i32} {c('i32', 0x7FC00000)}, {i32} %carried",
+        f"%top = lshr {i32} %chosen, {c('i32', 16)}",
+        f"%cut = trunc {i32} %top to {t('i16')}",
+        f"%r = bitcast {t('i16')} %cut to {t('bfloat')}",
+        f"ret {t('bfloat')} %r",
+    ]
+
+
+def _double_to_odd_float(t, c) -> list[str]:
+    i32, f32, f64, i1 = t("i32"), t("float"), t("double"), t("i1")
+    return [
+        f"%near = fptrunc {f64} %x to {f32}",
+        f"%back = fpext {f32} %near to {f64}",
+        f"%bits = bitcast {f32} %near to {i32}",
+        # Cut towards zero (the nearest may be one further out), then set the last bit, where anything was cut off.
+        f"%wide = bitcast {f64} %x to {t('i64')}",
+        f"%size = and {t('i64')} %wide, {c('i64', 0x7FFFFFFFFFFFFFFF)}",
+        f"%widenear = bitcast {f64} %back to {t('i64')}",
+        f"%sizenear = and {t('i64')} %widenear, {c('i64', 0x7FFFFFFFFFFFFFFF)}",
+        f"%further = icmp ugt {t('i64')} %sizenear, %size",
+        f"%one = zext {i1} %further to {i32}",
+        f"%towards = sub {i32} %bits, %one",
+        f"%odd = or {i32} %towards, {c('i32', 1)}",
+        f"%inexact = fcmp one {f64} %back, %x",
+        f"%chosen = select {i1} %inexact, {i32} %odd, {i32} %bits",
+        f"%r = bitcast {i32} %chosen to {f32}",
+        f"ret {f32} %r",
+    ]

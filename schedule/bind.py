@@ -1,0 +1,73 @@
+"""bind: iterations as blocks or threads of a GPU."""
+
+from __future__ import annotations
+
+from tir.ir import For, Kind, PrimFunc
+from tir.traverse import walk
+
+from .error import ScheduleError, nearest
+from .parallel import independent_iterations, need_markable
+from .primitive import path_to_loop, primitive, replace_path, statements
+from .private import private_buffers
+
+AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
+
+# The memories of which each block, or each thread, of a GPU has its own.
+OWN = {"blockIdx": ("shared", "shared.dyn", "local", "register"), "threadIdx": ("local", "register"), "vthread": ("local", "register")}
+
+
+@primitive
+def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
+    """Run the iterations of a loop as blocks or threads of a GPU, or as virtual threads.
+
+    `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.
+
+    Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
+    Legal     the iterations are independent, as for `parallel`, where each block has its own of temporaries in shared memory and
+              each thread of those in local memory, but none of those in global memory. Loops inside one another are bound to
+              different axes, the blocks outside the threads.
+    Example   elementwise: s.bind("i1", "threadIdx.x")
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    if thread_axis not in AXES:
+        known = ", ".join(AXES)
+        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=nearest(thread_axis, AXES))
+    need_markable(target, Kind.THREAD)
+    if target.kind is Kind.THREAD and target.thread != thread_axis:
+        raise ScheduleError(f"`{loop}` is already bound to {target.thread}", (target, f"bound to {target.thread}"))
+    kind = thread_axis.split(".")[0]
+    outside = [s for s in above[:-1] if type(s) is For]
+    inside = [s for s in statements(target.body) if type(s) is For]
+    for other in (*outside, *inside):
+        if other.kind is Kind.VECTORIZED and other in outside:
+            raise ScheduleError(
+                f"`{loop}` is inside the vectorized loop `{other.name}`", (other, "vectorized"), (target, "inside it"),
+                hint="lanes of a vector cannot start threads; bind an outer loop",
+            )  # fmt: skip
+        if other.kind is Kind.THREAD and other.thread == thread_axis:
+            first, second = (other, target) if other in outside else (target, other)
+            raise ScheduleError(
+                f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
+                (first, "outer loop"),
+                (second, "inside it"),
+                hint="fuse the two before binding, or bind this one to another axis",
+            )
+    misplaced = [s for s in (outside if kind == "blockIdx" else inside) if s.kind is Kind.THREAD]
+    for other in misplaced:
+        pair = {kind, other.thread.split(".")[0]}
+        if pair == {"blockIdx", "threadIdx"}:
+            first, second = (other, target) if kind == "blockIdx" else (target, other)
+            raise ScheduleError(
+                "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",
+                (first, "would be threads"),
+                (second, "would be blocks"),
+                hint="reorder first",
+            )
+
+    def private() -> set[str]:
+        scopes = {n.name: n.scope for n in walk(target.body) if type(n).__name__ == "Buffer"}
+        return {name for name in private_buffers(func, above) if scopes[name] in OWN[kind]}
+
+    independent_iterations(above, "bound", private)
+    return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

@@ -1,0 +1,66 @@
+"""loop_partition: one loop becomes consecutive ones."""
+
+from __future__ import annotations
+
+from tir.ir import Const, For, PrimFunc, Var, seq
+
+from .copies import renamed, without_idle_inits
+from .dataflow import Names
+from .error import ScheduleError
+from .loops import ranges_of, substitute_loops
+from .primitive import need_serial, path_to_loop, primitive, replace_path
+
+
+@primitive
+def loop_partition(
+    func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True
+) -> tuple[PrimFunc, list[str]]:
+    """Divide a serial loop into consecutive loops of the given numbers of iterations; returns their names.
+
+    One factor may be None: it becomes what the others leave. Where all are given and something is left, it becomes one more
+    loop at the end. The blocks below are copied; the copies are named after their loop, `B` becomes `B_i_0`, `B_i_1`, ...
+
+    Rewrite   for i in range(N): S(i)
+           => for i_0 in range(f): S(i_0)
+              for i_1 in range(N - f): S(f + i_1)
+    Legal     always, for a constant extent: the iterations and their order are unchanged. Conditions that hold throughout a part
+              are dropped there, and so are inits of reductions that do not start in it.
+    Example   vector: s.loop_partition("i", [2, None])
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    need_serial(target, "partitioned")
+    if not factors:
+        raise ScheduleError("at least one factor is needed", hint=f"loop_partition({loop!r}, [1, None])")
+    if sum(f is None for f in factors) > 1:
+        raise ScheduleError(f"at most one factor may be None, got {factors}")
+    known = [f for f in factors if f is not None]
+    if any(f < 1 for f in known):
+        raise ScheduleError(f"factors must be at least 1, got {min(known)}")
+    if type(target.extent) is not Const:
+        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
+    extent, total = int(target.extent.value), sum(known)
+    if total > extent:
+        raise ScheduleError(
+            f"the factors make {total} iterations, but `{loop}` has {extent}", (target, f"{extent} iterations")
+        )
+    if total == extent and len(known) < len(factors):
+        raise ScheduleError(f"the factors leave no iteration for None: `{loop}` has {extent}", (target, f"{extent} iterations"))
+    sizes = [extent - total if f is None else f for f in factors]
+    if sum(sizes) < extent:
+        sizes.append(extent - total)
+
+    names = Names.of(func)
+    around = [s for s in above[:-1] if type(s) is For]
+    pieces: list[For] = []
+    start = 0
+    for n, size in enumerate(sizes):
+        var = Var(names.loop(f"{loop}_{n}"), target.var.dtype)
+        piece = For(var, Const(size, target.extent.dtype), target.body)
+        copy = renamed(target.body, names, f"_{var.name}", keep=n == 0)
+        folded = () if preserve_unit_iters or size > 1 else (var.name,)
+        inside = [*around, piece]
+        body = substitute_loops(copy, {loop: var + start if start else var}, inside, folded)
+        pieces.append(piece.with_(body=without_idle_inits(body, ranges_of(inside))))
+        start += size
+    return replace_path(func, above, seq(*pieces)), [p.name for p in pieces]

@@ -1,0 +1,242 @@
+"""merge: sibling nests become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+
+from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
+from tir.simplify import simplify
+from tir.traverse import substitute, variables
+
+from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, evaluate, local_buffers, loops_below, touching, units
+from .dataflow import Names, shared
+from .error import ScheduleError, listing
+from .primitive import need_serial, path_to_loop, primitive, replace_path, statements
+
+
+@primitive
+def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
+    """Make one loop of sibling loops; returns its name, that of the first with `_m` added.
+
+    The loops stand in different nests under the same statement. Merged are all loops of each nest from the outermost to the
+    given one, pairwise: these must directly contain one another and have equal extents.
+
+    Rewrite   for i in range(N): S(i)
+              for j in range(N): T(j)
+           => for i_m in range(N):
+                  S(i_m)
+                  T(i_m)
+    Legal     where every dependence from S to T stays within an iteration or goes forward: T(j) needs nothing of S(i), and S(i)
+              nothing that T(j) changes, for j before i. What stands between the nests must be independent of those that move
+              past it.
+    Example   chain: s.merge("i", "i_1")
+    """
+    if not loops:
+        raise ScheduleError("at least one loop is needed")
+    if len(set(loops)) < len(loops):
+        raise ScheduleError(f"`{next(n for n in loops if loops.count(n) > 1)}` is given twice")
+    paths = [path_to_loop(func, n) for n in loops]
+    if len(paths) == 1:
+        return func, loops[0]
+    common = list(paths[0])
+    for p in paths[1:]:
+        common = list(shared(common, p))
+    order: dict[int, int] = {id(s): n for n, s in enumerate(statements(func.body))}
+    paths.sort(key=lambda p: order[id(p[-1])])
+    nests = [_nest(p, len(common), paths) for p in paths]
+    if not common or type(common[-1]) is not Seq:
+        raise _not_siblings(paths)  # unreachable for well-formed trees; `_nest` has refused loops inside one another
+    siblings: tuple[Stmt, ...] = common[-1].stmts  # type: ignore[attr-defined]
+    places = [next(n for n, s in enumerate(siblings) if s is chain[0]) for chain in nests]
+    for a, b in zip(nests, nests[1:], strict=False):
+        if a[0] is b[0]:
+            raise _not_siblings([p for p in paths if p[-1] in (a[-1], b[-1])])
+    first = nests[0]
+    for chain in nests:
+        if len(chain) != len(first):
+            raise ScheduleError(
+                f"`{first[-1].name}` and `{chain[-1].name}` are not at the same depth below their common ancestor",
+                (first[-1], f"loop number {len(first)} of its nest"),
+                (chain[-1], f"loop number {len(chain)} of its nest"),
+            )
+        for loop in chain:
+            need_serial(loop, "merged")
+
+    merged = _names(func, first, [loop for chain in nests for loop in chain])
+    bodies: list[Stmt] = []
+    for chain in nests:
+        mapping: dict[str, Expr] = {old.name: new.var for old, new in zip(chain, merged, strict=True)}
+        for old, new in zip(chain, merged, strict=True):
+            if simplify(substitute(old.extent, mapping)) != simplify(new.extent):  # type: ignore[arg-type]
+                mine = first[merged.index(new)]
+                raise ScheduleError(
+                    f"`{mine.name}` and `{old.name}` have different extents",
+                    (mine, f"runs over {mine.extent}"),
+                    (old, f"runs over {old.extent}"),
+                    hint="loop_partition cuts off what one of them has more",
+                )
+        bodies.append(substitute(chain[-1].body, mapping))  # type: ignore[arg-type]
+
+    around = [s for s in common if type(s) is For]
+    for n, later in enumerate(bodies):
+        for m, earlier in enumerate(bodies[:n]):
+            _need_forward(around, merged, nests[m], nests[n], earlier, later)
+    place = _place(around, siblings, places)
+    stmts = [s for n, s in enumerate(siblings) if n not in places[:place] and n not in places[place + 1 :]]
+    result = nest(merged, seq(*bodies))
+    stmts = [result if s is siblings[places[place]] else s for s in stmts]
+    return replace_path(func, common, seq(*stmts)), merged[-1].name
+
+
+def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> list[For]:
+    """The loops on a path below its first `depth` statements, which must directly contain one another."""
+    chain = path[depth:]
+    if not chain:
+        raise _not_siblings([path, next(p for p in paths if p is not path)])
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if type(outer) is not For:
+            raise _not_siblings(paths)
+        if type(inner) is not For:
+            raise ScheduleError(
+                f"`{path[-1].name}` is not the only statement of `{outer.name}`",  # type: ignore[attr-defined]
+                (outer, "outer loop"),
+                (path[-1], "must be its whole body"),
+            )
+    return list(chain)  # type: ignore[arg-type]
+
+
+def _not_siblings(paths: Sequence[Sequence[Stmt]]) -> ScheduleError:
+    names = [p[-1].name for p in paths]  # type: ignore[attr-defined]
+    return ScheduleError(
+        f"{listing(names)} are not in different nests under one common statement",
+        *((p[-1], "one of them") for p in paths),
+        hint="merge takes sibling loops; fuse takes loops inside one another",
+    )
+
+
+def _names(func: PrimFunc, chain: Sequence[For], removed: Iterable[For]) -> list[For]:
+    """The merged loops, without their body, over extents written in their own variables."""
+    gone = {loop.name for loop in removed}
+    names = Names.of(func)
+    names = Names(names.outer - gone, names.axes, names.handles - gone)
+    result: list[For] = []
+    mapping: dict[str, Expr] = {}
+    for loop in chain:
+        name = names.loop(loop.name if loop.name.endswith("_m") else f"{loop.name}_m")
+        var = Var(name, loop.var.dtype)
+        result.append(For(var, substitute(loop.extent, mapping), loop.body))  # type: ignore[arg-type]
+        mapping[loop.name] = var
+    return result
+
+
+def _need_forward(
+    around: list[For], merged: list[For], first: list[For], second: list[For], earlier: Stmt, later: Stmt
+) -> None:
+    """Refuse unless no iteration of `later` depends on an iteration of `earlier` that would come after it.
+
+    After merging, `later` at j runs before `earlier` at i exactly if j < i lexicographically: there is a loop in which j is
+    less, all outer ones being equal. For each such loop, each pair of accesses of which one writes must touch different elements.
+    """
+    ignored = local_buffers(earlier) | local_buffers(later)
+    pairs = [(a, b, x, y) for a in units(earlier) for b in units(later) for x, y in clash(a, b, ignored)]
+    if not pairs:
+        return
+    below = [*loops_below(earlier), *loops_below(later)]
+    instances = Instances(around, merged, below, [a.indices for *_, x, y in pairs for a in (x, y)])
+    for level, loop in enumerate(merged):
+        relation = {m.name: SAME if n < level else GREATER if n == level else ANY for n, m in enumerate(merged)}
+        for a, b, x, y in pairs:
+            if not instances.distinct(x.indices, y.indices, relation):
+                raise ScheduleError(
+                    f"cannot prove that no dependence through `{x.buffer.name}` goes from a later iteration of "
+                    f"`{first[level].name}` to an earlier one of `{second[level].name}`",
+                    (first[level], "first nest"),
+                    *touching(a, b, x, y)[:1],
+                    (second[level], "second nest"),
+                    *touching(a, b, x, y)[1:],
+                    witness=lambda x=x, y=y: _witness(around, merged, first, second, (earlier, later), x, y),
+                    hint="reorder both nests so that the dependence stays within the merged loops" if loop is merged[-1] else None,
+                )
+
+
+def _place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
+    """Which of the nests stays where it is, the others coming to it: the first, else the last; refuses where neither can."""
+    between = [n for n in range(places[0] + 1, places[-1]) if n not in places]
+    against: tuple[Stmt, Stmt, str] | None = None
+    for choice in (0, len(places) - 1):
+        conflict = None
+        for moved in places:
+            for other in between:
+                crossed = other < moved if choice == 0 else other > moved
+                if crossed and conflict is None:
+                    buffer = _shared_buffer(around, siblings[moved], siblings[other])
+                    conflict = None if buffer is None else (siblings[moved], siblings[other], buffer)
+        if conflict is None:
+            return choice
+        against = against or conflict
+    moved_nest, in_between, buffer = against  # type: ignore[misc]
+    raise ScheduleError(
+        f"what stands between the nests depends on them through `{buffer}`, and cannot come before or after both",
+        (in_between, "in between"),
+        (moved_nest, "would move past it"),
+    )
+
+
+def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
+    """A buffer through which two statements, run one after the other, may depend on each other; None where there is none."""
+    ignored = local_buffers(a) | local_buffers(b)
+    pairs = [pair for x in units(a) for y in units(b) for pair in clash(x, y, ignored)]
+    if not pairs:
+        return None
+    instances = Instances(around, [], [*loops_below(a), *loops_below(b)], [x.indices for pair in pairs for x in pair])
+    for x, y in pairs:
+        if not instances.distinct(x.indices, y.indices, {}):
+            return x.buffer.name
+    return None
+
+
+def _witness(
+    around: list[For],
+    merged: list[For],
+    first: list[For],
+    second: list[For],
+    bodies: tuple[Stmt, Stmt],
+    x: Access,
+    y: Access,
+) -> str | None:
+    """An iteration of either nest that touch one element, the second's before the first's; looked for at the ends of each loop."""
+    try:
+        latest: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for point, element in _touched(around, merged, bodies[0], x):
+            latest[element] = max(point, latest.get(element, point))
+        for point, element in _touched(around, merged, bodies[1], y):
+            other = latest.get(element)
+            if other is not None and other > point:
+                verbs = {False: "reads", True: "writes"}
+                at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
+                mine = ", ".join(f"{loop.name} = {v}" for loop, v in zip(first, other, strict=True))
+                theirs = ", ".join(f"{loop.name} = {v}" for loop, v in zip(second, point, strict=True))
+                return f"{mine} {verbs[x.writes]} {at}, {theirs} {verbs[y.writes]} it: merged, the second would come first"
+    except (KeyError, ZeroDivisionError):
+        return None
+    return None
+
+
+def _touched(
+    around: list[For], merged: list[For], body: Stmt, access: Access, limit: int = 20000
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Iterations of the merged loops and the elements that `access` touches in them: a few first and last values of each loop."""
+    used = set().union(*(variables(e) for e in (*access.indices, *access.conditions)), (m.name for m in merged))
+    loops = [*merged, *(x for x in loops_below(body) if x.name in used)]
+    fixed = {x.name: 0 for x in around}
+    values = []
+    for loop in loops:
+        extent = evaluate(loop.extent, {**fixed, **{x.name: 0 for x in loops}})
+        values.append(sorted({*range(min(extent, 4)), *range(max(extent - 2, 0), extent)}))
+    for point in islice(product(*values), limit):
+        env = {**fixed, **{x.name: v for x, v in zip(loops, point, strict=True)}}
+        if all(v < evaluate(x.extent, env) for x, v in zip(loops, point, strict=True)) and all(
+            evaluate(c, env) for c in access.conditions
+        ):
+            yield point[: len(merged)], tuple(evaluate(i, env) for i in access.indices)
