@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tir.ir import Block, PrimFunc, Stmt
 from tir.traverse import loads, stores
 
@@ -16,13 +18,17 @@ class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
 
     `func` is the current function and `trace` the steps so far; a call that raises ScheduleError leaves both as they were.
+    `seed`, an integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their
+    decisions are in the trace.
     """
 
-    def __init__(self, func: PrimFunc):
+    def __init__(self, func: PrimFunc, seed: int | np.random.Generator | None = None):
         if not isinstance(func, PrimFunc):
             raise TypeError(f"Schedule takes a PrimFunc (te.create_prim_func makes one), got a {type(func).__name__}")
         self._func = func
         self._steps: tuple[Step, ...] = ()
+        self._seed = seed
+        self._rng: np.random.Generator | None = None
 
     @property
     def func(self) -> PrimFunc:
@@ -44,8 +50,8 @@ class Schedule:
         self._func.show()
 
     def copy(self) -> Schedule:
-        """A schedule that continues from here on its own."""
-        result = Schedule(self._func)
+        """A schedule that continues from here on its own, and draws random numbers of its own."""
+        result = Schedule(self._func, None if self._seed is None else self._random(None).spawn(1)[0])
         result._steps = self._steps
         return result
 
@@ -61,9 +67,17 @@ class Schedule:
         func, result = known.apply(self._func, bound)
         recorded = {k: v for k, v in bound.items() if k != "rng"}
         if "decision" in known.checks:
-            recorded["decision"] = result
+            result, recorded["decision"] = result
         self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
         return result
+
+    def _random(self, decision: Any) -> np.random.Generator | None:
+        """What a choice draws from: nothing where its decision is given."""
+        if decision is not None:
+            return None
+        if self._rng is None:
+            self._rng = np.random.default_rng(self._seed)
+        return self._rng
 
     def _look(self, call: str, fn):
         try:
@@ -151,6 +165,18 @@ class Schedule:
         """Put a loop of extent 1 around a block or loop; returns its name."""
         return self._apply("add_unit_loop", block_or_loop)
 
+    def bind(self, loop: str, thread_axis: str) -> None:
+        """Run the iterations of a loop as blocks or threads of a GPU ("blockIdx.x", "threadIdx.x", "vthread.x", ...)."""
+        self._apply("bind", loop, thread_axis)
+
+    def loop_partition(self, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> list[str]:
+        """Divide a loop into consecutive ones of the given numbers of iterations; returns their names."""
+        return self._apply("loop_partition", loop, factors, preserve_unit_iters)
+
+    def merge(self, *loops: str) -> str:
+        """Make one loop of sibling loops; returns its name."""
+        return self._apply("merge", *loops)
+
     def annotate(self, block_or_loop: str, ann_key: str, ann_val: Any) -> None:
         """Attach a value (JSON data) to a block or loop under a key."""
         self._apply("annotate", block_or_loop, ann_key, ann_val)
@@ -204,6 +230,32 @@ class Schedule:
     def rfactor(self, loop: str, factor_axis: int = 0) -> str:
         """Factor a reduction over a loop into partial results and their reduction; returns the block of the partial results."""
         return self._apply("rfactor", loop, factor_axis)
+
+    # --- blocks ----------------------------------------------------------------------------------------------------------
+
+    def reorder_block_iter_var(self, block: str, new_order: list[int]) -> None:
+        """Put the iteration variables of a block into another order."""
+        self._apply("reorder_block_iter_var", block, new_order)
+
+    # --- sampling --------------------------------------------------------------------------------------------------------
+
+    def sample_perfect_tile(
+        self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
+    ) -> list[int]:
+        """Choose `n` factors for `split` whose product is the extent of a loop."""
+        return self._apply("sample_perfect_tile", loop, n, max_innermost_factor, decision, self._random(decision))
+
+    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[int]:
+        """Choose `n` factors for `split` that need not divide the extent of a loop."""
+        return self._apply("sample_tile", loop, n, max_innermost_factor, decision, self._random(decision))
+
+    def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:
+        """Choose one of some values with the given probabilities."""
+        return self._apply("sample_categorical", candidates, probs, decision, self._random(decision))
+
+    def sample_compute_location(self, block: str, decision: int | None = None) -> str:
+        """Choose where a block could be computed: a loop, "root" or "inline"."""
+        return self._apply("sample_compute_location", block, decision, self._random(decision))
 
 
 def _written(stmt: Stmt) -> set[str]:

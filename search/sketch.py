@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from schedule import Schedule, Trace
 from schedule.trace import Step
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
-from tir.traverse import blocks, path_to, variables
+from tir.simplify import simplify
+from tir.traverse import blocks, loops, path_to, variables
 
 if TYPE_CHECKING:
     from codegen.target import Target
@@ -126,6 +127,12 @@ class State:
     def axes(self, name: str) -> list[tuple[Iter, str]]:
         """The block's iteration variables, each with the loop that drives it; those driven by more than a loop are left out."""
         return [(it, it.binding.name) for it in self.block(name).iters if isinstance(it.binding, Var)]
+
+    def driver(self, it: Iter) -> str | None:
+        """The loop that alone drives an iteration variable; loops of one iteration beside it don't count."""
+        units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent == Const(1)}
+        binding = simplify(it.binding, units)
+        return binding.name if isinstance(binding, Var) else None
 
     # --- steps ---
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
-from tir.ir import Block, For, PrimFunc, Var
+from tir.ir import Block, For, PrimFunc
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
 from .rules import DEFAULT, Rule, Verdict
@@ -85,16 +85,24 @@ def _annotate_tile(state: State, block: str) -> None:
 
 
 def _vectorize_last(state: State, block: str) -> None:
-    """Vectorise the innermost loop of an untiled block, if it walks the last dimension that is written."""
+    """Vectorise the loop of an untiled block that walks the last dimension written, moved innermost if it is not."""
     b = state.block(block)
-    loops = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
     store = stores(b.body)[0] if stores(b.body) else None
-    if not loops or store is None or not store.indices or loops[-1].body is not b:
+    if store is None or not store.indices:
         return
     last = store.indices[-1]
-    driven = [it for it in b.iters if loops[-1].name in variables(it.binding)]
-    if len(driven) == 1 and is_spatial(driven[0]) and isinstance(last, Var) and last.name == driven[0].var.name:
-        _attempt(state, "vectorize", loops[-1].name)
+    drivers = [state.driver(it) for it in b.iters if is_spatial(it) and it.var == last]
+    if not drivers or drivers[0] is None:
+        return
+    nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
+    names = [loop.name for loop in nest]
+    loop = drivers[0]
+    if nest[-1].body is not b or loop not in names:
+        return
+    inner = names[names.index(loop) + 1 :]
+    if inner and _attempt(state, "reorder", *inner, loop) is None:
+        return
+    _attempt(state, "vectorize", loop)
 
 
 def _roots(state: State) -> list[str]:

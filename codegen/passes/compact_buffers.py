@@ -50,33 +50,24 @@ def _place(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
     return _allocate(s, buffer, ranges)
 
 
-def _self_contained(body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    """Whether every element that `body` reads of the buffer was written before, in the same run of `body`."""
-    match body:
-        case Allocate(_, inner) | Let(_, _, inner) | If(_, inner, None):
-            return _self_contained(inner, buffer, ranges)
-        case For(_, _, inner) if _self_contained(inner, buffer, ranges):
-            return True
-    stmts = body.stmts if isinstance(body, Seq) else (body,)
+def _self_contained(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
+    """Whether every element of the buffer that `s` reads was written before, in the same run of `s`."""
+    match s:
+        case Allocate(_, body) | Let(_, _, body) | If(_, body, None):
+            return _self_contained(body, buffer, ranges)
+        case For(var, extent, body):
+            return _self_contained(body, buffer, {**ranges, var.name: extent_range(extent, ranges)})
     written: Region | None = None
-    read: Region | None = None
-    writing = True
-    for s in stmts:
-        reads, writes = accessed(s, ranges)
-        if buffer.name in reads:
-            # Within one statement a read may come before the write; only what earlier statements wrote counts.
-            if written is None and not _self_contained_stmt(s, buffer, ranges):
+    for part in s.stmts if isinstance(s, Seq) else (s,):
+        reads, writes = accessed(part, ranges)
+        read = reads.get(buffer.name)
+        # Within one statement a read may come before the write: only what earlier statements wrote counts, or its own order.
+        if read is not None and (written is None or not _covers(written, read)):
+            if part is s or not _self_contained(part, buffer, ranges):
                 return False
-            if written is not None:
-                read = reads[buffer.name] if read is None else union(read, reads[buffer.name])
-                writing = False
-        if buffer.name in writes and writing:
+        if buffer.name in writes:
             written = writes[buffer.name] if written is None else union(written, writes[buffer.name])
-    return written is not None and (read is None or _covers(written, read))
-
-
-def _self_contained_stmt(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
-    return isinstance(s, For) and _self_contained(s.body, buffer, {**ranges, s.name: extent_range(s.extent, ranges)})
+    return written is not None
 
 
 def _covers(outer: Region, inner: Region) -> bool:

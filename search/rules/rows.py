@@ -48,7 +48,7 @@ class FuseRows:
             # In every consumer, this loop must pick the index of dimension `position` of what it reads here.
             for c in consumers:
                 consumer = state.block(c)
-                axes = {it.var.name for it in consumer.iters if isinstance(it.binding, Var) and it.binding.name == loop}
+                axes = {it.var.name for it in consumer.iters if state.driver(it) == loop}
                 for load in loads(consumer.body):
                     if load.buffer.name in written:
                         index = load.indices[position] if position < len(load.indices) else None

@@ -13,18 +13,21 @@ STRUCTURE = "SSRSRS"  # levels of tiles on a CPU, outermost first: S all spatial
 
 
 def reuses_data(block: Block) -> bool:
-    """Whether elements read are read again in other iterations: a reduction in which some operand lacks a spatial axis, or any
-    block in which two operands do (Ansor, section 4.1: HasDataReuse)."""
+    """Whether a reduction reads elements again in other iterations: some operand lacks a spatial axis.
+
+    Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
+    normalisation; tiling gains nothing there, and keeps producers from being fused row by row.
+    """
+    if not block.is_reduction:
+        return False
     written = {s.buffer.name for s in stores(block)}
     spatial = [it for it in block.iters if is_spatial(it) and extent(it) > 1]
-    missing = set()
     for load in loads(block.body):
-        if load.buffer.name in written:
-            continue
-        used = set().union(*(variables(i) for i in load.indices), set())
-        if any(it.var.name not in used for it in spatial):
-            missing.add(load.buffer.name)
-    return len(missing) >= 2 or (len(missing) >= 1 and block.is_reduction)
+        if load.buffer.name not in written:
+            used = set().union(*(variables(i) for i in load.indices), set())
+            if any(it.var.name not in used for it in spatial):
+                return True
+    return False
 
 
 def elementwise_consumer(state: State, block: str) -> str | None:
