@@ -5,6 +5,7 @@ PYTHON ?= python3
 TRIALS ?= 64
 BUDGET ?= 60
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -14,7 +15,7 @@ READY := .venv/.ready
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -32,8 +33,8 @@ lint: $(READY) ## check style, formatting and types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
-bench: $(READY) ## run the benchmarks; one JSON object a line
-	@$(PY) -m benchmarks
+bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: tables, and one JSON object a line; 3 to 4 minutes
+	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

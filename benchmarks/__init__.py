@@ -1,1 +1,22 @@
-"""Benchmarks: each module here has a `run()` that yields results as dictionaries. `python -m benchmarks [NAME ...]` runs them."""
+"""Benchmarks, run by `python -m benchmarks [NAME ...]`.
+
+Each module named in `BENCHMARKS` has
+
+    ROWS                      the names of what it measures, which `--rows` selects from
+    DEFAULT                   those of them that run when nothing is selected
+    measure(row, options)     an iterator of results, dictionaries of JSON data; it runs in a process of its own, in which the
+                              number of threads was fixed before any library was loaded
+
+and, if the standard table will not do, `table(results)`; THREADED, if true, says that the number of threads matters to it.
+`runner` times things; `worker` is the process; `__main__` the command.
+
+A result has in any case `benchmark`, `row`, `threads`, and `error` where something failed. Most have `machine`, `commit`,
+`versions`, `pinned` (what fixed the number of threads) and `started`. Names end in the unit: `_s`, `_ms`, `_ns`, `_per_s`;
+`quartiles` are the lower and the upper one.
+"""
+
+from __future__ import annotations
+
+BENCHMARKS = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time", "vector_math")
+
+DEFAULT = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time")  # those that run when none is named

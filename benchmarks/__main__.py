@@ -1,53 +1,233 @@
-"""Run the benchmarks named on the command line, or all of them: one JSON object a line, with the machine and the commit."""
+"""The command `python -m benchmarks`: measures, prints a JSON object a result on standard output and tables on standard error.
+
+Exit status 0 on success, 1 where a row failed, 2 for bad usage, 130 after Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
-import pkgutil
-import platform
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-FOLDER = Path(__file__).parent
+from . import BENCHMARKS, DEFAULT
+from .options import SCHEDULES, Options
+from .runner import ROOT, THREAD_VARIABLES, environment, load
+
+KEPT_APART = (
+    "machine",
+    "versions",
+    "commit",
+    "pinned",
+    "started",
+    "benchmark",
+    "row",
+)  # keys of a result that the standard table omits
 
 
-def processor() -> str:
-    """The name of the processor, as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure; print JSON lines on standard output, tables on standard error.",
+        epilog="example: python -m benchmarks cpu --threads 1 --rows gemm-1024,softmax",
+        allow_abbrev=False,
+    )
+    p.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(BENCHMARKS)} (default: {', '.join(DEFAULT)})")
+    p.add_argument(
+        "--rows", metavar="ROWS", help="rows separated by commas; gemm means all of gemm-..., all means all (see --list)"
+    )
+    p.add_argument("--threads", metavar="N", help="one or more numbers of threads, as in 1,2 (default: 1 and all cores)")
+    p.add_argument("--schedule", choices=SCHEDULES, default="default", help="what cpu measures (default: default)")
+    p.add_argument(
+        "--trials", type=_positive_int, default=64, metavar="N", help="of the search for --schedule tuned (default 64)"
+    )
+    p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
+    p.add_argument("--save", metavar="DIR", help="with --schedule tuned: keep what is found in DIR")
+    p.add_argument("--seconds", type=_positive_float, default=2.0, metavar="S", help="to time a row for (default 2)")
+    p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
+    p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
+    return p
 
 
-def commit() -> str:
-    """The commit of the checkout, with a + where it has changes; unknown outside of one."""
+def _positive_int(text: str) -> int:
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a positive integer was expected, got {text!r}")
+    return int(text)
+
+
+def _positive_float(text: str) -> float:
+    if not re.fullmatch(r"\d+\.?\d*|\.\d+", text) or float(text) <= 0:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds was expected, got {text!r}")
+    return float(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    p = parser()
+    args = p.parse_args(argv)
+    names = list(dict.fromkeys(args.names)) or list(DEFAULT)
+    if unknown := [n for n in names if n not in BENCHMARKS]:
+        p.error(f"no benchmark is named {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    modules = {name: import_module(f"benchmarks.{name}") for name in (BENCHMARKS if args.list and not args.names else names)}
+    if args.list:
+        for name, module in modules.items():
+            print(f"{name}: {(module.__doc__ or '').splitlines()[0]}\n    {', '.join(module.ROWS)}")
+        return 0
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+"], cwd=FOLDER, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return described.stdout.strip()
+        chosen = select(modules, args.rows)
+        threads = _threads(args.threads)
+        if args.schedule != "tuned" and (args.best or args.save):
+            raise ValueError(f"--best and --save need --schedule tuned, not {args.schedule}")
+        if args.best and not os.path.isdir(args.best):
+            raise ValueError(f"--best: {args.best} is not a folder")
+    except ValueError as error:
+        p.error(str(error))
+
+    if (busy := load()) > 0.5:
+        print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
+    folders = {"best": args.best and os.path.abspath(args.best), "save": args.save and os.path.abspath(args.save)}
+    options = Options(1, args.seconds, args.seed, args.schedule, args.trials, **folders)
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+    interrupted = False
+    try:
+        for name, rows in chosen.items():
+            counts = threads if getattr(modules[name], "THREADED", False) else threads[:1]
+            for count in counts:
+                print(f"{name}, {count} thread{'s' * (count > 1)} ({'='.join((*THREAD_VARIABLES, str(count)))})", file=sys.stderr)
+                for result in measured(modules[name].__name__, rows, replace(options, threads=count)):
+                    results[name].append(result)
+                    print(json.dumps({"benchmark": name, **result}), flush=True)
+                    _tell(name, count, result)
+    except KeyboardInterrupt:
+        interrupted = True
+    _show(modules, results)
+    if interrupted:
+        return 130
+    return 1 if any("error" in r for found in results.values() for r in found) else 0
 
 
-def main(arguments: list[str] | None = None) -> int:
-    names = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_"))
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(names)}")
-    chosen = parser.parse_args(arguments).names or names
-    if unknown := [n for n in chosen if n not in names]:
-        parser.error(f"no benchmark is named {unknown[0]!r}; there are: {', '.join(names)}")
-    machine = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version(), "commit": commit()}
-    for name in chosen:
-        for result in import_module(f"benchmarks.{name}").run():
-            print(json.dumps({"benchmark": name, **result, **machine}), flush=True)
-    return 0
+# --- what was asked for ------------------------------------------------------------------------------------------------
+
+
+def select(modules: dict[str, ModuleType], rows: str | None) -> dict[str, tuple[str, ...]]:
+    """The rows to measure of each benchmark: its default ones where `rows` is None; else those that are named, by their name or
+    by what stands before the first hyphen. ValueError, with the rows there are, for a name that fits none."""
+    if rows is None:
+        return {name: m.DEFAULT for name, m in modules.items()}
+    wanted = [part.strip() for part in rows.split(",")]
+    known = [row for m in modules.values() for row in m.ROWS]
+    for part in wanted:
+        if not any(_fits(part, row) for row in known):
+            near = difflib.get_close_matches(part, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"no row is named {part!r}; {hint}there are: {', '.join(dict.fromkeys(known))}")
+    found = {name: tuple(row for row in m.ROWS if any(_fits(part, row) for part in wanted)) for name, m in modules.items()}
+    return {name: chosen for name, chosen in found.items() if chosen}
+
+
+def _fits(wanted: str, row: str) -> bool:
+    return wanted in ("all", row, row.partition("-")[0])
+
+
+def _threads(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (1, cores) if cores > 1 else (1,)
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
+        raise ValueError(f"--threads takes positive integers separated by commas, as in 1,2; got {text!r}")
+    return tuple(dict.fromkeys(map(int, text.split(","))))
+
+
+# --- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def measured(module: str, rows: Sequence[str], options: Options) -> Iterator[dict[str, Any]]:
+    """The results of these rows of a benchmark, named as a module: from a process with that number of threads, or from a new one
+    for the rows left if one takes it down with it."""
+    left = list(rows)
+    while left:
+        request = json.dumps({"module": module, "rows": left, "options": options.as_json()})
+        command = [sys.executable, "-m", "benchmarks.worker", request]
+        environ = environment(options.threads)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environ, cwd=ROOT) as process:
+            try:
+                for line in process.stdout or ():
+                    message = json.loads(line)
+                    if "result" in message:
+                        yield {"threads": options.threads, **message["result"]}
+                    else:
+                        left.remove(message["done"])
+            except BaseException:
+                process.terminate()
+                raise
+        if process.returncode == 130:
+            raise KeyboardInterrupt
+        if left:
+            died = f"signal {-process.returncode}" if process.returncode < 0 else f"exit status {process.returncode}"
+            yield {"threads": options.threads, "row": left.pop(0), "error": f"the process died ({died})"}
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def _tell(name: str, threads: int, result: dict[str, Any]) -> None:
+    """One line on standard error about what must not go unseen."""
+    for kind in ("error", "note"):
+        if kind in result:
+            print(f"{name} {result['row']} ({threads} thread{'s' * (threads > 1)}): {kind}: {result[kind]}", file=sys.stderr)
+
+
+def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]]]) -> None:
+    """The tables, and what they hold for."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 150)
+    for name, found in results.items():
+        if found:
+            console.print()
+            make: Callable[..., Any] = getattr(modules[name], "table", None) or standard_table
+            console.print(make(found) if make is not standard_table else standard_table(found, name))
+    about = next((r for found in results.values() for r in found if "machine" in r), None)
+    if about is not None:
+        m, versions = about["machine"], ", ".join(f"{k} {v}" for k, v in about["versions"].items())
+        console.print(f"{m['processor']}, {m['cores']} cores, {m['mcpu']} ({m['isa']}), commit {about['commit']}, {versions}")
+        roofs = {r["threads"]: r["roof"] for found in results.values() for r in found if "roof" in r}
+        for threads, roof in sorted(roofs.items()):
+            best = f"{roof['fma'] / 1e9:.0f} GFLOP/s of fused multiply-adds, {roof['copy'] / 1e9:.1f} GB/s of copying"
+            console.print(f"{threads} thread{'s' * (threads > 1)}: {best} (last row)")
+
+
+def standard_table(results: Sequence[dict[str, Any]], title: str) -> Any:
+    """A line a result, a column a number or word in it."""
+    from rich.table import Table
+
+    keys = list(dict.fromkeys(k for r in results for k, v in r.items() if k not in KEPT_APART and not isinstance(v, dict)))
+    t = Table(title=title, title_justify="left")
+    t.add_column("row", no_wrap=True)
+    for key in keys:
+        t.add_column(key.replace("_", " "), justify="right")
+    for r in results:
+        t.add_row(r["row"], *(_cell(r.get(key, "")) for key in keys))
+    return t
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case bool() | str() | int():
+            return str(value)
+        case float():
+            return f"{value:.4g}"
+        case list() | tuple():
+            return " ".join(_cell(v) for v in value)
+        case _:
+            return "-"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from statistics import quantiles
+from typing import Any
+
+from .options import Options
+from .runner import circumstances, spread
+
+ROWS = ("import",)
+
+DEFAULT = ROWS
 
 RUNS = 11
 
@@ -16,16 +23,16 @@ TIMER = "import time\nstart = time.perf_counter()\n{}\nprint(time.perf_counter()
 
 def seconds(statement: str) -> float:
     """The seconds that `statement` takes in a new interpreter, its start-up not counted."""
-    return float(
-        subprocess.run([sys.executable, "-c", TIMER.format(statement)], capture_output=True, text=True, check=True).stdout
-    )
+    command = [sys.executable, "-c", TIMER.format(statement)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def run() -> Iterator[dict]:
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """A result for each statement; they are run in turns."""
     runs: dict[str, list[float]] = {s: [] for s in STATEMENTS}
     for _ in range(RUNS):
         for s in STATEMENTS:
             runs[s].append(seconds(s))
     for s in STATEMENTS:
-        low, median, high = quantiles(runs[s][1:], n=4)  # the first run warms the file cache
-        yield {"statement": s, "median_ms": 1e3 * median, "quartiles_ms": [1e3 * low, 1e3 * high], "runs": RUNS - 1}
+        low, median, high = (1e3 * t for t in spread(runs[s][1:]))  # the first run warms the file cache
+        yield {"statement": s, "median_ms": median, "quartiles_ms": [low, high], "runs": RUNS - 1, **circumstances()}

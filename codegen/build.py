@@ -4,35 +4,71 @@ from __future__ import annotations
 
 from tir.ir import PrimFunc
 
+from .cache import ObjectCache, object_key
 from .kernel import Kernel
 from .passes import lower, pass_names
 from .target import Target
 
+TEXTS = ("llvm_ir", "asm")  # what `dump` can show behind the passes
 
-def build(func: PrimFunc, target: str | Target = "llvm") -> Kernel:
-    """Compile exactly the program given, for `target`. Raises CodegenError for what the backend cannot compile."""
-    target = Target(target)
-    if not isinstance(func, PrimFunc):
-        what = " (a Schedule's program is its .func)" if hasattr(func, "func") else ""
-        raise TypeError(f"build takes a PrimFunc, got {type(func).__name__}{what}")
-    if target.kind != "llvm":
-        raise ValueError(f"build: target kind {target.kind!r} has no backend yet; use 'llvm'")
+
+def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel:
+    """Compile exactly the program given, for `target`. Raises CodegenError for what the backend cannot compile.
+
+    With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
+    """
+    target = _checked(func, target, "build")
     from .llvm.compile import object_code
     from .llvm.emit import emit
 
     lowered = lower(func, target)
     text = emit(lowered, target)
-    return Kernel(func, lowered, target, text, object_code(text, target))
+    code = None
+    if cache is not None:
+        key = object_key(text, target)
+        code = cache.get(key)
+    if code is None:
+        code = object_code(text, target)
+        if cache is not None:
+            cache.put(key, code)
+    return Kernel(func, lowered, target, text, code)
+
+
+def stage_names() -> list[str]:
+    """What `dump(after=...)` takes: the lowering passes in order, then `llvm_ir` and `asm`."""
+    return [*pass_names(), *TEXTS]
 
 
 def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None) -> str:
-    """The script after each lowering pass, or only after the one called `after`."""
-    target = Target(target)
-    if after is not None:
+    """The script after each lowering pass, or only what there is after one stage.
+
+    `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes) or `asm`. Raises ValueError for a
+    name that is not in `stage_names()`.
+    """
+    target = _checked(func, target, "dump")
+    if after is None:
+        parts: list[str] = []
+        lower(func, target, observe=lambda name, f: parts.append(f"# --- after {name} ---\n{f.script()}"))
+        return "\n".join(parts)
+    if after not in stage_names():
+        raise ValueError(f"dump: there is no stage {after!r}; the stages are {', '.join(stage_names())}")
+    if after not in TEXTS:
         return lower(func, target, after=after).script()
-    parts: list[str] = []
-    lower(func, target, observe=lambda name, f: parts.append(f"# --- after {name} ---\n{f.script()}"))
-    return "\n".join(parts)
+    from .llvm.compile import assembly
+    from .llvm.emit import emit
+
+    text = emit(lower(func, target), target)
+    return text if after == "llvm_ir" else assembly(text, target)
 
 
-__all__ = ["build", "dump", "pass_names"]
+def _checked(func: PrimFunc, target: str | Target, caller: str) -> Target:
+    target = Target(target)
+    if not isinstance(func, PrimFunc):
+        what = " (a Schedule's program is its .func)" if hasattr(func, "func") else ""
+        raise TypeError(f"{caller} takes a PrimFunc, got {type(func).__name__}{what}")
+    if target.kind != "llvm":
+        raise ValueError(f"{caller}: target kind {target.kind!r} has no backend yet; use 'llvm'")
+    return target
+
+
+__all__ = ["build", "dump", "pass_names", "stage_names"]

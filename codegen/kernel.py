@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +16,9 @@ from tir import dtypes
 from tir.ir import Buffer, Const, Expr, PrimFunc, Var
 from tir.simplify import simplify
 from tir.traverse import stores, substitute
+
+if TYPE_CHECKING:
+    from .report import Report
 
 
 class ArgumentError(TypeError, ValueError):
@@ -59,6 +65,16 @@ class Kernel:
         """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong."""
         self._entry(*self.pointers(*arrays))
 
+    def bind(self, *arrays) -> Callable[[], None]:
+        """The call with these arrays as a function without arguments, for short kernels that are called often: what `__call__`
+        checks at each call is checked here, once. It keeps the arrays alive; they must not be resized."""
+        entry, pointers = self._entry, self.pointers(*arrays)
+
+        def call(*, _arrays=arrays) -> None:
+            entry(*pointers)
+
+        return call
+
     def llvm_ir(self) -> str:
         """The LLVM IR that was emitted, before LLVM's own passes."""
         return self._llvm_ir
@@ -68,6 +84,22 @@ class Kernel:
         from .llvm.compile import assembly
 
         return assembly(self._llvm_ir, self.target)
+
+    def report(self) -> Report:
+        """What the innermost loops of the assembly do: multiply-adds, loads, spills, and the share of the peak they allow."""
+        from .report import report
+
+        return report(self)
+
+    def export(self, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
+        """Write the kernel as a shared library (.so) or object file (.o) and a C header `<name>.h`; returns the header's path.
+
+        `name` is the C function's, by default as the file without "lib" and suffix; `compiler` links the library (default: cc,
+        gcc or clang). Neither Python nor LLVM is needed to use them. Raises ExportError.
+        """
+        from .export import export
+
+        return export(self, path, name, compiler=compiler)
 
     def time(self, *arrays, seconds: float = 0.2, runs: int = 5, max_runs: int = 100) -> Timing:
         """Time calls on these arrays: after one warm-up, at least `runs` samples and at least `seconds` in all.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.util
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,20 +16,27 @@ class NoOpenMP(RuntimeError):
     """There is no OpenMP runtime; parallel loops cannot be built for more than one core."""
 
 
+def candidates() -> Iterator[str]:
+    """Where a runtime may be, best first: names for the dynamic loader, then files."""
+    yield "libgomp.so.1"
+    if found := ctypes.util.find_library("gomp"):
+        yield found
+    package = importlib.util.find_spec("sklearn")
+    if package is not None and package.origin:
+        yield from sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
+
+
 @cache
 def library() -> ctypes.CDLL:
     """The runtime, loaded. Raises NoOpenMP with what to install."""
-    candidates = ["libgomp.so.1", ctypes.util.find_library("gomp")]
-    package = importlib.util.find_spec("sklearn")
-    if package is not None and package.origin:
-        candidates += sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
-    for name in candidates:
-        if name:
-            try:
-                return ctypes.CDLL(name)
-            except OSError:
-                continue
-    raise NoOpenMP("no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1")
+    for name in candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise NoOpenMP(
+        "no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1"
+    )
 
 
 def runtime_symbols(code: bytes) -> dict[str, int]:

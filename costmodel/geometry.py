@@ -37,3 +37,8 @@ class Machine:
     l1: int
     l2: int
     l3: int
+
+    @property
+    def registers(self) -> int:
+        """The number of vector registers, as x86 has them."""
+        return 32 if self.vector_bits >= 512 else 16

@@ -79,9 +79,8 @@ class TileModel:
             loads += number
         issue = np.maximum(vectors / MULTIPLY_ADDS_A_CYCLE, loads / LOADS_A_CYCLE)
         # More accumulators than registers: each spilled one is stored and loaded again.
-        registers = 32 if self.machine.vector_bits >= 512 else 16
         panel = np.ceil(inner[:, nest.vector] / lanes) if nest.vector is not None else 1.0
-        spilled = np.maximum(0.0, vectors + panel + 1 - registers)
+        spilled = np.maximum(0.0, vectors + panel + 1 - self.machine.registers)
         chained = LATENCY if any(nest.reduce) else 0
         return np.maximum(issue + spilled, chained)
 

@@ -1,5 +1,9 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
+A function becomes sketches (`space`, by the rules in `rules`), a sketch a population of candidates (`sample`), of which the
+search (`sampler`) proposes some to the tuning loop (`tuner`), which has them built, run and checked by worker processes
+(`measure`).
+
 Names are imported when first used, so that a worker process starts quickly.
 """
 
@@ -11,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .default import default_schedule
     from .measure import Candidate, Limits, LocalMeasurer, Measurement
+    from .sampler import Sampler
+    from .sketch import Sketch
+    from .space import generate
     from .task import Task
     from .tuner import NothingFound, Result, autotune
 
@@ -21,12 +28,18 @@ _NAMES = {
     "Measurement": "search.measure",
     "NothingFound": "search.tuner",
     "Result": "search.tuner",
+    "Sampler": "search.sampler",
+    "Sketch": "search.sketch",
     "Task": "search.task",
     "autotune": "search.tuner",
     "default_schedule": "search.default",
+    "generate": "search.space",
 }
 
-__all__ = ["Candidate", "Limits", "LocalMeasurer", "Measurement", "NothingFound", "Result", "Task", "autotune", "default_schedule"]
+__all__ = [
+    "Candidate", "Limits", "LocalMeasurer", "Measurement", "NothingFound", "Result", "Sampler", "Sketch", "Task", "autotune",
+    "default_schedule", "generate",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

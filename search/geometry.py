@@ -9,7 +9,7 @@ from tir.affine import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
 from tir.traverse import blocks, loads, stores
 
-from .sketch import Sketch, extent, is_spatial
+from .sketch import Sketch, element_bits, extent, is_spatial
 
 
 def machine(target: Target) -> Machine:
@@ -48,5 +48,5 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
         columns=tuple(tiles[it.var.name].columns if it.var.name in tiles else () for it in block.iters),
         accesses=tuple(seen.values()),
         vector=vector,
-        element_bits=max(dtypes.bits(s.buffer.dtype) for s in stores(block.body)),
+        element_bits=element_bits(block),
     )

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from schedule import Schedule, Trace
+from schedule.primitive import find_block, find_loop
 from schedule.trace import Step
+from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
-from tir.traverse import blocks, loops, path_to, variables
+from tir.traverse import loops, stores, variables
 
 if TYPE_CHECKING:
     from codegen.target import Target
@@ -32,7 +34,8 @@ class Hole:
 class Tile:
     """One axis cut into levels. `columns` are the inner levels, outermost first; the outermost level follows from the extent.
 
-    `vector` marks the axis whose innermost level is vectorised, `register` the axes whose innermost level is unrolled.
+    `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
+    are unrolled.
     """
 
     block: str
@@ -41,6 +44,7 @@ class Tile:
     reduce: bool
     columns: tuple[int, ...]
     vector: bool = False
+    bits: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +89,18 @@ def _filled(step: Step, row: Sequence[int]) -> Step:
 
 @dataclass
 class State:
-    """A sketch in the making: a schedule in which every hole has a stand-in number, and the steps with their holes."""
+    """A sketch in the making: a schedule in which every hole has a stand-in number.
+
+    Rules call the primitives of `schedule` as usual, except that open numbers come from `split` and `split_choice` below; these
+    are the steps in `open`, by their number in the trace. Stand-ins are 1 (or the first option): a rule must not conclude
+    anything from the extent of a loop that has one, for the trace has to be legal with all numbers.
+    """
 
     schedule: Schedule
     target: Target
+    pending: list[str]  # the blocks still to visit, last first; a rule may put back its own, or add new ones
     rules: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    open: dict[int, Step] = field(default_factory=dict)
     tiles: list[Tile] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     columns: int = 0
@@ -103,12 +113,12 @@ class State:
 
     def copy(self) -> State:
         return State(
-            self.schedule.copy(), self.target, list(self.rules), list(self.steps), list(self.tiles), list(self.choices),
-            self.columns, dict(self.marks), dict(self.levels),
+            self.schedule.copy(), self.target, list(self.pending), list(self.rules), dict(self.open), list(self.tiles),
+            list(self.choices), self.columns, dict(self.marks), dict(self.levels),
         )  # fmt: skip
 
     def fired(self, rule: str, block: str) -> State:
-        """A copy to which a rule is about to be applied."""
+        """A copy for a rule to change, on which it is recorded that the rule was applied to the block."""
         result = self.copy()
         result.rules.append(f"{block}: {rule}")
         return result
@@ -116,53 +126,51 @@ class State:
     # --- looking ---
 
     def block(self, name: str) -> Block:
-        return next(b for b in blocks(self.func) if b.name == name)
+        return find_block(self.func, name)
 
     def is_output(self, name: str) -> bool:
         return name in self.schedule.get_output_blocks()
 
     def loop(self, name: str) -> For:
-        return path_to(self.func.body, name)[-1]  # type: ignore[return-value]
+        return find_loop(self.func, name)
 
     def axes(self, name: str) -> list[tuple[Iter, str]]:
         """The block's iteration variables, each with the loop that drives it; those driven by more than a loop are left out."""
         return [(it, it.binding.name) for it in self.block(name).iters if isinstance(it.binding, Var)]
 
     def driver(self, it: Iter) -> str | None:
-        """The loop that alone drives an iteration variable; loops of one iteration beside it don't count."""
+        """The loop that alone drives an iteration variable; loops of one iteration beside it don't count.
+
+        Not for blocks below loops with open lengths: their stand-ins have one iteration, too.
+        """
         units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent == Const(1)}
         binding = simplify(it.binding, units)
         return binding.name if isinstance(binding, Var) else None
 
-    # --- steps ---
-
-    def step(self, primitive: str, *args, **kwargs):
-        """Apply a primitive without holes."""
-        result = getattr(self.schedule, primitive)(*args, **kwargs)
-        self.steps.append(self.schedule.trace[-1])
-        return result
-
-    def hole(self) -> Hole:
-        self.columns += 1
-        return Hole(self.columns - 1)
+    # --- open numbers ---
 
     def split(self, loop: str, parts: int) -> tuple[list[str], tuple[int, ...]]:
         """Split a loop into `parts` levels with open inner lengths; returns the loops and the columns of the lengths."""
-        holes = tuple(self.hole() for _ in range(parts - 1))
-        names = self.schedule.split(loop, [None, *([1] * len(holes))])
-        self.steps.append(self.schedule.trace[-1].with_args(factors=(None, *holes)))
-        return names, tuple(h.column for h in holes)
+        return self._split(loop, [1] * (parts - 1))
 
     def split_choice(self, name: str, loop: str, options: tuple[int, ...]) -> list[str]:
-        """Split a loop in two with an inner length from a few options."""
-        hole = self.hole()
-        self.choices.append(Choice(name, hole.column, options))
-        names = self.schedule.split(loop, [None, options[0]])
-        self.steps.append(self.schedule.trace[-1].with_args(factors=(None, hole)))
+        """Split a loop in two with an inner length from a few options; returns the loops."""
+        names, (column,) = self._split(loop, [options[0]])
+        self.choices.append(Choice(name, column, options))
         return names
 
+    def _split(self, loop: str, standins: list[int]) -> tuple[list[str], tuple[int, ...]]:
+        names = self.schedule.split(loop, [None, *standins])
+        columns = tuple(range(self.columns, self.columns + len(standins)))
+        self.columns += len(standins)
+        trace = self.schedule.trace
+        self.open[len(trace) - 1] = trace[-1].with_args(factors=(None, *map(Hole, columns)))
+        return names, columns
+
     def finish(self, name: str, func: PrimFunc) -> Sketch:
-        return Sketch(name, func, tuple(self.rules), tuple(self.steps), tuple(self.tiles), tuple(self.choices), self.columns)
+        """The sketch of `func` that this state has become."""
+        steps = tuple(self.open.get(n, step) for n, step in enumerate(self.schedule.trace))
+        return Sketch(name, func, tuple(self.rules), steps, tuple(self.tiles), tuple(self.choices), self.columns)
 
 
 def extent(it: Iter) -> int:
@@ -170,6 +178,12 @@ def extent(it: Iter) -> int:
     if not isinstance(it.extent, Const):
         raise ValueError(f"axis {it.var.name} has the symbolic extent {it.extent}; tuning needs constant shapes")
     return int(it.extent.value)
+
+
+def element_bits(block: Block) -> int:
+    """The width of the elements that a block computes, in which vector lanes are counted; halves are computed in 32 bits."""
+    written = {s.buffer.dtype for s in stores(block.body)}
+    return max(32 if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtypes.bits(dtype) for dtype in written)
 
 
 def is_spatial(it: Iter) -> bool:

@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
-from tir.ir import Block, For, PrimFunc
+from tir.ir import Block, Const, For, PrimFunc, Var
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
 from .rules import DEFAULT, Rule, Verdict
 from .sketch import Sketch, State, extent, is_spatial
 
-MAX_SKETCHES = 64  # a derivation with more alternatives keeps the first
+MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
 
 
 def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] = DEFAULT) -> list[Sketch]:
-    """All sketches of `func` (Ansor, section 4.1): from the last block to the first, each rule that applies branches the
-    derivation. Raises ValueError if an extent is symbolic."""
-    for b in blocks(func):
-        for it in b.iters:
-            extent(it)
-    work = [(State(Schedule(func), target), [b.name for b in blocks(func)])]
+    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
+    branches the derivation.
+
+    The order of `rules` is that of preference. Sketches come in the order of how often they depart from the first choice, as in
+    limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at most MAX_SKETCHES of them.
+
+    Raises ValueError if a size is symbolic, the target is no CPU, or no rule applies to a block (`Skip` always does).
+    """
+    _check(func, target)
+    start = State(Schedule(func), target, [b.name for b in blocks(func)])
+    order = itertools.count(0, -1)  # among states with as many departures the newest is first
+    work = [(0, next(order), start)]
     finished: list[State] = []
     while work and len(finished) < MAX_SKETCHES:
-        state, pending = work.pop()
-        if not pending:
+        departures, _, state = heappop(work)
+        if not state.pending:
             finished.append(state)
             continue
-        block, rest = pending[-1], pending[:-1]
-        branches: list[State] = []
-        for rule in rules:
-            verdict = rule.applies(state, block)
-            if verdict is Verdict.SKIP:
-                continue
-            made = rule.apply(state, block)
-            branches += made
-            if verdict is Verdict.ONLY and made:
-                break
-        for new in reversed(branches):
-            work.append((new, _pending_after(state, new, block, rest)))
+        block = state.pending.pop()
+        branches = _branches(state, block, rules)
+        for n, new in reversed(list(enumerate(branches))):
+            heappush(work, (departures + min(n, 1), next(order), new))
     return [_annotated(state).finish(f"sketch {n}", func) for n, state in enumerate(finished)]
 
 
-def _pending_after(before: State, after: State, block: str, rest: list[str]) -> list[str]:
-    """The blocks still to visit: a block that a rule has just factored is visited again with its new part, for its place."""
-    old = {b.name for b in blocks(before.func)}
-    made = [b.name for b in blocks(after.func) if b.name not in old and after.marks.get(b.name) == "lanes"]
-    return [*rest, *made, block] if made else rest
+def _check(func: PrimFunc, target: Target) -> None:
+    if target.kind != "llvm":
+        raise ValueError(f"the sketches are for CPUs, and {target} is none; tune for a target such as 'llvm'")
+    symbols = [p.name for p in func.params if isinstance(p, Var)]
+    if symbols:
+        raise ValueError(
+            f"{func.name} takes its size{'s' if symbols[1:] else ''} {', '.join(symbols)} when it is called, but tuning needs "
+            "constant shapes: make the function with numbers in their place"
+        )
+    for b in blocks(func):
+        for it in b.iters:
+            extent(it)
+
+
+def _branches(state: State, block: str, rules: Sequence[Rule]) -> list[State]:
+    """The states that the rules make of the next block, most preferred first."""
+    branches: list[State] = []
+    for rule in rules:
+        verdict = rule.applies(state, block)
+        made = [] if verdict is Verdict.SKIP else rule.apply(state, block)
+        branches += made
+        if verdict is Verdict.ONLY and made:
+            break
+    if not branches:
+        names = ", ".join(rule.name for rule in rules)
+        raise ValueError(f"no rule applies to block `{block}` (tried: {names}); end the rules with Skip(), which always does")
+    return branches
 
 
 def _annotated(state: State) -> State:
@@ -64,13 +86,13 @@ def _annotated(state: State) -> State:
     return state
 
 
-def _attempt(state: State, primitive: str, *args):
-    """Apply a primitive if it is legal here; None otherwise."""
+def _attempt(primitive: Callable[..., object], *args: str) -> bool:
+    """Apply a primitive if it is legal here; says whether it was."""
     try:
-        state.schedule.copy()
-        return state.step(primitive, *args) or True
+        primitive(*args)
     except ScheduleError:
-        return None
+        return False
+    return True
 
 
 def _annotate_tile(state: State, block: str) -> None:
@@ -79,9 +101,9 @@ def _annotate_tile(state: State, block: str) -> None:
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
     for n, loop in enumerate(inner):
         if n == len(inner) - 1 and drives.get(loop) in vector:
-            _attempt(state, "vectorize", loop)
+            _attempt(state.schedule.vectorize, loop)
         else:
-            _attempt(state, "unroll", loop)
+            _attempt(state.schedule.unroll, loop)
 
 
 def _vectorize_last(state: State, block: str) -> None:
@@ -90,19 +112,18 @@ def _vectorize_last(state: State, block: str) -> None:
     store = stores(b.body)[0] if stores(b.body) else None
     if store is None or not store.indices:
         return
-    last = store.indices[-1]
-    drivers = [state.driver(it) for it in b.iters if is_spatial(it) and it.var == last]
-    if not drivers or drivers[0] is None:
-        return
     nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
     names = [loop.name for loop in nest]
-    loop = drivers[0]
-    if nest[-1].body is not b or loop not in names:
+    driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
+    # The innermost of the loops that drive the axis, as those further out are levels of tiles; computed in a tile, it has a length
+    # that is open, and the one iteration of its stand-in.
+    open_lengths = state.marks.get(block) == "fused"
+    loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
+    if loop is None or nest[-1].body is not b:
         return
     inner = names[names.index(loop) + 1 :]
-    if inner and _attempt(state, "reorder", *inner, loop) is None:
-        return
-    _attempt(state, "vectorize", loop)
+    if not inner or _attempt(state.schedule.reorder, *inner, loop):
+        _attempt(state.schedule.vectorize, loop)
 
 
 def _roots(state: State) -> list[str]:
@@ -138,6 +159,5 @@ def _parallelize(state: State, loop: str) -> None:
             trial.parallel(fused)
         except ScheduleError:
             continue
-        fused = state.step("fuse", *names) if count > 1 else names[0]
-        state.step("parallel", fused)
+        state.schedule = trial
         return

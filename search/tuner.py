@@ -176,7 +176,7 @@ class _Run:
         self._task, self._trials, self._seconds, self._started, self._callbacks = task, trials, seconds, started, callbacks
         self._measurements: list[Measurement] = []  # one a trial
         self._outcomes = count(())
-        self._seen: set[str] = set()
+        self._copied = False  # whether a candidate was the program as written, or another valid one, again
         self._baseline: Measurement | None = None
         self._numpy: float | None = None
         self._peak: float | None = None
@@ -230,6 +230,7 @@ class _Run:
 
     def _record(self, measurement: Measurement) -> None:
         if measurement.duplicate:  # the same program as an earlier trial: it cost no run, and counts as none
+            self._copied |= measurement.outcome == "ok"
             return
         self._measurements.append(measurement)
         self._outcomes[measurement.outcome] += 1
@@ -267,7 +268,7 @@ class _Run:
 
     def result(self, interrupted: bool, problem: str) -> Result:
         """The result; NothingFound if no candidate was valid, KeyboardInterrupt if there was no time for even one."""
-        if not interrupted and self._outcomes["ok"] == 0:
+        if not interrupted and self._outcomes["ok"] == 0 and not self._copied:
             raise NothingFound(self._task, self._measurements)
         baseline = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
         best = self.best or baseline
@@ -307,7 +308,7 @@ def default_search(task: Task) -> Search:
     """Candidates drawn at random from the sketches of the task, the most promising of them first."""
     from codegen.target import Target
 
-    from .sample import Sampler
+    from .sampler import Sampler
     from .space import generate
 
     target = Target(task.target)

@@ -138,8 +138,11 @@ def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
         case Select(_, t, f):
             (la, ha), (lb, hb) = expr_bounds(t, ranges), expr_bounds(f, ranges)
             return None if la is None or lb is None else min(la, lb), None if ha is None or hb is None else max(ha, hb)
-        case Cast(_, value) if dtypes.is_int(value.dtype):
-            return expr_bounds(value, ranges)
+        case Cast(dtype, value) if dtypes.is_int(value.dtype) and dtypes.is_int(dtype):
+            low, high = expr_bounds(value, ranges)
+            least, most = dtypes.limits(dtype)
+            inside = low is not None and high is not None and least <= low and high <= most
+            return (low, high) if inside else (None, None) if dtypes.bits(dtype) > 16 else (int(least), int(most))
         case Load() if dtypes.bits(atom.dtype) <= 16 and dtypes.is_int(atom.dtype):
             return dtypes.limits(atom.dtype)  # type: ignore[return-value]
         case _:
@@ -154,18 +157,27 @@ def expr_bounds(expr: Expr, ranges: Ranges) -> Interval:
 
 
 def polynomial(expr: Expr) -> Polynomial:
-    """The polynomial of an integer expression as it stands; divisions, remainders and the like are taken as atoms."""
+    """The polynomial of an integer expression as it stands; divisions, remainders and the like are taken as atoms.
+
+    So is arithmetic on narrow and unsigned integers, which wraps around.
+    """
+    if type(expr) is not Const and expr.dtype not in ("int32", "int64"):
+        return {(expr,): 1}
+    return _polynomial(expr)
+
+
+def _polynomial(expr: Expr) -> Polynomial:
     match expr:
         case Const(value):
             return constant(int(value))
         case Binary("+", a, b):
-            return add(polynomial(a), polynomial(b))
+            return add(_polynomial(a), _polynomial(b))
         case Binary("-", a, b):
-            return add(polynomial(a), polynomial(b), -1)
+            return add(_polynomial(a), _polynomial(b), -1)
         case Binary("*", a, b):
-            return multiply(polynomial(a), polynomial(b))
+            return multiply(_polynomial(a), _polynomial(b))
         case Unary("neg", a):
-            return scale(polynomial(a), -1)
+            return scale(_polynomial(a), -1)
         case _:
             return {(expr,): 1}
 

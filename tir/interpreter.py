@@ -308,7 +308,7 @@ def _plain_names() -> dict[str, Any]:
     def wrapper(dtype):
         low, high = dtypes.limits(dtype)
         span = high - low + 1
-        return lambda x: x if low <= x <= high else (x - low) % span + low
+        return lambda x: x if type(x) is int and low <= x <= high else (int(x) - low) % span + low
 
     def float16_value(bits):
         return np.float32(bits.view(np.float16))

@@ -11,6 +11,7 @@ there is no block, as in lowered programs).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, dataclass_transform
@@ -401,7 +402,7 @@ def const(value, dtype: str | None = None) -> Const:
             raise TypeError(f"cannot make an expression of {value!r} ({type(value).__name__})")
     dtypes.check(dtype)
     if dtypes.is_float(dtype):
-        return Const(float(value), dtype)
+        return Const(float(value) if value == value else math.nan, dtype)  # one NaN object, which equals itself in a tuple
     if dtype == "bool":
         return Const(bool(value), dtype)
     if value != int(value):

@@ -9,6 +9,18 @@ import llvmlite.binding as llvm
 
 from ..openmp import runtime_symbols
 
+# What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller
+# stay off: what is left is to turn stack slots into SSA values and clean up.
+MACHINE = {"opt": 3, "reloc": "pic", "codemodel": "default"}
+TUNING = {
+    "speed_level": 2,
+    "loop_unrolling": False,
+    "loop_vectorization": False,
+    "slp_vectorization": False,
+    "loop_interleaving": False,
+}
+PASSES = ("always_inliner", "sroa", "simplify_cfg")
+
 
 @cache
 def _initialize() -> None:
@@ -20,28 +32,21 @@ def machine(target) -> llvm.TargetMachine:
     """LLVM's description of the target, without its own vectorisers in mind."""
     _initialize()
     triple = llvm.Target.from_triple(llvm.get_process_triple())
-    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, opt=3, reloc="pic", codemodel="default")
+    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, **MACHINE)
 
 
 def optimize(text: str, target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
-    """Parse, verify and optimise a module.
-
-    The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller stay off: what is left
-    is to turn stack slots into SSA values and clean up.
-    """
+    """Parse and verify a module, and run `PASSES` on it."""
     tm = machine(target)
     module = llvm.parse_assembly(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_unrolling = False
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_interleaving = False
+    options = llvm.create_pipeline_tuning_options()
+    for name, value in TUNING.items():
+        setattr(options, name, value)
     builder = llvm.create_pass_builder(tm, options)
     passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_sroa_pass()
-    passes.add_simplify_cfg_pass()
+    for name in PASSES:
+        getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     return module, tm
 
@@ -52,9 +57,10 @@ def object_code(text: str, target) -> bytes:
     return tm.emit_object(module)
 
 
-def assembly(text: str, target) -> str:
-    """The assembly of a module, as LLVM prints it."""
+def assembly(text: str, target, comments: bool = False) -> str:
+    """The assembly of a module, as LLVM prints it; `comments` tell loops, the blocks of the IR and spills."""
     module, tm = optimize(text, target)
+    tm.set_asm_verbosity(comments)
     return tm.emit_assembly(module)
 
 

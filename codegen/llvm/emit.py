@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, assert_never
 
+import numpy as np
+
 from tir import dtypes
 from tir.affine import Interval, Polynomial, add, multiply, polynomial
 from tir.analysis.regions import extent_range
@@ -50,8 +52,9 @@ from tir.traverse import children, substitute, variables, walk
 from . import halves
 from . import math as vector_math
 
+# The types of values; 16-bit floats are computed in float, and rounded after each operation.
 TYPES = {
-    "float64": "double", "float32": "float", "float16": "half", "bfloat16": "bfloat", "bool": "i1",
+    "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "bool": "i1",
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
 }  # fmt: skip
 STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
@@ -61,10 +64,11 @@ ALIGNMENT = 64
 
 def symbol(func: PrimFunc) -> str:
     """The name of the compiled function in the object file, which is none of the C library's or LLVM's."""
-    return f"tir_{_ascii(func.name)}"
+    return f"tir_{ascii_name(func.name)}"
 
 
-def _ascii(name: str) -> str:
+def ascii_name(name: str) -> str:
+    """A name as LLVM IR and object files take it, up to the number that tells apart those that become the same."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
@@ -173,6 +177,7 @@ class Function:
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
         self.idle = False  # whether the mask may be false in all lanes
+        self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.nothing: str | None = None
         self.count = 0
 
@@ -185,7 +190,7 @@ class Function:
     def fresh(self, hint: str = "t") -> str:
         """A name for a value. Its number makes it one that nothing else has, whatever the program calls its variables."""
         self.count += 1
-        return f"%{_ascii(hint)}.{self.count}"
+        return f"%{ascii_name(hint)}.{self.count}"
 
     def label(self, hint: str) -> str:
         self.count += 1
@@ -305,7 +310,7 @@ class Function:
         *axes, lanes = (int(d.value) for d in buffer.shape)  # type: ignore[attr-defined]
         prefix = self.fresh(buffer.name)
         self.buffers[buffer.name] = prefix
-        full = Value("", _memory_type(buffer.dtype), lanes).full
+        full = _typed(_register_type(buffer.dtype), lanes)
         for place in itertools.product(*(range(n) for n in axes)):
             self.entry.append(f"{'.'.join([prefix, *map(str, place)])} = alloca {full}, align {ALIGNMENT}")
 
@@ -607,7 +612,7 @@ class Function:
         further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
         if place.nested:
             return self._further(self.address(buffer, place.offset), further)
-        key = ("place", id(place), self._read(place.offset))
+        key = ("place", place, self._read(place.offset))
         frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
         if frame not in self.frames or key not in frame.known:
             frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
@@ -620,11 +625,11 @@ class Function:
 
     def load(self, e: Load) -> Value:
         b = e.buffer
+        if b.scope == "register":
+            value = self.op(f"load {self._register(b, e.indices)}", _register_type(b.dtype), self._width(b))
+            return self.truth(value) if b.dtype == "bool" else value
         type = _memory_type(b.dtype)
         version = self.versions.get(b.name, 0)
-        if b.scope == "register":
-            value = self.op(f"load {self._register(b, e.indices, type)}", type, self._width(b))
-            return self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes) if b.dtype == "bool" else value
         place = self.place(e)
         if place.stride == 0:
             pointer = self.point(place)
@@ -634,9 +639,7 @@ class Function:
             value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
         else:
             value = self.vector_load(place, type, version)
-        if b.dtype == "bool":
-            value = self.op(f"icmp ne {value}, {_zero(value)}", "i1", value.lanes, key=("bool", value.name))
-        return value
+        return self.unpacked(value, b.dtype)
 
     def _zeros(self) -> str:
         """A place to load from where there is nothing to load."""
@@ -648,10 +651,10 @@ class Function:
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
 
-    def _register(self, b: Buffer, indices: tuple[Expr, ...], type: str) -> str:
+    def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """`type, ptr slot` of a vector of a register buffer."""
         place = [str(self.constants[i.name] if isinstance(i, Var) else i.value) for i in indices[:-1]]  # type: ignore[attr-defined]
-        return f"{Value('', type, self._width(b)).full}, ptr {'.'.join([self.buffers[b.name], *place])}"
+        return f"{_typed(_register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
 
     def vector_load(self, place: _Place, type: str, version: int) -> Value:
         assert self.lane is not None
@@ -702,11 +705,10 @@ class Function:
     def store(self, s: Store) -> None:
         b = s.buffer
         value = self.as_type(self.expr(s.value), b.dtype)
-        if b.dtype == "bool":
-            value = self.op(f"zext {value} to {_typed('i8', value.lanes)}", "i8", value.lanes)
         align = dtypes.nbytes(b.dtype)
         if b.scope == "register":
-            slot = self._register(b, s.indices, value.type)
+            value = self.packed(value, b.dtype) if b.dtype == "bool" else value
+            slot = self._register(b, s.indices)
             width = self._width(b)
             if width > 1:
                 value = self.splat(value, width)
@@ -718,6 +720,7 @@ class Function:
             pointer = slot.split(", ", 1)[1]
             self.line(f"store {value}, {pointer}")
             return
+        value = self.packed(value, b.dtype)
         self.versions[b.name] = self.versions.get(b.name, 0) + 1
         place = self.place(s)
         if self.lane is None:
@@ -827,7 +830,7 @@ class Function:
                 return self.negate(self.truth(self.expr(a)))
             case Unary("neg", a):
                 v = self.wrapped(a) if wraps(a) else self.expr(a)
-                if v.type in ("half", "bfloat", "float", "double"):
+                if v.type in ("float", "double"):
                     return self.op(f"fneg {v}", v.type, v.lanes)
                 return self.op(f"sub {v.full} {_zero(v)}, {v.name}", v.type, v.lanes)
             case Cast(dtype, value):
@@ -859,7 +862,7 @@ class Function:
             x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
             return self.op(f"{op} {x}, {y.name}", "i1", x.lanes)
         if dtypes.is_float(a.dtype):
-            x, y = self.together(self.widen(self.expr(a)), self.widen(self.expr(b)))
+            x, y = self.together(self.expr(a), self.expr(b))
             code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
             return self.op(f"fcmp {code} {x}, {y.name}", "i1", x.lanes)
         unsigned = dtypes.TABLE[a.dtype].kind == "uint"
@@ -877,6 +880,8 @@ class Function:
         match op:
             case "+" | "-" | "*":
                 return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op]} {flags}{x}, {y.name}", x.type, x.lanes)
+            case "min" if unsigned and {x.name, y.name} & {"0", f"splat ({x.type} 0)"}:  # LLVM 22 fails on umin(fptoui x, 0)
+                return Value("0", x.type)
             case "min" | "max":
                 name = f"llvm.{'u' if unsigned else 's'}{op}.{_vector_suffix(x)}"
                 self.intrinsic(name, x.full, [x.full, x.full])
@@ -908,35 +913,42 @@ class Function:
             return self.op(f"select {self._any_lane()}, {y}, {y.type} 1", y.type) if self.idle else y
         return self.op(f"select {self.mask}, {y}, {y.full} splat ({y.type} 1)", y.type, y.lanes)
 
-    def widen(self, v: Value) -> Value:
-        """half and bfloat as float, in which they are computed."""
-        if v.type not in ("half", "bfloat"):
+    def unpacked(self, v: Value, dtype: str) -> Value:
+        """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
+        if dtype == "bool":
+            return self.op(f"icmp ne {v}, {_zero(v)}", "i1", v.lanes, key=("bool", v.name))
+        if dtype not in halves.TYPES:
             return v
-        if v.type == "half" and not self._converts("half"):
-            return self._convert(v, "float")
-        return self.op(f"fpext {v} to {_typed('float', v.lanes)}", "float", v.lanes, key=("fpext", v.name))
+        known = ("unpacked", v.name)
+        if known not in self.top.known:
+            self.top.known[known] = self._convert(v, dtype, "float32", "float")
+            self.packs[self.top.known[known].name] = v
+        return self.top.known[known]
 
-    def narrow(self, v: Value, dtype: str) -> Value:
-        """A float rounded to `dtype` if that is one of the 16-bit types."""
-        type = TYPES[dtype]
-        if v.type == type:
+    def packed(self, v: Value, dtype: str) -> Value:
+        """A value as it is stored."""
+        if dtype == "bool":
+            return self.op(f"zext {v} to {_typed('i8', v.lanes)}", "i8", v.lanes)
+        if dtype not in halves.TYPES:
+            return self.as_type(v, dtype)
+        return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
+
+    def rounded(self, v: Value, dtype: str) -> Value:
+        """A float or double rounded to a 16-bit type, if `dtype` is one."""
+        if dtype not in halves.TYPES:
             return v
-        if v.type == "double" and type != "float":
-            v = self._convert(v, "float")
-        if type == "float" or self._converts(type):
-            return self.op(f"fptrunc {v} to {_typed(type, v.lanes)}", type, v.lanes)
-        return self._convert(v, type)
+        if v.type == "double":
+            v = self._convert(v, "float64", "float32", "float")
+        return self.unpacked(self._convert(v, "float32", dtype, "i16"), dtype)
 
-    def _converts(self, type: str) -> bool:
-        """Whether the processor has instructions between float and a 16-bit type."""
-        target = self.module.target
-        feature = {"half": "+f16c", "bfloat": "+avx512bf16"}[type]
-        return feature in target.mattr.split(",") or (type == "half" and target.vector_bits >= 256)  # type: ignore[attr-defined]
-
-    def _convert(self, v: Value, type: str) -> Value:
-        name = halves.function_name(v.type, type, v.lanes)
+    def _convert(self, v: Value, source: str, result: str, type: str) -> Value:
+        name = halves.function_name(source, result, v.lanes)
         if name not in self.module.library:
-            self.module.library[name] = halves.definition(v.type, type, v.lanes)
+            target = self.module.target
+            short = source if source in halves.TYPES else result
+            feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
+            native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)  # type: ignore[attr-defined]
+            self.module.library[name] = halves.definition(source, result, v.lanes, native)
         return self.op(f"call {_typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
     def float_binary(self, op: str, a: Expr, b: Expr) -> Value:
@@ -951,7 +963,7 @@ class Function:
                     elif op == "-":  # z - p
                         x = self.op(f"fneg {x}", x.type, x.lanes)
                     return self.fma(x, y, z)
-        x, y = self.together(self.widen(self.expr(a)), self.widen(self.expr(b)))
+        x, y = self.together(self.expr(a), self.expr(b))
         match op:
             case "+" | "-" | "*" | "/":
                 code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
@@ -961,14 +973,14 @@ class Function:
                 result = self.op(f"select {test}, {y}, {x}", x.type, x.lanes)
             case "//" | "%":
                 quotient = self.op(f"fdiv {x}, {y.name}", x.type, x.lanes)
-                result = self.math("floor", self.widen(self.narrow(quotient, dtype)))
+                result = self.math("floor", self.rounded(quotient, dtype))
                 if op == "%":
-                    result = self.widen(self.narrow(result, dtype))
+                    result = self.rounded(result, dtype)
                     product = self.op(f"fmul {result}, {y.name}", x.type, x.lanes)
-                    result = self.op(f"fsub {x}, {self.widen(self.narrow(product, dtype)).name}", x.type, x.lanes)
+                    result = self.op(f"fsub {x}, {self.rounded(product, dtype).name}", x.type, x.lanes)
             case _:
                 raise CodegenError(f"operator `{op}` is not for floats")
-        return self.narrow(result, dtype)
+        return self.rounded(result, dtype)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         x, y, z = self.together(x, y, z)
@@ -983,23 +995,22 @@ class Function:
         kind = dtypes.TABLE[source].kind
         if dtype == "bool":
             if kind == "float":
-                v = self.widen(v)
                 return self.op(f"fcmp une {v}, {_zero(v)}", "i1", v.lanes)
             return self.truth(v)
         full = _typed(to, v.lanes)
         if dtypes.is_float(dtype):
             if kind == "float":
-                v = self.widen(v)
-                if v.type == "float" and to == "double":
-                    return self.op(f"fpext {v} to {full}", to, v.lanes)
-                return self.narrow(v, dtype)
+                if dtype in halves.TYPES:
+                    return v if source == dtype else self.rounded(v, dtype)
+                if v.type == to:
+                    return v
+                return self.op(f"{'fpext' if to == 'double' else 'fptrunc'} {v} to {full}", to, v.lanes)
             verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
-            if to in ("half", "bfloat"):  # by way of a type that holds the integer, so that it is rounded once
+            if dtype in halves.TYPES:  # by way of a type that holds the integer, so that it is rounded once
                 wide = "double" if v.type in ("i32", "i64") else "float"
-                return self.narrow(self.op(f"{verb} {v} to {_typed(wide, v.lanes)}", wide, v.lanes), dtype)
+                return self.rounded(self.op(f"{verb} {v} to {_typed(wide, v.lanes)}", wide, v.lanes), dtype)
             return self.op(f"{verb} {v} to {full}", to, v.lanes)
         if kind == "float":
-            v = self.widen(v)
             # Narrow integers through 32 bits, as C does.
             wide = to if dtypes.bits(dtype) >= 32 else "i32"
             verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == to else "fptosi"
@@ -1068,8 +1079,8 @@ class Function:
             name = f"llvm.abs.{_vector_suffix(v)}"
             self.intrinsic(name, v.full, [v.full, "i1"])
             return self.op(f"call {v.full} @{name}({v}, i1 false)", v.type, v.lanes)
-        values = self.together(*(self.widen(self.expr(a)) for a in args))
-        return self.narrow(self.math(op, *values), dtype)
+        values = self.together(*(self.expr(a) for a in args))
+        return self.rounded(self.math(op, *values), dtype)
 
     def math(self, op: str, *values: Value) -> Value:
         x = values[0]
@@ -1123,6 +1134,10 @@ def _bounds(extent: Expr) -> list[Expr]:
 
 
 def _memory_type(dtype: str) -> str:
+    return "i8" if dtype == "bool" else "i16" if dtype in halves.TYPES else TYPES[dtype]
+
+
+def _register_type(dtype: str) -> str:
     return "i8" if dtype == "bool" else TYPES[dtype]
 
 
@@ -1133,11 +1148,11 @@ def _typed(type: str, lanes: int) -> str:
 def _zero(v: Value) -> str:
     if v.lanes > 1:
         return "zeroinitializer"
-    return "0.0" if v.type in ("float", "double", "half", "bfloat") else "false" if v.type == "i1" else "0"
+    return "0.0" if v.type in ("float", "double") else "false" if v.type == "i1" else "0"
 
 
 def _suffix(type: str) -> str:
-    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(type, type)
+    return {"float": "f32", "double": "f64"}.get(type, type)
 
 
 def _vector_suffix(v: Value) -> str:
@@ -1145,33 +1160,25 @@ def _vector_suffix(v: Value) -> str:
 
 
 def _constant(value, dtype: str) -> Value:
-    
     if dtype == "bool":
         return Value("true" if value else "false", "i1")
-    if dtype in ("float16", "bfloat16"):
-        import numpy as np
-
-        if dtype == "float16":
-            bits = int(np.float16(value).view(np.uint16))
-            return Value(f"0xH{bits:04X}", "half")
-        return Value(f"0xR{bfloat16_bits(value):04X}", "bfloat")
-    if dtype == "float32":
-        import numpy as np
-
+    if dtypes.is_float(dtype):
         with np.errstate(over="ignore"):
-            value = float(np.float32(value))
-        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", "float")
-    if dtype == "float64":
-        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", "double")
+            match dtype:
+                case "float16":
+                    value = float(np.float16(value))
+                case "bfloat16":
+                    value = _bfloat16(value)
+                case "float32":
+                    value = float(np.float32(value))
+        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", TYPES[dtype])
     # Index arithmetic is exact in 64 bits; narrower types are cut where they meet loaded values.
     return Value(str(int(value)), "i64")
 
 
-def bfloat16_bits(value: float) -> int:
-    """The bit pattern of `value` rounded to the nearest bfloat16, ties to even."""
-    import numpy as np
-
+def _bfloat16(value: float) -> float:
+    """The nearest bfloat16, ties to even."""
     bits = int(np.float32(value).view(np.uint32))
-    if value != value:
-        return 0x7FC0
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF
+    if value == value:
+        bits += 0x7FFF + ((bits >> 16) & 1)
+    return float(np.uint32(bits & 0xFFFF0000).view(np.float32))

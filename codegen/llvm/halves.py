@@ -1,27 +1,26 @@
-"""float16 and bfloat16 as LLVM IR functions, for processors without instructions that convert them.
+"""float16 and bfloat16 as LLVM IR functions: between their bit patterns and the float32 in which they are computed.
 
-LLVM would call a runtime library there, which a process need not have. Rounding is to nearest, ties to even; a NaN stays one.
+The types half and bfloat of LLVM appear only where the processor has instructions that convert them: elsewhere LLVM would call a
+runtime library, which a process need not have. Rounding is to nearest, ties to even; a NaN stays one.
 """
 
 from __future__ import annotations
 
+TYPES = {"float16": "half", "bfloat16": "bfloat"}
+
 
 def function_name(source: str, result: str, lanes: int) -> str:
-    """The name, without @, of the conversion between LLVM scalar types, for `lanes` elements."""
+    """The name, without @, of a conversion for `lanes` elements."""
     return f"tir.{source}.to.{result}.v{lanes}"
 
 
-def definition(source: str, result: str, lanes: int) -> str:
-    """The LLVM IR of a conversion: half to float, float to half or bfloat, or double to float rounded to odd.
+def definition(source: str, result: str, lanes: int, native: bool) -> str:
+    """The LLVM IR of a conversion between i16 bit patterns, of float16 or bfloat16, and float; or from float64 to float rounded to
+    odd.
 
-    Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding.
+    Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding. `native`
+    says that the processor converts.
     """
-    body = {
-        ("half", "float"): _half_to_float,
-        ("float", "half"): _float_to_half,
-        ("float", "bfloat"): _float_to_bfloat,
-        ("double", "float"): _double_to_odd_float,
-    }[source, result]
 
     def t(scalar: str) -> str:
         return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
@@ -29,17 +28,42 @@ def definition(source: str, result: str, lanes: int) -> str:
     def c(scalar: str, value: int | str) -> str:
         return str(value) if lanes == 1 else f"splat ({scalar} {value})"
 
-    name = function_name(source, result, lanes)
-    head = f"define internal {t(result)} @{name}({t(source)} %x) alwaysinline nounwind willreturn memory(none) {{"
-    return "\n".join([head, *(f"  {line}" for line in body(t, c)), "}"])
+    match source, result:
+        case "bfloat16", _:
+            body = _from_bfloat(t, c)
+        case "float16", _ if native:
+            body = [f"%half = bitcast {t('i16')} %x to {t('half')}", f"%r = fpext {t('half')} %half to {t('float')}"]
+        case "float16", _:
+            body = _from_half(t, c)
+        case "float64", _:
+            body = _to_odd(t, c)
+        case _, _ if native:
+            short = t(TYPES[result])
+            body = [f"%short = fptrunc {t('float')} %x to {short}", f"%r = bitcast {short} %short to {t('i16')}"]
+        case _, "float16":
+            body = _to_half(t, c)
+        case _:
+            body = _to_bfloat(t, c)
+    parameter = t({"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source])
+    value = t({"float16": "i16", "bfloat16": "i16", "float32": "float"}[result])
+    head = f"define internal {value} @{function_name(source, result, lanes)}({parameter} %x) alwaysinline nounwind willreturn memory(none) {{"
+    return "\n".join([head, *(f"  {line}" for line in body), f"  ret {value} %r", "}"])
 
 
-def _half_to_float(t, c) -> list[str]:
+def _from_bfloat(t, c) -> list[str]:
+    i32 = t("i32")
+    return [
+        f"%wide = zext {t('i16')} %x to {i32}",
+        f"%bits = shl {i32} %wide, {c('i32', 16)}",
+        f"%r = bitcast {i32} %bits to {t('float')}",
+    ]
+
+
+def _from_half(t, c) -> list[str]:
     # The bits in place, times 2^112 for the difference of the exponents' biases: exact, subnormals too.
     i32, f32 = t("i32"), t("float")
     return [
-        f"%half = bitcast {t('half')} %x to {t('i16')}",
-        f"%bits = zext {t('i16')} %half to {i32}",
+        f"%bits = zext {t('i16')} %x to {i32}",
         f"%size = and {i32} %bits, {c('i32', 0x7FFF)}",
         f"%placed = shl {i32} %size, {c('i32', 13)}",
         f"%small = bitcast {i32} %placed to {f32}",
@@ -52,11 +76,10 @@ def _half_to_float(t, c) -> list[str]:
         f"%sign = shl {i32} %signbit, {c('i32', 16)}",
         f"%whole = or {i32} %chosen, %sign",
         f"%r = bitcast {i32} %whole to {f32}",
-        f"ret {f32} %r",
     ]
 
 
-def _float_to_half(t, c) -> list[str]:
+def _to_half(t, c) -> list[str]:
     i32, f32, i1 = t("i32"), t("float"), t("i1")
     return [
         f"%bits = bitcast {f32} %x to {i32}",
@@ -81,13 +104,11 @@ def _float_to_half(t, c) -> list[str]:
         f"%isnan = icmp ugt {i32} %size, {c('i32', 0x7F800000)}",
         f"%value = select {i1} %isnan, {i32} {c('i32', 0x7E00)}, {i32} %bounded",
         f"%whole = or {i32} %value, %sign",
-        f"%cut = trunc {i32} %whole to {t('i16')}",
-        f"%r = bitcast {t('i16')} %cut to {t('half')}",
-        f"ret {t('half')} %r",
+        f"%r = trunc {i32} %whole to {t('i16')}",
     ]
 
 
-def _float_to_bfloat(t, c) -> list[str]:
+def _to_bfloat(t, c) -> list[str]:
     i32, f32 = t("i32"), t("float")
     return [
         f"%bits = bitcast {f32} %x to {i32}",
@@ -98,13 +119,11 @@ def _float_to_bfloat(t, c) -> list[str]:
         f"%isnan = fcmp uno {f32} %x, %x",
         f"%chosen = select {t('i1')} %isnan, {i32} {c('i32', 0x7FC00000)}, {i32} %carried",
         f"%top = lshr {i32} %chosen, {c('i32', 16)}",
-        f"%cut = trunc {i32} %top to {t('i16')}",
-        f"%r = bitcast {t('i16')} %cut to {t('bfloat')}",
-        f"ret {t('bfloat')} %r",
+        f"%r = trunc {i32} %top to {t('i16')}",
     ]
 
 
-def _double_to_odd_float(t, c) -> list[str]:
+def _to_odd(t, c) -> list[str]:
     i32, f32, f64, i1 = t("i32"), t("float"), t("double"), t("i1")
     return [
         f"%near = fptrunc {f64} %x to {f32}",
@@ -122,5 +141,4 @@ def _double_to_odd_float(t, c) -> list[str]:
         f"%inexact = fcmp one {f64} %back, %x",
         f"%chosen = select {i1} %inexact, {i32} %odd, {i32} %bits",
         f"%r = bitcast {i32} %chosen to {f32}",
-        f"ret {f32} %r",
     ]

@@ -34,5 +34,6 @@ DEFAULT: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "DEFAULT", "CacheWrite", "FuseRows", "Inline", "MultiLevelTiling", "ReduceInLanes", "Rule", "Skip", "TilingWithFusion", "Verdict",
+    "DEFAULT", "CacheWrite", "FuseRows", "Inline", "MultiLevelTiling", "ReduceInLanes", "Rule", "Skip", "TilingWithFusion",
+    "Verdict",
 ]  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from schedule import ScheduleError
+
 from ..sketch import State
 from .rule import Verdict
-from .tiling import TilingWithFusion, elementwise_consumer, tileable
+from .tiling import elementwise_consumer, tileable
 
 
 class CacheWrite:
@@ -20,6 +22,9 @@ class CacheWrite:
 
     def apply(self, state: State, block: str) -> list[State]:
         new = state.fired(self.name, block)
-        copy = new.step("cache_write", block, 0, "local")
-        new.marks[f"copy of {block}"] = copy
-        return TilingWithFusion().apply(new, block)
+        try:
+            new.marks[f"copy of {block}"] = new.schedule.cache_write(block, 0, "local")
+        except ScheduleError:
+            return []
+        new.pending.append(block)  # to be tiled, with the copy computed in the tile
+        return [new]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from tir.ir import Call, Select, Var
+from schedule.window import affine_index
+from tir.ir import Call, Const, Select
 from tir.traverse import loads, walk
 
 from ..sketch import State
@@ -13,8 +14,8 @@ from .rule import Verdict
 class Inline:
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
-    Strictly inlineable: no reduction, not an output, every read at an axis plus or minus a constant, no intrinsic and no choice,
-    so that computing it again at each use costs nothing to speak of.
+    Strictly inlineable: no reduction, not an output, every index read a constant or an axis plus a constant, the axes in order
+    and none twice, no intrinsic and no choice, so that computing it again at each use costs nothing to speak of.
     """
 
     name = "inline"
@@ -25,10 +26,11 @@ class Inline:
             return Verdict.SKIP
         if any(isinstance(n, (Call, Select)) for n in walk(b.body)):
             return Verdict.SKIP
-        names = {it.var.name for it in b.iters}
+        axes = [it.var.name for it in b.iters]
         for load in loads(b.body):
-            used = [n.name for i in load.indices for n in walk(i) if isinstance(n, Var) and n.name in names]
-            if len(used) != len(set(used)) or used != [n for n in (it.var.name for it in b.iters) if n in used]:
+            read = [affine_index(i, axes) for i in load.indices if not isinstance(i, Const)]
+            used = [found[0] for found in read if found is not None]
+            if len(used) < len(read) or used != [axis for axis in axes if axis in used]:
                 return Verdict.SKIP
         try:
             state.schedule.copy().compute_inline(block)
@@ -38,5 +40,5 @@ class Inline:
 
     def apply(self, state: State, block: str) -> list[State]:
         new = state.fired(self.name, block)
-        new.step("compute_inline", block)
+        new.schedule.compute_inline(block)
         return [new]

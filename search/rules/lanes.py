@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from tir import dtypes
 from tir.ir import Var
-from tir.traverse import loads, stores
+from tir.traverse import loads
 
-from ..sketch import State, extent, is_spatial
+from ..sketch import State, element_bits, extent, is_spatial
 from .rule import Verdict
 
 CHUNKS = (1, 2, 4)  # vector registers of partial results
@@ -26,26 +25,25 @@ class ReduceInLanes:
         new = state.fired(self.name, block)
         loop = self._loop(new, block)
         assert loop is not None
-        dimensions = len(stores(state.block(block).body)[0].indices)
-        lanes = new.target.lanes(dtypes.bits(stores(state.block(block).body)[0].buffer.dtype))
+        lanes = new.target.lanes(element_bits(new.block(block)))
         try:
             _, inner = new.split_choice(f"{block} lanes", loop, tuple(c * lanes for c in CHUNKS))
-            partial = new.step("rfactor", inner, dimensions)
+            partial = new.schedule.rfactor(inner, -1)
         except ScheduleError:
             return []
         new.marks[block] = "lanes"
         new.marks[partial] = "lanes"
+        new.pending += [partial, block]  # both still need a place
         return [new]
 
     def _loop(self, state: State, block: str) -> str | None:
-        """The loop of the only reduce axis, if it walks the last dimension of an input and is long enough for lanes."""
+        """The loop of a reduce axis that walks the last dimension of an input and is long enough for lanes."""
         b = state.block(block)
-        reducing = [it for it in b.iters if not is_spatial(it)]
-        if b.init is None or len(reducing) != 1 or not isinstance(reducing[0].binding, Var):
+        last = {load.indices[-1] for load in loads(b.body) if load.indices}
+        if b.init is None:
             return None
-        (axis,) = reducing
-        if extent(axis) < 2 * state.target.lanes(32):
-            return None
-        if any(load.indices and load.indices[-1] == axis.var for load in loads(b.body)):
-            return axis.binding.name  # type: ignore[attr-defined]
+        for it in b.iters:
+            long = not is_spatial(it) and extent(it) >= 2 * state.target.lanes(element_bits(b))
+            if long and it.var in last and isinstance(it.binding, Var):
+                return it.binding.name
         return None

@@ -24,7 +24,7 @@ class FuseRows:
         assert place is not None
         new = state.fired(self.name, block)
         try:
-            new.step("compute_at", block, place, preserve_unit_loops=True)
+            new.schedule.compute_at(block, place, preserve_unit_loops=True)
         except ScheduleError:
             return []
         new.marks.setdefault(block, "row")

@@ -17,8 +17,8 @@ class Verdict(Enum):
 
 
 class Rule(Protocol):
-    """A way to develop a block. `apply` returns new states (`state.fired(...)` makes the copy to work on), in each of which the
-    block is done, unless the rule leaves it in `state.pending`."""
+    """A way to develop a block. `apply` returns new states, made with `state.fired(self.name, block)` and then scheduled further;
+    none where it turns out to be illegal. In each the block counts as done, unless the rule puts it back into `pending`."""
 
     name: str
 

@@ -6,7 +6,7 @@ from schedule import ScheduleError
 from tir.ir import Block, Store, Var
 from tir.traverse import loads, stores, variables
 
-from ..sketch import State, Tile, extent, is_spatial
+from ..sketch import State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 
 STRUCTURE = "SSRSRS"  # levels of tiles on a CPU, outermost first: S all spatial axes, R all reduction axes
@@ -59,6 +59,7 @@ def tile(state: State, block: str) -> None:
     levels: list[list[str]] = [[] for _ in STRUCTURE]
     spatial = [n for n, letter in enumerate(STRUCTURE) if letter == "S"]
     reduce = [n for n, letter in enumerate(STRUCTURE) if letter == "R"]
+    bits = element_bits(state.block(block))
     store = stores(state.block(block).body)[0]
     last = store.indices[-1] if store.indices else None
     for it, loop in state.axes(block):
@@ -68,7 +69,7 @@ def tile(state: State, block: str) -> None:
             continue
         names, columns = state.split(loop, len(places))
         vector = is_spatial(it) and isinstance(last, Var) and last.name == it.var.name
-        state.tiles.append(Tile(block, it.var.name, extent(it), not is_spatial(it), columns, vector))
+        state.tiles.append(Tile(block, it.var.name, extent(it), not is_spatial(it), columns, vector, bits))
         for place, name in zip(places, names, strict=True):
             levels[place].append(name)
     # The vectorised axis goes innermost.
@@ -77,7 +78,7 @@ def tile(state: State, block: str) -> None:
     levels[-1].sort(key=lambda loop: bound.get(loop) in vector_loops)
     ordered = [loop for level in levels for loop in level]
     if len(ordered) > 1:
-        state.step("reorder", *ordered)
+        state.schedule.reorder(*ordered)
     state.marks[block] = "tiled"
     state.levels[block] = levels
 
@@ -126,7 +127,7 @@ class TilingWithFusion:
             if not at:
                 continue
             try:
-                new.step("reverse_compute_at", consumer, at[-1], preserve_unit_loops=True)
+                new.schedule.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
             except ScheduleError:
                 continue
             new.marks[consumer] = "fused"

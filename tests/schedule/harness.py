@@ -13,6 +13,7 @@ from schedule import Schedule, ScheduleError, Trace, replay
 from tir import dtypes
 from tir.interpreter import run
 from tir.ir import Buffer, PrimFunc, Var
+from tir.script import parse
 from tir.traverse import substitute
 
 SEEDS = (0, 1, 2)
@@ -86,6 +87,14 @@ def well_formed(func: PrimFunc) -> None:
         assert report.ok, str(report)
 
 
+def round_trip(func: PrimFunc) -> None:
+    """Assert that the printed function parses back to the same function."""
+    script = func.script()
+    again = parse(script)
+    assert again.script() == script
+    assert again == func, "the parsed function prints the same, but is another"
+
+
 def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dict[str, int] | None = None) -> None:
     """Assert that a schedule of `before` prints as expected, replays, is well formed, and computes the same numbers.
 
@@ -93,10 +102,7 @@ def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dic
     """
     found = without_header(schedule.script)
     assert found == dedent(expected_script).strip(), f"the script was\n{found}"
-    if importlib.util.find_spec("tir.script.parser") is not None:
-        from tir.script.parser import parse
-
-        assert parse(schedule.script).script() == schedule.script
+    round_trip(schedule.func)
     for trace in (schedule.trace, Trace.from_json(schedule.trace.to_json())):
         again = replay(before, trace)
         assert again.script == schedule.script

@@ -84,7 +84,7 @@ def test_symbolic_extent():
         before,
         """
         @T.prim_func
-        def main(A: T.Buffer((n,), "float32"), B: T.Buffer((n,), "float32"), n: T.int32):
+        def main(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32"), n: T.int32):
             T.func_attr({"tir.noalias": T.bool(True)})
             # with T.block("root"):
             for i_0, i_1 in T.grid((n + 3) // 4, 4):

@@ -128,7 +128,7 @@ def test_lowered_statements():
     assert script(f).split("\n\n\n")[1] == (
         "@T.prim_func\n"
         'def f(A: T.Buffer((7, 13), "float32"), n: T.int32):\n'
-        "    S = T.alloc_buffer((91,))\n"
+        "    S = T.decl_buffer((91,))\n"
         '    for i in T.serial(7, annotations={"x": 1.5}):\n'
         "        for j in T.unroll(n):\n"
         "            at: T.int32 = i * 13 + j\n"

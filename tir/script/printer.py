@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -21,6 +24,7 @@ from ..ir import (
     Expr,
     For,
     If,
+    Iter,
     Kind,
     Let,
     Load,
@@ -33,9 +37,10 @@ from ..ir import (
     Unary,
     Var,
 )
-from ..traverse import walk
+from ..traverse import walk, walk_stmts
 
 HEADER = "from tir.script import tir as T"
+MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7}
 
@@ -98,8 +103,12 @@ def _tuple(items: list[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
-def _shape(buffer: Buffer) -> str:
-    return _tuple([_expr(s, 0) for s in buffer.shape])
+def _shape(buffer: Buffer, quoted: bool = False) -> str:
+    """The shape; `quoted`, its symbolic dimensions are strings, for Python evaluates the annotations of parameters."""
+    texts = [_expr(s, 0) for s in buffer.shape]
+    if quoted:
+        texts = [t if all(type(n) is not Var for n in walk(s)) else f'"{t}"' for t, s in zip(texts, buffer.shape, strict=True)]
+    return _tuple(texts)
 
 
 def _region(region: Region) -> str:
@@ -140,30 +149,38 @@ class Printed:
 def printed(func: PrimFunc) -> Printed:
     """The function's lines with the place of each statement; no import line."""
     out = Printed()
-    used = {n.name for n in walk(func.body) if isinstance(n, Var)}
     params = []
     for p in func.params:
         match p:
             case Buffer():
-                params.append(f'{p.name}: T.Buffer({_shape(p)}, "{p.dtype}"{_scope(p)})')
+                params.append(f'{p.name}: T.Buffer({_shape(p, quoted=True)}, "{p.dtype}"{_scope(p)})')
             case Var(name, dtype):
                 params.append(f"{name}: T.{dtype}")
-                used.discard(name)
     out.add(0, "@T.prim_func")
     out.add(0, f"def {func.name}({', '.join(params)}):")
     if func.attrs:
         out.add(1, f"T.func_attr({_mapping(func.attrs)})")
-    if func.allocs or any(isinstance(n, Block) for n in walk(func.body)):
+    depth = 1
+    if isinstance(func.body, Block) and func.body.name == "root":  # a comment would make this block the function's root
+        out.add(1, 'with T.block("root"):')
+        depth = 2
+    elif func.allocs or any(isinstance(n, Block) for n in walk_stmts(func.body)):
         out.add(1, '# with T.block("root"):')
     for b in func.allocs:
-        out.add(1, f"{b.name} = {_alloc(b)}")
-    _stmt(out, func.body, 1)
+        out.add(depth, f"{b.name} = T.alloc_buffer({_declared(b)})")
+    _stmt(out, func.body, depth)
     return out
 
 
 def script(func: PrimFunc) -> str:
     """The function as Python source in the script dialect, import line included."""
     return f"{HEADER}\n\n\n{printed(func).text}"
+
+
+def module_script(name: str, functions: Mapping[str, PrimFunc]) -> str:
+    """A module of functions as Python source in the script dialect, import line included."""
+    texts = [textwrap.indent(printed(f).text, "    ") for f in functions.values()]
+    return f"{MODULE_HEADER}\n\n\n@I.ir_module\nclass {name}:\n" + ("\n".join(texts) or "    pass\n")
 
 
 def stmt_text(stmt: Stmt) -> str:
@@ -175,23 +192,29 @@ def stmt_text(stmt: Stmt) -> str:
 
 def show(func: PrimFunc, file=None) -> None:
     """Print the script to `file` (standard output), coloured where that is a terminal."""
+    show_text(script(func), file)
+
+
+def show_text(text: str, file=None) -> None:
+    """Print a script to `file` (standard output), coloured where that is a terminal."""
     file = file or sys.stdout
     if file.isatty():
         from rich.console import Console
         from rich.syntax import Syntax
 
-        Console(file=file).print(Syntax(script(func), "python", theme="ansi_dark", background_color="default"))
+        Console(file=file).print(Syntax(text, "python", theme="ansi_dark", background_color="default"))
     else:
-        file.write(script(func))
+        file.write(text)
 
 
 def _scope(b: Buffer) -> str:
     return "" if b.scope == "global" else f', scope="{b.scope}"'
 
 
-def _alloc(b: Buffer) -> str:
+def _declared(b: Buffer) -> str:
+    """The arguments that declare a buffer."""
     dtype = "" if b.dtype == "float32" else f', "{b.dtype}"'
-    return f"T.alloc_buffer({_shape(b)}{dtype}{_scope(b)})"
+    return f"{_shape(b)}{dtype}{_scope(b)}"
 
 
 def _value(v) -> str:
@@ -203,24 +226,31 @@ def _value(v) -> str:
         case list() | tuple():
             return f"[{', '.join(_value(x) for x in v)}]"
         case str():
-            return '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            return _string(v)
+        case float() if not math.isfinite(v):
+            return f'T.float64("{v}")'
         case _:
             return repr(v)
 
 
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
 def _mapping(annotations) -> str:
-    return "{" + ", ".join(f'"{k}": {_value(v)}' for k, v in annotations) + "}"
+    return "{" + ", ".join(f"{_string(str(k))}: {_value(v)}" for k, v in annotations) + "}"
 
 
 def _plain(loop: Stmt) -> bool:
-    return isinstance(loop, For) and loop.kind is Kind.SERIAL and not loop.annotations
+    return isinstance(loop, For) and loop.kind is Kind.SERIAL and not loop.annotations and loop.var.dtype == loop.extent.dtype
 
 
 def _stmt(out: Printed, s: Stmt, depth: int) -> None:
     match s:
         case Seq(stmts):
-            for x in stmts:
-                _stmt(out, x, depth)
+            for x in stmts[:-1]:
+                _closed(out, x, depth)
+            _stmt(out, stmts[-1], depth)
         case For():
             _loops(out, s, depth)
         case Block():
@@ -237,12 +267,25 @@ def _stmt(out: Printed, s: Stmt, depth: int) -> None:
             out.add(depth, f"{var.name}: T.{var.dtype} = {_expr(value, 0)}", s)
             _stmt(out, body, depth)
         case Allocate(buffer, body):
-            out.add(depth, f"{buffer.name} = {_alloc(buffer)}", s)
+            out.add(depth, f"{buffer.name} = T.decl_buffer({_declared(buffer)})", s)
             _stmt(out, body, depth)
         case Evaluate(value):
             out.add(depth, f"T.evaluate({_expr(value, 0)})", s)
         case _:
             assert_never(s)  # type: ignore[arg-type]
+
+
+def _closed(out: Printed, s: Stmt, depth: int) -> None:
+    """A statement that others follow: what it binds must end with it."""
+    match s:
+        case Let(var, value, body):
+            out.add(depth, f"with T.LetStmt({_expr(value, 0)}) as {var.name}:", s)
+            _stmt(out, body, depth + 1)
+        case Allocate(buffer, body):
+            out.add(depth, f"with T.decl_buffer({_declared(buffer)}) as {buffer.name}:", s)
+            _stmt(out, body, depth + 1)
+        case _:
+            _stmt(out, s, depth)
 
 
 def _loops(out: Printed, loop: For, depth: int) -> None:
@@ -264,6 +307,8 @@ def _loops(out: Printed, loop: For, depth: int) -> None:
         _stmt(out, grid[-1].body, depth + 1)
         return
     notes = f", annotations={_mapping(loop.annotations)}" if loop.annotations else ""
+    if loop.var.dtype != loop.extent.dtype:
+        notes += f', dtype="{loop.var.dtype}"'
     extent = _expr(loop.extent, 0)
     match loop.kind:
         case Kind.SERIAL if not notes:
@@ -282,16 +327,16 @@ _AXIS = {Axis.SPATIAL: "spatial", Axis.REDUCE: "reduce", Axis.OPAQUE: "opaque"}
 
 
 def _block(out: Printed, b: Block, depth: int) -> None:
-    out.add(depth, f'with T.block("{b.name}"):', b)
+    out.add(depth, f"with T.block({_string(b.name)}):", b)
     depth += 1
-    # T.axis.remap takes each extent from the loop bound to it.
-    if len(b.iters) > 1 and all(isinstance(it.binding, Var) and out.extents.get(it.binding.name) == it.extent for it in b.iters):
+    if len(b.iters) > 1 and all(_remapped(out, it) for it in b.iters):
         kinds = "".join(it.axis.value for it in b.iters)
         names = ", ".join(it.var.name for it in b.iters)
         out.add(depth, f'{names} = T.axis.remap("{kinds}", [{", ".join(_expr(it.binding, 0) for it in b.iters)}])')
     else:
         for it in b.iters:
-            out.add(depth, f"{it.var.name} = T.axis.{_AXIS[it.axis]}({_expr(it.extent, 0)}, {_expr(it.binding, 0)})")
+            dtype = "" if it.var.dtype == it.extent.dtype else f', dtype="{it.var.dtype}"'
+            out.add(depth, f"{it.var.name} = T.axis.{_AXIS[it.axis]}({_expr(it.extent, 0)}, {_expr(it.binding, 0)}{dtype})")
     if b.predicate != TRUE:
         out.add(depth, f"T.where({_expr(b.predicate, 0)})")
     if b.reads is not None:
@@ -301,8 +346,17 @@ def _block(out: Printed, b: Block, depth: int) -> None:
     if b.annotations:
         out.add(depth, f"T.block_attr({_mapping(b.annotations)})")
     for buffer in b.allocs:
-        out.add(depth, f"{buffer.name} = {_alloc(buffer)}")
+        out.add(depth, f"{buffer.name} = T.alloc_buffer({_declared(buffer)})")
     if b.init is not None:
         out.add(depth, "with T.init():")
         _stmt(out, b.init, depth + 1)
     _stmt(out, b.body, depth)
+
+
+def _remapped(out: Printed, it: Iter) -> bool:
+    """Whether `T.axis.remap` says this iteration variable: it takes the extent from the loop that is bound to it."""
+    return (
+        isinstance(it.binding, Var)
+        and out.extents.get(it.binding.name) == it.extent
+        and it.var.dtype == it.extent.dtype
+    )

@@ -1,0 +1,266 @@
+"""Programs on this processor beside numpy and, where installed, torch: medians of calls in turns, on one and on all cores.
+
+Every contender's result is compared with a float64 reference within its bound before it is timed: if ours is wrong, the row has
+failed and is not timed; a peer that is wrong is left out. Ours is called with its arguments checked once (`Kernel.bind`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import tir
+
+from . import peers, programs
+from .options import Options
+from .runner import Effort, Roof, Timing, circumstances, pause, race, ratios
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tir.ir import PrimFunc
+    from tir.workloads import Check, Instance
+
+THREADED = True
+
+
+class Row(NamedTuple):
+    """A program at a shape, and how fast it should be: `goal` times as fast as the peer `against`, or, where that is "copy", that
+    share of the bandwidth of a copy."""
+
+    program: str
+    shape: tuple[int, ...]
+    against: str
+    goal: float
+
+
+TABLE: dict[str, Row] = {
+    "gemm-1024": Row("gmm", (1024, 1024, 1024), "numpy", 1.0),
+    "gemm-2048": Row("gmm", (2048, 2048, 2048), "numpy", 1.0),
+    "gemm-512": Row("gmm", (512, 512, 512), "numpy", 1.0),
+    "gemm-512x32x512": Row("gmm", (512, 32, 512), "numpy", 1.0),
+    "gemm-1000": Row("gmm", (1000, 1000, 1000), "numpy", 0.95),
+    "gemm-97x1021x509": Row("gmm", (97, 1021, 509), "numpy", 0.95),
+    "gemm-3072x768x768": Row("gmm", (3072, 768, 768), "numpy", 0.95),
+    "gemm-127": Row("gmm", (127, 127, 127), "numpy", 0.95),
+    "gemm-128": Row("gmm", (128, 128, 128), "numpy", 0.9),
+    "gemv": Row("gemv", (4096, 4096), "copy", 0.9),
+    "add-relu": Row("add_relu", (1 << 24,), "copy", 0.9),
+    "mlp": Row("mlp", (1024, 2048, 1024, 3072), "numpy", 1.05),
+    "conv-56x64": Row("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1), "torch", 1.0),
+    "conv-28x128": Row("conv2d", (1, 28, 28, 128, 128, 3, 3, 1, 1), "torch", 1.0),
+    "conv-14x256": Row("conv2d", (1, 14, 14, 256, 256, 3, 3, 1, 1), "torch", 1.0),
+    "conv-7x512": Row("conv2d", (1, 7, 7, 512, 512, 3, 3, 1, 1), "torch", 1.0),
+    "conv-1x1": Row("conv2d", (1, 56, 56, 64, 256, 1, 1, 1, 0), "torch", 1.0),
+    "conv-7x7": Row("conv2d", (1, 224, 224, 3, 64, 7, 7, 2, 3), "torch", 1.0),
+    "depthwise-112x32": Row("depthwise", (1, 112, 112, 32, 3, 3, 1, 1), "torch", 2.0),
+    "depthwise-14x512": Row("depthwise", (1, 14, 14, 512, 3, 3, 1, 1), "torch", 2.0),
+    "softmax": Row("softmax", (4096, 1024), "torch", 1.0),
+    "layernorm": Row("layernorm", (4096, 1024), "torch", 1.0),
+    "attention": Row("attention", (12, 128, 64), "torch", 1.0),
+}
+
+ROWS = tuple(TABLE)
+
+DEFAULT = tuple(row for row in ROWS if row not in ("gemm-2048", "gemm-3072x768x768", "gemm-127", "conv-28x128"))
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result: what each contender took, its error, the ratios, and the ceilings of the moment."""
+    entry = TABLE[row]
+    instance = programs.instance(entry.program, entry.shape)
+    result: dict[str, Any] = {
+        "threads": options.threads,
+        "program": entry.program,
+        "shape": list(entry.shape),
+        "dtype": instance.dtype,
+        "flop": instance.flop,
+        "bytes": programs.traffic(instance.func),
+        "against": entry.against,
+        "goal": entry.goal,
+        **circumstances(),
+    }
+    target = tir.Target("llvm", num_cores=options.threads)
+    start = time.perf_counter()
+    func = scheduled(row, instance, target, options)
+    middle = time.perf_counter()
+    kernel = tir.build(func, target)
+    result |= {"schedule": options.schedule, "schedule_s": middle - start, "build_s": time.perf_counter() - middle}
+
+    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
+    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    contenders: dict[str, Callable[[], Any]] = {
+        "tir": kernel.bind(*inputs, *outputs),
+        "numpy": lambda: instance.numpy(inputs, outputs),
+    }
+    if peers.installed() and (call := peers.torch_call(instance, inputs, options.threads)) is not None:
+        contenders["torch"] = call
+
+    check = instance.checker(inputs)
+    checks = {name: _checked(call, outputs, check) for name, call in contenders.items()}
+    result["tolerance"] = checks["tir"].tolerance
+    result["errors"] = {name: c.max_error if np.isfinite(c.max_error) else None for name, c in checks.items()}
+    if not checks["tir"].ok:
+        found, bound = checks["tir"].max_error, checks["tir"].tolerance
+        yield {**result, "error": f"wrong result: off by {found:.3g} of its scale; the tolerance is {bound:.3g}"}
+        return
+    right = {name: call for name, call in contenders.items() if checks[name].ok}
+    if wrong := [name for name in contenders if name not in right]:
+        result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
+
+    before = Roof.measure(options.threads, instance.dtype)
+    timings = race(right, Effort(seconds=options.seconds, pause=pause(options.threads)))
+    yield {**result, **summary(timings, before.best(Roof.measure(options.threads, instance.dtype)), result)}
+
+
+def _checked(call: Callable[[], Any], outputs: Sequence[np.ndarray], check: Callable[[Any], Check]) -> Check:
+    """Run once into outputs full of NaN, or whatever the call returns instead, and compare."""
+    for array in outputs:
+        array.fill(np.nan)
+    returned = call()
+    return check(tuple(outputs) if returned is None else (np.asarray(returned),))
+
+
+def summary(timings: dict[str, Timing], roof: Roof, result: dict[str, Any]) -> dict[str, Any]:
+    """What the timings say: speeds, ratios to each peer (above 1: ours is faster), shares of the ceilings, and what the row is
+    judged by: `ratio`, to be compared with the goal."""
+    contenders = {
+        name: {**t.as_json(), "gflops": result["flop"] / t.median / 1e9, "gbps": result["bytes"] / t.median / 1e9}
+        for name, t in timings.items()
+    }
+    ours = timings["tir"]
+    compared = {}
+    for name, timing in timings.items():
+        if name != "tir":
+            ratio, between = ratios(ours, timing)
+            compared[name] = {"ratio": ratio, "quartiles": list(between)}
+    shares = {"fma": result["flop"] / ours.median / roof.fma, "copy": result["bytes"] / ours.median / roof.copy}
+    against = result["against"]
+    judged = shares["copy"] if against == "copy" else compared.get(against, {}).get("ratio")
+    return {"contenders": contenders, "ratios": compared, "roof": asdict(roof), "shares": shares, "ratio": judged}
+
+
+# --- the program that is measured --------------------------------------------------------------------------------------
+
+
+def scheduled(row: str, instance: Instance, target: tir.Target, options: Options) -> PrimFunc:
+    """The program under the schedule asked for. FileNotFoundError if it should have been found in `options.best`."""
+    match options.schedule:
+        case "unscheduled":
+            return instance.func
+        case "default":
+            return tir.default_schedule(instance.func, target).func
+        case "tuned":
+            trace = _tune(row, instance, target, options) if options.best is None else _load(row, instance, options)
+            return _replayed(instance.func, trace)
+        case other:
+            raise ValueError(f"a schedule is default, tuned or unscheduled, not {other!r}")
+
+
+def _replayed(func: PrimFunc, trace: Any) -> PrimFunc:
+    from schedule import Trace, replay
+
+    return func if trace is None else replay(func, Trace.from_json(trace)).func
+
+
+def _tune(row: str, instance: Instance, target: tir.Target, options: Options) -> Any:
+    """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
+    from search.oracle import Workload
+    from tir.tune import FORMAT, LineProgress, versions, write_atomically
+
+    named = Workload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None
+    progress = [LineProgress(sys.stderr)]
+    found = tir.autotune(instance.func, target, options.trials, seed=options.seed, workload=named, callbacks=progress)
+    if options.save is not None:
+        content = {
+            "format": FORMAT,
+            **_identity(instance, options),
+            "target": "llvm",
+            "seed": options.seed,
+            "versions": versions(),
+            "seconds": {"unscheduled": found.baseline, "best": found.seconds, "numpy": found.numpy},
+            "trace": found.trace,
+        }
+        folder = Path(options.save)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{row}-{options.threads}.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return found.trace
+
+
+def _identity(instance: Instance, options: Options) -> dict[str, Any]:
+    """By which a schedule in a file is recognised."""
+    return {
+        "workload": instance.name,
+        "shape": list(instance.shape),
+        "dtype": instance.dtype,
+        "threads": options.threads,
+    }
+
+
+def _load(row: str, instance: Instance, options: Options) -> Any:
+    """The fastest trace for this program and number of threads in the files of a folder that `--out` or `--save` wrote."""
+    identity = _identity(instance, options)
+    best: tuple[float, Any] | None = None
+    for path in sorted(Path(str(options.best)).glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or "trace" not in content or {k: content.get(k) for k in identity} != identity:
+            continue
+        seconds = content.get("seconds", {}).get("best") or float("inf")
+        if best is None or seconds < best[0]:
+            best = (seconds, content["trace"])
+    if best is None:
+        shape, s = ",".join(map(str, instance.shape)), "s" if options.threads > 1 else ""
+        raise FileNotFoundError(
+            f"{options.best} holds no schedule of {instance.name} {shape} on {options.threads} thread{s}; make one with "
+            f"python -m benchmarks cpu --rows {row} --threads {options.threads} --schedule tuned --save {options.best}"
+        )
+    return best[1]
+
+
+# --- the table ---------------------------------------------------------------------------------------------------------
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """A line a result: times, speed, share of the nearer ceiling, ratios, and whether the goal is met."""
+    from rich.table import Table
+
+    kinds = ", ".join(dict.fromkeys(r["schedule"] for r in results if "schedule" in r))
+    t = Table(title=f"cpu (schedule: {kinds or '-'})", title_justify="left", caption_justify="left", caption=CAPTION)
+    t.add_column("row", no_wrap=True)
+    others = list(dict.fromkeys(name for r in results for name in r.get("ratios", ())))
+    for name in ("threads", "time", "quartiles", "speed", "of roof", *(f"x {name}" for name in others), "goal"):
+        t.add_column(name, justify="right", no_wrap=True)
+    for r in results:
+        if "contenders" not in r:
+            t.add_row(r["row"], str(r.get("threads", "")), "[red]failed[/red]")
+            continue
+        ours, memory = r["contenders"]["tir"], r["shares"]["copy"] >= r["shares"]["fma"]
+        low, high = ours["quartiles_s"]
+        speed = f"{ours['gbps']:.1f} GB/s" if memory else f"{ours['gflops']:.1f} GFLOP/s"
+        share = f"{r['shares']['copy']:.0%} copy" if memory else f"{r['shares']['fma']:.0%} fma"
+        compared = [f"{r['ratios'][name]['ratio']:.2f}" if name in r["ratios"] else "-" for name in others]
+        quartiles = f"{_milliseconds(low)}-{_milliseconds(high)}"
+        cells = (str(r["threads"]), f"{_milliseconds(ours['median_s'])} ms", quartiles, speed, share, *compared, _goal(r))
+        t.add_row(r["row"], *cells)
+    return t
+
+
+CAPTION = "x NAME: how many times faster than it; copy: of the bandwidth of a copy, counting each parameter once"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}" if seconds < 1 else f"{seconds * 1e3:.0f}"
+
+
+def _goal(r: dict[str, Any]) -> str:
+    text = f"{r['goal']:.0%} copy" if r["against"] == "copy" else f"{r['goal']:.2f} x {r['against']}"
+    if r["ratio"] is None:
+        return text
+    return f"[green]{text}[/green] +" if r["ratio"] >= r["goal"] else f"[red]{text}[/red] -"

@@ -1,0 +1,28 @@
+"""What the command line asks of the benchmarks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEDULES = ("default", "tuned", "unscheduled")
+
+
+@dataclass(frozen=True)
+class Options:
+    """`threads` that every contender uses; `seconds` that a row is timed for; `seed` of all data and random choices.
+
+    The benchmark `cpu` measures the program that `schedule` names (one of SCHEDULES); `trials` is the budget of the search that
+    makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in.
+    """
+
+    threads: int = 1
+    seconds: float = 2.0
+    seed: int = 0
+    schedule: str = "default"
+    trials: int = 64
+    best: str | None = None
+    save: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,198 @@
+"""A directory of compiled objects, so that no program is compiled twice for one target.
+
+An entry's name is a hash of all that its contents depend on: the LLVM IR, the target, the versions of llvmlite and LLVM, and the
+passes that LLVM runs. Any number of processes and threads may share a directory: entries are written under another name and
+then renamed, carry a checksum, and never change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+MAGIC = b"tir object 1\n"
+SUFFIX = ".object"
+DEFAULT_BYTES = 256 * 1024 * 1024
+ABANDONED = 3600.0  # seconds after which a partly written entry is taken for that of a process that died
+
+
+def default_path() -> Path:
+    """Where this system keeps caches of a user: `$XDG_CACHE_HOME/tir/objects`, or its like on macOS and Windows."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        base = base if base.is_absolute() else Path.home() / ".cache"  # as the XDG specification says of relative ones
+    return base / "tir" / "objects"
+
+
+@dataclass
+class Statistics:
+    """What one ObjectCache did: entries found, not found, found damaged, written, refused by the system, evicted."""
+
+    hits: int = 0
+    misses: int = 0
+    corrupt: int = 0
+    stored: int = 0
+    failed: int = 0
+    evicted: int = 0
+
+
+@dataclass
+class ObjectCache:
+    """Compiled objects in the directory `path`, of at most about `max_bytes` in all; the ones unused for longest go first.
+
+    Each process looks at the size whenever it has written 1/32 of `max_bytes`, and then cuts the directory down to 3/4 of it.
+    Entries are machine code that will be run: the directory is made for its owner alone, and must not be writable by others.
+    Raises OSError if it cannot be made.
+    """
+
+    path: Path = field(default_factory=default_path)
+    max_bytes: int = DEFAULT_BYTES
+    statistics: Statistics = field(default_factory=Statistics, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1, got {self.max_bytes}")
+        self.path = Path(self.path)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._written = self.max_bytes  # the first entry written looks at what others left
+
+    def get(self, key: str) -> bytes | None:
+        """The object kept under `key`; None if there is none, or it is damaged."""
+        file = self._file(key)
+        try:
+            data = file.read_bytes()
+        except OSError:
+            self.statistics.misses += 1
+            return None
+        code = _unwrapped(data)
+        if code is None:
+            self.statistics.corrupt += 1
+            self.statistics.misses += 1
+            _remove(file)
+            return None
+        with contextlib.suppress(OSError):  # another process may have evicted it meanwhile
+            os.utime(file)
+        self.statistics.hits += 1
+        return code
+
+    def put(self, key: str, code: bytes) -> bool:
+        """Keep `code` under `key`. False if it does not fit, or the file system refuses: a cache may lose entries, not fail."""
+        data = _wrapped(code)
+        if len(data) > self.max_bytes * 3 // 4:
+            return False
+        file = self._file(key)
+        try:
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            _write(file, data)
+        except OSError:
+            self.statistics.failed += 1
+            return False
+        self.statistics.stored += 1
+        self._written += len(data)
+        if self._written * 32 >= self.max_bytes:
+            self._written = 0
+            self.evict()
+        return True
+
+    def evict(self) -> None:
+        """Remove what has not been used for longest until 3/4 of `max_bytes` are left, if there is more than that."""
+        entries: list[tuple[float, int, Path]] = []
+        now = time.time()
+        for file in self._files():
+            try:
+                status = file.stat()
+            except OSError:
+                continue
+            if file.suffix == SUFFIX:
+                entries.append((status.st_mtime, status.st_size, file))
+            elif now - status.st_mtime > ABANDONED:
+                _remove(file)
+        total = sum(size for _, size, _ in entries)
+        for _, size, file in sorted(entries):
+            if total * 4 <= self.max_bytes * 3:
+                break
+            _remove(file)
+            self.statistics.evicted += 1
+            total -= size
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for file in self._files():
+            _remove(file)
+
+    def nbytes(self) -> int:
+        """The size of all entries together."""
+        total = 0
+        for file in self._files():
+            with contextlib.suppress(OSError):
+                total += file.stat().st_size
+        return total
+
+    def __len__(self) -> int:
+        return sum(f.suffix == SUFFIX for f in self._files())
+
+    def __bool__(self) -> bool:
+        return True  # an empty cache is one
+
+    def _file(self, key: str) -> Path:
+        return self.path / key[:2] / f"{key[2:]}{SUFFIX}"
+
+    def _files(self) -> list[Path]:
+        """Entries, and parts of entries being written."""
+        return [f for f in self.path.glob("??/*") if f.suffix in (SUFFIX, ".part")]
+
+
+def object_key(text: str, target) -> str:
+    """The name under which the object of a module for a target is kept: 64 hexadecimal digits."""
+    described = {"target": [target.mcpu, target.mattr], "compiler": _compiler()}
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode() + b"\0" + text.encode()).hexdigest()
+
+
+@cache
+def _compiler() -> list:
+    """What makes objects of modules, as data."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    from .llvm.compile import MACHINE, PASSES, TUNING
+
+    return [llvmlite.__version__, list(llvm.llvm_version_info), llvm.get_process_triple(), MACHINE, TUNING, PASSES]
+
+
+def _wrapped(code: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(code).digest() + code
+
+
+def _unwrapped(data: bytes) -> bytes | None:
+    start = len(MAGIC) + hashlib.sha256().digest_size
+    code = data[start:]
+    return code if data[:start] == MAGIC + hashlib.sha256(code).digest() else None
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Make `file` hold `data`, whole or not at all, whatever other processes do."""
+    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as part:
+            part.write(data)
+        os.replace(name, file)
+    except BaseException:
+        _remove(Path(name))
+        raise
+
+
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink()

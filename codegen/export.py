@@ -1,0 +1,192 @@
+"""Kernels as files for C: a shared library or an object file, and a header."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tir.ir import Buffer, PrimFunc
+from tir.script.printer import expr_text
+from tir.traverse import fresh, stores
+
+COMPILERS = ("cc", "gcc", "clang")
+
+# How C names the elements of each dtype: type, what must be included, and what the values are where the type does not say.
+C_TYPES: dict[str, tuple[str, str, str]] = {
+    "float64": ("double", "", ""),
+    "float32": ("float", "", ""),
+    "float16": ("uint16_t", "stdint.h", "float16 bit patterns"),
+    "bfloat16": ("uint16_t", "stdint.h", "bfloat16 bit patterns"),
+    "bool": ("bool", "stdbool.h", ""),
+} | {f"{sign}int{bits}": (f"{sign}int{bits}_t", "stdint.h", "") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+# The keywords of C and C++ that are not spelled like another's.
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl complex concept const consteval
+constexpr constinit const_cast continue co_await co_return co_yield decltype default delete do double dynamic_cast else enum
+explicit export extern false float for friend goto if imaginary inline int long main mutable namespace new noexcept not
+not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename
+typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
+
+# The standard library's functions that a kernel could be called like, or calls itself.
+_LIBRARY = """
+abort abs acos acosh aligned_alloc asin asinh atan atan2 atanh atexit calloc cbrt ceil copysign cos cosh div erf erfc exit
+exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod free frexp gamma hypot ilogb index j0 j1 jn labs ldexp ldiv lgamma
+llrint llround log log10 log1p log2 logb lrint lround malloc memchr memcmp memcpy memmove memset modf nan nearbyint
+nextafter nexttoward pow printf qsort rand read realloc remainder remquo rint round scalb scalbln scalbn signal significand
+sin sincos sinh sqrt srand strlen system tan tanh tgamma time trunc write y0 y1 yn
+"""
+LIBRARY = frozenset(name + suffix for name in _LIBRARY.split() for suffix in ("", "f", "l"))
+
+
+class ExportError(Exception):
+    """A kernel that cannot be written as the file asked for, with the reason."""
+
+
+def export(kernel, path: str | Path, name: str | None = None, *, compiler: str | None = None) -> Path:
+    """Write a kernel as the shared library `path` (.so) or object file (.o), and beside it the C header `<name>.h`.
+
+    Returns the header's path. The function is called `name`, by default as the file without "lib" and suffix. The files need
+    neither Python nor LLVM; kernels with parallel loops need an OpenMP runtime, as the header says. A shared library is linked
+    with `compiler`, by default the first of cc, gcc and clang that there is; an object file needs none. Files are replaced whole.
+    Raises ExportError.
+    """
+    path = Path(path)
+    if path.suffix not in (".so", ".o"):
+        raise ExportError(f"export to {path.name!r}: the suffix must be .so (shared library) or .o (object file)")
+    name = _checked_name(name or re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII), path)
+    if not path.parent.is_dir():
+        raise ExportError(f"export to {str(path)!r}: there is no folder {str(path.parent)!r}")
+
+    from .llvm.compile import optimize
+    from .llvm.emit import symbol
+
+    module, machine = optimize(kernel.llvm_ir(), kernel.target)
+    module.get_function(symbol(kernel.func)).name = name
+    code = machine.emit_object(module)
+    header = path.with_name(f"{name}.h")
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        made = Path(folder) / path.name
+        if path.suffix == ".o":
+            made.write_bytes(code)
+        else:
+            source = made.with_suffix(".o")
+            source.write_bytes(code)
+            _link(source, made, parallel(code), compiler)
+        text = Path(folder) / header.name
+        text.write_text(header_text(kernel, name, path, parallel(code)))
+        made.replace(path)
+        text.replace(header)
+    return header
+
+
+def parallel(code: bytes) -> bool:
+    """Whether an object file calls the OpenMP runtime."""
+    return b"GOMP_parallel\0" in code
+
+
+def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
+    """The C header of an exported kernel."""
+    func: PrimFunc = kernel.func
+    guard = f"TIR_{name.upper()}_H"
+    parameters = _parameters(func)
+    width = max((len(p.label) for p in parameters), default=0)
+    includes = sorted({p.include for p in parameters if p.include})
+    lines = [
+        f"/* {name}: the kernel `{func.name}`, compiled by tir for {kernel.target.mcpu}.",
+        f"   Link with {_link_words(path, parallel)}.",
+        *([f"   Its parallel loops run on {kernel.target.num_cores} threads of the OpenMP runtime."] if parallel else []),
+        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other. */",
+        "",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        *(f"#include <{include}>" for include in includes),
+        *([""] if includes else []),
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in parameters), "*/"] if parameters else []),
+        f"void {name}({', '.join(p.declaration for p in parameters) or 'void'});",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _link_words(path: Path, parallel: bool) -> str:
+    if path.suffix == ".o":
+        return f"{path.name}{' -fopenmp' if parallel else ''} -lm"
+    return f"{path.name}, which needs libgomp" if parallel else path.name
+
+
+class _Parameter(NamedTuple):
+    """A parameter in C: its declaration, name with sizes, what is said of it, and the header that its type needs."""
+
+    declaration: str
+    label: str
+    note: str
+    include: str
+
+
+def _parameters(func: PrimFunc) -> list[_Parameter]:
+    written = {s.buffer.name for s in stores(func)}
+    taken = set(KEYWORDS)
+    result = []
+    for p in func.params:
+        name = fresh(taken, re.sub(r"\W", "_", p.name, flags=re.ASCII))
+        if not isinstance(p, Buffer):
+            result.append(_Parameter(f"int64_t {name}", name, "a size", "stdint.h"))
+            continue
+        type, include, values = C_TYPES[p.dtype]
+        sizes = "".join(f"[{expr_text(d)}]" for d in p.shape)
+        use = "written" if p.name in written else "read"
+        const = "" if p.name in written else "const "
+        result.append(_Parameter(f"{const}{type} *{name}", f"{name}{sizes}", f"{use}, {values}" if values else use, include))
+    return result
+
+
+def _checked_name(name: str, path: Path) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        reason = "is no name of a C function"
+    elif name in KEYWORDS:
+        reason = "is a word of C or C++"
+    elif name in LIBRARY or name.startswith(("omp_", "GOMP_", "__")):
+        reason = "is taken by a library of C"
+    else:
+        return name
+    raise ExportError(f"export to {path.name!r}: {name!r} {reason}; pass another as name=")
+
+
+def _link(source: Path, result: Path, parallel: bool, compiler: str | None) -> None:
+    """Make a shared library of an object file. Raises ExportError with the linker's words."""
+    asked = [compiler] if compiler else list(COMPILERS)
+    found = next((full for word in asked if (full := shutil.which(word))), None)
+    if found is None:
+        raise ExportError(
+            f"export to {result.name!r}: a shared library is linked by a C compiler, and there is none called "
+            f"{' or '.join(asked)}; install one, name it with compiler=, or export an object file (.o)"
+        )
+    words = [found, "-shared", "-o", str(result), str(source), *(["-fopenmp"] if parallel else []), "-lm"]
+    if sys.platform.startswith("linux"):
+        words.insert(2, f"-Wl,-soname,{result.name}")
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        hint = "\nIts parallel loops need OpenMP (-fopenmp); built with num_cores=1 it would not." if parallel else ""
+        raise ExportError(
+            f"export to {result.name!r}: {found} failed with status {done.returncode}:\n{done.stderr.strip()}{hint}"
+        )

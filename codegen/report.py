@@ -1,0 +1,512 @@
+"""What a kernel's assembly does: operations of its innermost loops, register spills, the share of the peak that they allow.
+
+The numbers are read off LLVM's annotated x86 assembly, whose comments tell loops, the blocks of the IR and spills. The bounds
+count how often each resource of the core is used in one iteration, as if all loads hit the first-level cache; they are
+estimates, and upper bounds on speed rather than predictions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+
+from tir.ir import For, PrimFunc
+from tir.script.printer import HEADER, expr_text, printed
+from tir.traverse import loops, path_to
+
+
+@dataclass(frozen=True)
+class Core:
+    """Throughputs of a core: bits of fused multiply-adds, other vector arithmetic, loads and stores a cycle (at most two
+    multiply-adds and `reads` loads), instructions a cycle, and the latency in cycles of a float operation."""
+
+    fma_bits: int
+    vector_bits: int
+    load_bits: int
+    store_bits: int
+    issue: int
+    latency: int
+    reads: int = 2
+
+
+# From the vendors' optimisation guides and Agner Fog's instruction tables; by LLVM's name of the processor.
+CORES: tuple[tuple[str, Core], ...] = (
+    (r"znver[5-9]", Core(1024, 2048, 1024, 512, 8, 4)),
+    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),
+    (r"znver[23]", Core(512, 1024, 512, 256, 6, 4)),
+    (r"skylake-avx512|cascadelake|cooperlake", Core(1024, 1024, 1024, 512, 4, 4)),
+    (r"icelake|sapphirerapids|emeraldrapids|graniterapids", Core(1024, 1024, 1024, 512, 5, 4)),
+    (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
+    (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
+)
+
+
+def core_of(target) -> Core:
+    """The core of a target; for one not in `CORES`, one with two full-width multiply-add and load units."""
+    for pattern, core in CORES:
+        if re.match(pattern, target.mcpu):
+            return core
+    return Core(2 * target.vector_bits, 2 * target.vector_bits, 2 * target.vector_bits, target.vector_bits, 4, 4)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Instructions by what they do; an instruction that also reads memory counts as a load too."""
+
+    instructions: int = 0
+    fma: int = 0  # fused multiply-adds
+    arithmetic: int = 0  # other vector operations, conversions and shuffles among them
+    loads: int = 0  # of vectors, or of floats into vector registers
+    broadcasts: int = 0  # loads of one element into all lanes
+    gathers: int = 0
+    stores: int = 0  # of vectors or floats, scatters among them
+    spills: int = 0  # moves of vector registers to and from the stack; they are no loads or stores here
+    calls: int = 0
+    width: int = 0  # bits of the vectors of the multiply-adds, else of the widest vectors; 32 or 64 for scalar float code
+
+
+@dataclass(frozen=True)
+class Loop(Counts):
+    """An innermost loop of the assembly, one iteration.
+
+    `name` is the loop of the lowered program, `text` its header, `line` its line in `kernel.lowered.script()` (None and "" if
+    not known), `nest` the loops around it and itself. `bounds` are (resource, cycles), most cycles first; all paths through the
+    loop count. `share` is the part of the core's fused multiply-add peak that `cycles` allow, None without multiply-adds.
+    """
+
+    name: str | None = None
+    text: str = ""
+    line: int | None = None
+    nest: tuple[str, ...] = ()
+    label: str = ""
+    depth: int = 0
+    bounds: tuple[tuple[str, float], ...] = ()
+    share: float | None = None
+
+    @property
+    def cycles(self) -> float:
+        """Cycles an iteration takes at least."""
+        return self.bounds[0][1] if self.bounds else 0.0
+
+    @property
+    def limit(self) -> str:
+        """The resource that is used most."""
+        return self.bounds[0][0] if self.bounds else ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A kernel's innermost loops in the order of the assembly, and the counts of all code around them; `str()` is a table."""
+
+    name: str
+    mcpu: str
+    loops: tuple[Loop, ...]
+    elsewhere: Counts
+
+    @property
+    def spills(self) -> int:
+        """Spills and reloads of vector registers in innermost loops."""
+        return sum(loop.spills for loop in self.loops)
+
+    def loop(self, name: str) -> Loop:
+        """The innermost loop called `name` in the lowered program, the one with most multiply-adds if it was duplicated."""
+        found = [loop for loop in self.loops if loop.name == name]
+        if not found:
+            known = ", ".join(sorted({loop.name for loop in self.loops if loop.name})) or "none"
+            raise KeyError(f"no innermost loop of {self.name} is called {name!r}; there are {known}")
+        return max(found, key=lambda loop: (loop.fma, loop.instructions))
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [HEADS]
+        for loop in self.loops:
+            line = "" if loop.line is None else str(loop.line)
+            share = "" if loop.share is None else f"{loop.share:.0%}"
+            text = "  " * max(0, loop.depth - 1) + (loop.text or loop.label)
+            rows.append((line, text, *_cells(loop), f"{loop.cycles:.3g} ({loop.limit})", share))
+        rows.append(("", "elsewhere", *_cells(self.elsewhere), "", ""))
+        columns = [c for c in zip(*rows, strict=True) if c[0] in ("loop", "instr", "cycles") or not {*c[1:]} <= {"", "0"}]
+        widths = [max(map(len, c)) for c in columns]
+        padded = [[x.ljust(w) if c[0] == "loop" else x.rjust(w) for x in c] for c, w in zip(columns, widths, strict=True)]
+        lines = [" ".join(r).rstrip() for r in zip(*padded, strict=True)]
+        spills = f"{self.spills} spills in them" if self.spills else "no spills in them"
+        loops = f"{len(self.loops)} innermost loop{'' if len(self.loops) == 1 else 's'}"
+        title = f"{self.name} for {self.mcpu}: {loops}, {spills}"
+        return "\n".join([title, lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+HEADS = ("line", "loop", "instr", "bits", "fma", "arith", "load", "bcast", "gather", "store", "spill", "call", "cycles", "peak")
+
+
+def _cells(c: Counts) -> tuple[str, ...]:
+    order = (c.instructions, c.width, c.fma, c.arithmetic, c.loads, c.broadcasts, c.gathers, c.stores, c.spills, c.calls)
+    return tuple(map(str, order))
+
+
+def report(kernel) -> Report:
+    """The report of a kernel. Raises ValueError where it is not x86 code."""
+    from .llvm.compile import assembly, machine
+
+    triple = machine(kernel.target).triple
+    if not re.match(r"x86_64|i[3-6]86", triple):
+        raise ValueError(f"report reads x86 assembly, and this kernel is for {triple}")
+    text = assembly(kernel.llvm_ir(), kernel.target, comments=True)
+    return read(text, kernel.func.name, kernel.target, kernel.lowered, kernel.llvm_ir())
+
+
+def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
+    """The report of annotated assembly; with the lowered program and its LLVM IR, its loops are known by name."""
+    core = core_of(target)
+    program = {} if lowered is None else _Program(lowered, llvm_ir).loops
+    found: list[Loop] = []
+    rest: list[Instruction] = []
+    for function, blocks in _functions(asm):
+        inner = {b.label: b for b in blocks if b.inner}
+        bodies: dict[str, list[Instruction]] = {label: [] for label in inner}
+        for b in blocks:
+            bodies.get(b.label if b.inner else b.header, rest).extend(b.instructions)
+        for label, body in bodies.items():
+            counts = _counts(body)
+            origin = re.match(r"loop\.\d+", inner[label].block)  # LLVM adds to the names of copies
+            place = program.get((function, origin[0]), {}) if origin else {}
+            bounds = _bounds(body, core)
+            cycles = bounds[0][1] if bounds else 0.0
+            bits = sum(i.width for i in body if i.fma)
+            share = bits / core.fma_bits / cycles if bits and cycles else None
+            found.append(Loop(**_as_dict(counts), label=label, depth=inner[label].depth, bounds=bounds, share=share, **place))
+    return Report(name, target.mcpu, tuple(found), _counts(rest))
+
+
+def _as_dict(counts: Counts) -> dict:
+    return {f.name: getattr(counts, f.name) for f in fields(Counts)}
+
+
+class _Program:
+    """The loops of a lowered program by function and block of its LLVM IR: `loops[function, block]` are fields of a Loop."""
+
+    def __init__(self, lowered: PrimFunc, llvm_ir: str):
+        from .llvm.emit import ascii_name
+
+        self.loops: dict[tuple[str, str], dict] = {}
+        heads: dict[str, list[tuple[str, str]]] = {}
+        for function, block, variable in _heads(llvm_ir):
+            heads.setdefault(variable, []).append((function, block))
+        names: dict[str, list[For]] = {}
+        for loop in loops(lowered):
+            names.setdefault(ascii_name(loop.name), []).append(loop)
+        lines = printed(lowered)
+        first = HEADER.count("\n") + 4  # the import and two empty lines stand before
+        for variable, places in heads.items():
+            known = names.get(variable, [])
+            if len({loop.name for loop in known}) != 1:
+                continue
+            # Guards make copies of loops; within a function they are emitted in the order of the program.
+            ordered = len(known) == len(places) and len({function for function, _ in places}) == 1
+            for place, loop in zip(places, known if ordered else known[:1] * len(places), strict=True):
+                nest = tuple(s.name for s in path_to(lowered, loop.name) if isinstance(s, For))
+                self.loops[place] = {
+                    "name": loop.name,
+                    "text": f"for {loop.name} in range({expr_text(loop.extent)})",
+                    "line": lines.spans[id(loop)][0] + first if ordered or len(known) == 1 else None,
+                    "nest": nest if nest and nest[-1] == loop.name else (*nest, loop.name),
+                }
+
+
+def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:
+    """The loops of a module: function, label of the first block, and name of the loop variable."""
+    function = block = ""
+    for line in llvm_ir.splitlines():
+        if m := re.match(r'define .*?@"?([\w.$]+)"?\(', line):
+            function = m[1]
+        elif m := re.match(r"(loop\.\d+):", line):
+            block = m[1]
+        elif block and (m := re.match(r"\s*%(\w+)\.\d+ = phi i64 ", line)):
+            yield function, block, m[1]
+            block = ""
+
+
+# --- Reading assembly -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction in AT&T syntax: sources first, destination last."""
+
+    name: str
+    operands: tuple[str, ...]
+    comment: str = ""
+
+    @property
+    def memory(self) -> str | None:
+        """The operand in memory, if it is accessed."""
+        if self.name.startswith(("lea", "prefetch", "nop")) or self.jump or self.call:
+            return None
+        return next((o for o in self.operands if "(" in o), None)
+
+    @property
+    def stores(self) -> bool:
+        reads_only = re.match(r"cmp[bwlq]|test|bt", self.name) is not None
+        return self.memory is not None and "(" in self.operands[-1] and not reads_only
+
+    @property
+    def loads(self) -> bool:
+        moves = self.name.startswith(("mov", "vmov", "vextract", "set", "vpmov", "vcvtps2ph", "vpextr"))
+        return self.memory is not None and not (self.stores and (moves or self.scatter))
+
+    @property
+    def vector(self) -> bool:
+        return any(re.match(r"%[xyz]mm", o) for o in self.operands)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it works on one float of a vector register."""
+        name = self.name.removeprefix("v")
+        if name.startswith("cvt"):
+            return re.search(r"p[sdh]", name) is None
+        return re.search(r"s[sd]$", name) is not None and not name.startswith(("p", "broadcast"))
+
+    @property
+    def fma(self) -> bool:
+        return re.match(r"vfn?m(add|sub)", self.name) is not None
+
+    @property
+    def gather(self) -> bool:
+        return "gather" in self.name and "prefetch" not in self.name
+
+    @property
+    def scatter(self) -> bool:
+        return "scatter" in self.name and "prefetch" not in self.name
+
+    @property
+    def broadcast(self) -> bool:
+        """Whether it loads one element into all lanes."""
+        return self.loads and (re.search("broadcast|ddup", self.name) is not None or "{1to" in (self.memory or ""))
+
+    @property
+    def spill(self) -> bool:
+        return self.vector and re.search(r"Spill|Reload", self.comment) is not None
+
+    @property
+    def move(self) -> bool:
+        """Whether it only moves a vector: no unit computes anything."""
+        return re.match(r"v?mov[auhlsdn]|v?movdq|v?pbroadcast|vbroadcast", self.name) is not None
+
+    @property
+    def jump(self) -> bool:
+        return self.name.startswith("j")
+
+    @property
+    def call(self) -> bool:
+        return self.name.startswith("call")
+
+    @property
+    def width(self) -> int:
+        """Bits of the widest vector operand; of the element for scalar float operations."""
+        if not self.vector:
+            return 0
+        if self.scalar:
+            return 32 if re.search(r"ss$|ss2", self.name) else 64
+        return max({"x": 128, "y": 256, "z": 512}[m] for o in self.operands for m in re.findall(r"%([xyz])mm", o))
+
+    @property
+    def elements(self) -> int:
+        """How many elements a gather or scatter moves, at most."""
+        return max(1, self.width // (64 if re.search(r"(pd|qq|dq)$", self.name) else 32))
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A basic block: its label, the block of the IR it came from, and its innermost loop as LLVM's comments tell."""
+
+    label: str
+    block: str
+    inner: bool  # the first block of an innermost loop
+    header: str  # label of the first block of the loop it is in, if not itself
+    depth: int
+    instructions: tuple[Instruction, ...]
+
+
+def _functions(asm: str) -> Iterator[tuple[str, list[_Code]]]:
+    """The functions of annotated assembly, as their basic blocks."""
+    for part in re.split(r"^(?=\S+:\s+# @)", asm, flags=re.MULTILINE)[1:]:
+        function = re.match(r'"?([^":]+)"?:', part)
+        body = part.split("# -- End function")[0]
+        blocks = [_block(text) for text in re.split(r"^(?=\.LBB\w+:|# %bb\.)", body, flags=re.MULTILINE)[1:]]
+        yield function[1] if function else "", blocks
+
+
+def _block(text: str) -> _Code:
+    first, *lines = text.splitlines()
+    start = re.match(r"(?:\.L(BB\d+_\d+):|# (%bb\.\d+):)\s*(?:# %(.*))?", first)
+    notes: list[str] = []
+    while lines and re.match(r"\s+#", lines[0]):
+        notes.append(lines.pop(0))
+    about = "\n".join(notes)
+    inner = re.search(r"This Inner Loop Header: Depth=(\d+)", about)
+    own = re.search(r"This Loop Header: Depth=(\d+)", about)
+    within = re.search(r"in Loop: Header=(BB\d+_\d+) Depth=(\d+)", about)
+    depth = inner[1] if inner else own[1] if own else within[2] if within else 0
+    label, block = (start[1] or start[2], (start[3] or "").strip()) if start else ("", "")
+    header = "" if inner or own or not within else within[1]
+    return _Code(label, block, inner is not None, header, int(depth), tuple(_instructions(lines)))
+
+
+def _instructions(lines: Iterable[str]) -> Iterator[Instruction]:
+    prefixes = ("lock", "rep", "repe", "repne", "{vex}", "{evex}", "notrack")
+    for line in lines:
+        code, _, comment = line.partition("#")
+        words = code.split(None, 1)
+        while words and words[0] in prefixes and len(words) > 1:
+            words = words[1].split(None, 1)
+        if words and not words[0].startswith(".") and not words[0].endswith(":"):
+            operands = re.split(r",\s*(?![^(]*\))", words[1].strip()) if len(words) > 1 else []
+            yield Instruction(words[0], tuple(operands), comment.strip())
+
+
+def _counts(body: list[Instruction]) -> Counts:
+    vectors = [i for i in body if i.vector]
+    plain = [i for i in vectors if not i.spill]
+    fma = [i for i in vectors if i.fma]
+    return Counts(
+        instructions=len(body),
+        fma=len(fma),
+        arithmetic=sum(not (i.fma or i.move or i.gather or i.scatter) for i in vectors),
+        loads=sum(i.loads and not i.broadcast and not i.gather for i in plain),
+        broadcasts=sum(i.broadcast for i in plain),
+        gathers=sum(i.gather for i in vectors),
+        stores=sum(i.stores for i in plain),
+        spills=sum(i.spill for i in vectors),
+        calls=sum(i.call for i in body),
+        width=max((i.width for i in fma or vectors), default=0),
+    )
+
+
+# --- Estimating cycles ----------------------------------------------------------------------------------------------------
+
+LOAD_LATENCY = 5
+_DIVISION = re.compile(r"v?(div|sqrt)")
+_MULTIPLY = re.compile(r"v?mul")
+
+
+def _bounds(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...]:
+    """The cycles that each resource needs for one iteration, most first."""
+    if not body:
+        return ()
+    multiplies = [i for i in body if i.vector and (i.fma or _MULTIPLY.match(i.name))]
+    computed = [i for i in body if i.vector and not i.move]
+    reads = [i for i in body if i.loads]
+    writes = [i for i in body if i.stores]
+    scattered = sum(i.elements for i in body if i.gather or i.scatter)
+    divisions = [i for i in body if i.vector and _DIVISION.match(i.name)]
+    fused = sum(i.jump and bool(_compares(body, at)) for at, i in enumerate(body))  # compare and jump are one
+    bounds = {
+        "fma": max(len(multiplies) / 2, sum(max(128, i.width) for i in multiplies) / core.fma_bits),
+        "vector": sum(max(128, i.width) for i in computed) / core.vector_bits,
+        "divide": sum((8 if i.name.endswith("d") else 5) * max(1.0, i.width / 256) for i in divisions),
+        "load": max((len(reads) + scattered) / core.reads, sum(_moved(i) for i in reads) / core.load_bits),
+        "store": max(float(len(writes)), sum(_moved(i) for i in writes) / core.store_bits),
+        "issue": (len(body) - fused + 2 * scattered) / core.issue,
+        "latency": _latency(body, core),
+    }
+    ordered = sorted(bounds.items(), key=lambda b: -b[1])
+    return tuple((name, cycles) for name, cycles in ordered if cycles > 0)
+
+
+def _compares(body: list[Instruction], at: int) -> bool:
+    return at > 0 and re.match(r"cmp|test|add|sub|inc|dec|and", body[at - 1].name) is not None and not body[at - 1].vector
+
+
+def _moved(i: Instruction) -> int:
+    """Bits that a load or store moves."""
+    return 64 if i.broadcast or not i.vector else i.width
+
+
+_GENERAL = {f"{r}{s}": r for r in "abcd" for s in ("l", "h", "x")}
+_GENERAL |= {f"{r}l": r for r in ("si", "di", "bp", "sp")} | {r: r for r in ("si", "di", "bp", "sp")}
+
+
+def _register(name: str) -> str:
+    """One name for a register whatever its width."""
+    if m := re.fullmatch(r"[xyz]mm(\d+)", name):
+        return f"v{m[1]}"
+    if m := re.fullmatch(r"(r\d+)[dwb]?", name):
+        return m[1]
+    short = name[1:] if len(name) == 3 and name[0] in "re" else name
+    return _GENERAL.get(short, short)
+
+
+def _registers(operand: str) -> list[str]:
+    return [_register(r) for r in re.findall(r"%(\w+)", operand)]
+
+
+_MERGES = re.compile(r"vfn?m|vpdp|vdp|vpermi2|vpermt2|vpternlog|vpmadd52")
+
+
+def _latency(body: list[Instruction], core: Core) -> float:
+    """The cycles by which the longest chain of dependent instructions grows with each iteration: through registers, and through
+    memory at addresses that stay the same."""
+    moving = {r for i in body for r in _written(i)}
+    ready: dict[str, float] = {}
+    marks = []
+    for turn in range(8):
+        for i in body:
+            _step(i, core, ready, moving)
+        if turn in (3, 7):
+            marks.append(dict(ready))
+    return max((later - marks[0].get(name, 0.0) for name, later in marks[1].items()), default=0.0) / 4
+
+
+def _written(i: Instruction) -> list[str]:
+    """The registers that an instruction writes."""
+    if not i.operands or i.jump or i.call or re.match(r"cmp[bwlq]$|test|push|prefetch|bt|v?u?comis", i.name):
+        return []
+    last = re.sub(r"\{.*?\}", "", i.operands[-1])
+    return [] if "(" in last else _registers(last)
+
+
+def _step(i: Instruction, core: Core, ready: dict[str, float], moving: set[str]) -> None:
+    """Advance the times at which registers and memory are ready by one instruction."""
+    written = _written(i)
+    plain = [re.sub(r"\{z\}", "", o) for o in i.operands]
+    memory = i.memory
+    sources = {r for o in plain[:-1] if o != memory for r in _registers(o)}
+    if len(plain) == 1 or _reads_destination(i):
+        sources |= set(_registers(plain[-1]))
+    elif "{" in i.operands[-1]:  # the mask; without {z} the old value too
+        masks = [_register(r) for r in re.findall(r"\{%(\w+)\}", i.operands[-1])]
+        sources |= set(masks) | (set() if "{z}" in i.operands[-1] else set(written))
+    if re.match(r"v?p?xor|sub", i.name) and len({*map(str, i.operands)}) == 1:  # zero, whatever was there
+        sources = set()
+    start = max((ready.get(r, 0.0) for r in sources), default=0.0)
+    place = memory if memory is not None and not set(_registers(memory)) & moving else None
+    if memory is not None and i.loads:  # an operation on memory waits for the load, the load not for the other operands
+        loaded = max((ready.get(r, 0.0) for r in (*_registers(memory), memory if place else "")), default=0.0)
+        start = max(start, loaded + LOAD_LATENCY)
+    done = start + _delay(i, core)
+    for r in written:
+        ready[r] = done
+    if i.stores and place:
+        ready[place] = done
+
+
+def _reads_destination(i: Instruction) -> bool:
+    """Whether the last operand is a source too."""
+    if "(" in i.operands[-1]:
+        return False
+    if _MERGES.match(i.name):
+        return True
+    if i.name.startswith("v") or i.name.startswith("k"):
+        return False
+    return len(i.operands) == 2 and not re.match(r"mov|lea|set|cvt|pop|bsf|bsr|lzcnt|tzcnt|popcnt|pshuf|sqrt", i.name)
+
+
+def _delay(i: Instruction, core: Core) -> float:
+    if i.move and not i.memory:
+        return 0.0 if re.match(r"v?mov[au]", i.name) else 1.0
+    if i.move or re.match(r"mov[^s]|movs[sd]", i.name):
+        return 0.0
+    if _DIVISION.match(i.name):
+        return 13.0
+    if i.fma or (i.vector and re.match(r"v?(add|sub|mul|min|max|cvt|scalef|round|rndscale|dp)", i.name)):
+        return float(core.latency)
+    return 3.0 if i.name.startswith("imul") else 1.0

@@ -1,0 +1,246 @@
+"""Exported kernels: C programs are compiled against them and run; headers; refusals."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen import ExportError
+from codegen.export import C_TYPES
+from tir import dtypes, te
+
+from .matmul import matmul, operands, tiled
+
+ONE = "llvm -num-cores 1"
+TWO = "llvm -num-cores 2"
+CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+CXX = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+
+needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler")
+needs_cxx = pytest.mark.skipif(CXX is None, reason="there is no C++ compiler")
+
+
+def has_openmp(tmp_path) -> bool:
+    """Whether the C compiler can link OpenMP."""
+    source = tmp_path / "probe.c"
+    source.write_text("int main(void) { return 0; }\n")
+    words = [CC, "-fopenmp", str(source), "-o", str(tmp_path / "probe")]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+# Reads A and B from one file and writes C to another, twice over, so that nothing is left behind by a call.
+MAIN = """
+#include <stdio.h>
+#include "product.h"
+
+static float a[7 * 13], b[13 * 109], c[7 * 109];
+
+int main(int count, char **words) {
+    FILE *in = fopen(words[1], "rb"), *out = fopen(words[2], "wb");
+    if (count != 3 || !in || !out) return 2;
+    if (fread(a, sizeof a, 1, in) != 1 || fread(b, sizeof b, 1, in) != 1) return 3;
+    product(a, b, c);
+    product(a, b, c);
+    if (fwrite(c, sizeof c, 1, out) != 1) return 4;
+    return fclose(in) || fclose(out);
+}
+"""
+
+
+def run_program(folder, compiler, links, source="main.c") -> np.ndarray:
+    (folder / source).write_text(MAIN)
+    a, b, c = operands(7, 13, 109)
+    (folder / "in").write_bytes(a.tobytes() + b.tobytes())
+    words = [compiler, "-Wall", "-Wextra", "-Werror", "-o", "program", source, *links]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    environment = {"PATH": "", "OMP_NUM_THREADS": "2"}  # neither Python nor LLVM can be found
+    done = subprocess.run([folder / "program", "in", "out"], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    c = np.fromfile(folder / "out", "float32").reshape(c.shape)
+    assert np.array_equal(c, a @ b)
+    return c
+
+
+@needs_cc
+@pytest.mark.parametrize("suffix", [".o", ".so"])
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_c_program(tmp_path, suffix, target):
+    if target == TWO and not has_openmp(tmp_path):
+        pytest.skip("the C compiler cannot link OpenMP")
+    kernel = codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), target)
+    file = tmp_path / ("libproduct.so" if suffix == ".so" else "product.o")
+    assert kernel.export(file) == tmp_path / "product.h"
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith("probe")) == sorted([file.name, "product.h"])
+    links = [file.name] if suffix == ".o" else [f"-L{tmp_path}", "-lproduct", f"-Wl,-rpath,{tmp_path}"]
+    run_program(tmp_path, CC, [*links, *(["-fopenmp"] if target == TWO and suffix == ".o" else []), "-lm"])
+
+
+@needs_cxx
+def test_cpp_program(tmp_path):
+    codegen.build(tiled(7, 13, 109, 3, 32), ONE).export(tmp_path / "product.o")
+    run_program(tmp_path, CXX, ["product.o", "-lm"], "main.cc")
+
+
+@needs_cc
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads what a library depends on with Linux tools")
+def test_what_a_library_depends_on(tmp_path):
+    if not has_openmp(tmp_path) or shutil.which("readelf") is None:
+        pytest.skip("there is no OpenMP or no readelf")
+    for target, needed in ((ONE, {"libc.so.6", "libm.so.6"}), (TWO, {"libc.so.6", "libm.so.6", "libgomp.so.1"})):
+        codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), target).export(tmp_path / "libk.so")
+        shown = subprocess.run(["readelf", "-d", tmp_path / "libk.so"], capture_output=True, text=True, check=True).stdout
+        found = {line.split("[")[1].split("]")[0] for line in shown.splitlines() if "NEEDED" in line}
+        assert found <= needed and ("libgomp.so.1" in found) == (target == TWO)
+        assert "TEXTREL" not in shown and "[libk.so]" in shown
+
+
+@needs_cc
+def test_every_function_of_the_math_library(tmp_path):
+    A = te.placeholder((109,), name="A")
+    B = te.compute((109,), lambda i: te.exp(A[i]) + te.tanh(A[i]) + te.erf(A[i]) + te.log(te.abs(A[i]) + 1.0), name="B")
+    kernel = codegen.build(te.create_prim_func([A, B]), ONE)
+    kernel.export(tmp_path / "functions.so")
+    a = np.linspace(-4, 4, 109, dtype="float32")
+    expected, found = np.empty_like(a), np.empty_like(a)
+    kernel(a, expected)
+    ctypes.CDLL(str(tmp_path / "functions.so")).functions(ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(found.ctypes.data))
+    assert np.array_equal(expected, found)
+
+
+@needs_cc
+def test_a_loaded_library_can_be_replaced(tmp_path):
+    """The old file is not written into: programs that have it loaded go on."""
+    file = tmp_path / "k.so"
+    codegen.build(matmul(7, 13, 5), ONE).export(file)
+    a, b, c = operands(7, 13, 5)
+    old = ctypes.CDLL(str(file)).k
+    inode = file.stat().st_ino
+    codegen.build(matmul(3, 4, 5), ONE).export(file)
+    assert file.stat().st_ino != inode
+    old(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)))
+    assert np.array_equal(c, a @ b)
+
+
+def test_header(tmp_path):
+    kernel = codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), "llvm -num-cores 2 -mcpu x86-64-v3")
+    assert kernel.export(tmp_path / "libproduct.o").read_text().splitlines() == [
+        "/* product: the kernel `main`, compiled by tir for x86-64-v3.",
+        "   Link with libproduct.o -fopenmp -lm.",
+        "   Its parallel loops run on 2 threads of the OpenMP runtime.",
+        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other. */",
+        "",
+        "#ifndef TIR_PRODUCT_H",
+        "#define TIR_PRODUCT_H",
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        "/*",
+        "   A[7][13]    read",
+        "   B[13][109]  read",
+        "   C[7][109]   written",
+        "*/",
+        "void product(const float *A, const float *B, float *C);",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "",
+        "#endif",
+    ]
+
+
+@needs_cc
+@pytest.mark.parametrize("dtype", dtypes.TABLE)
+def test_types(tmp_path, dtype):
+    """Every dtype has a C type of its size."""
+    A = te.placeholder((3,), dtype, name="A")
+    header = codegen.build(te.create_prim_func([A, te.compute((3,), lambda i: A[i], name="B")]), ONE).export(tmp_path / "copy.o")
+    kind = C_TYPES[dtype][0]
+    assert f"void copy(const {kind} *A, {kind} *B);" in header.read_text()
+    check = f'#include "copy.h"\n_Static_assert(sizeof({kind}) == {dtypes.nbytes(dtype)}, "");\nint main(void) {{ return 0; }}\n'
+    (tmp_path / "check.c").write_text(check)
+    done = subprocess.run([CC, "-Werror", "-fsyntax-only", "check.c"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_cc
+def test_sizes_are_parameters(tmp_path):
+    n = te.var("n")
+    A = te.placeholder((n, 3), name="A")
+    B = te.compute((n, 3), lambda i, j: A[i, j] * 2.0, name="int")
+    header = codegen.build(te.create_prim_func([n, A, B]), ONE).export(tmp_path / "twice.so")
+    text = header.read_text()
+    assert "void twice(int64_t n, const float *A, float *int_1);" in text and "#include <stdint.h>" in text
+    assert "   n            a size\n   A[n][3]      read\n   int_1[n][3]  written\n" in text
+    a, b = np.arange(21, dtype="float32").reshape(7, 3), np.empty((7, 3), "float32")
+    twice = ctypes.CDLL(str(tmp_path / "twice.so")).twice
+    twice(ctypes.c_int64(7), ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(b.ctypes.data))
+    assert np.array_equal(b, 2 * a)
+
+
+def test_the_kernel_itself_stays_as_it_is(tmp_path):
+    kernel = codegen.build(matmul(7, 13, 5), ONE)
+    kernel.export(tmp_path / "other.o", "renamed")
+    a, b, c = operands(7, 13, 5)
+    kernel(a, b, c)
+    assert np.array_equal(c, a @ b)
+    assert b"renamed\0" in (tmp_path / "other.o").read_bytes() and (tmp_path / "renamed.h").exists()
+
+
+# Each row: the file, the name asked for, and the reason of the refusal.
+REFUSED = [
+    ("product.dll", None, "export to 'product.dll': the suffix must be .so (shared library) or .o (object file)"),
+    ("product", None, "export to 'product': the suffix must be .so (shared library) or .o (object file)"),
+    ("7mm.o", None, "export to '7mm.o': '7mm' is no name of a C function; pass another as name="),
+    ("k.o", "a b", "export to 'k.o': 'a b' is no name of a C function; pass another as name="),
+    ("main.o", None, "export to 'main.o': 'main' is a word of C or C++; pass another as name="),
+    ("k.o", "template", "export to 'k.o': 'template' is a word of C or C++; pass another as name="),
+    ("libexp.so", None, "export to 'libexp.so': 'exp' is taken by a library of C; pass another as name="),
+    ("tanhf.o", None, "export to 'tanhf.o': 'tanhf' is taken by a library of C; pass another as name="),
+    ("k.o", "omp_get_thread_num", "export to 'k.o': 'omp_get_thread_num' is taken by a library of C; pass another as name="),
+]
+
+
+@pytest.mark.parametrize(("file", "name", "message"), REFUSED, ids=[f"{f}-{n}" for f, n, _ in REFUSED])
+def test_refusals(tmp_path, file, name, message):
+    kernel = codegen.build(matmul(3, 4, 5), ONE)
+    with pytest.raises(ExportError) as raised:
+        kernel.export(tmp_path / file, name)
+    assert str(raised.value) == message and not list(tmp_path.iterdir())
+
+
+def test_a_folder_must_exist(tmp_path):
+    with pytest.raises(ExportError, match="there is no folder '.*nowhere'"):
+        codegen.build(matmul(3, 4, 5), ONE).export(tmp_path / "nowhere" / "k.o")
+
+
+def test_a_library_needs_a_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    kernel = codegen.build(matmul(3, 4, 5), ONE)
+    with pytest.raises(ExportError) as raised:
+        kernel.export(tmp_path / "k.so")
+    assert str(raised.value) == (
+        "export to 'k.so': a shared library is linked by a C compiler, and there is none called cc or gcc or clang; "
+        "install one, name it with compiler=, or export an object file (.o)"
+    )
+    with pytest.raises(ExportError, match="none called icx;"):
+        kernel.export(tmp_path / "k.so", compiler="icx")
+    assert not list(tmp_path.iterdir())
+    kernel.export(tmp_path / "k.o")
+
+
+@pytest.mark.skipif(shutil.which("false") is None, reason="there is no program that always fails")
+def test_a_linker_that_fails_is_reported(tmp_path):
+    kernel = codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), TWO)
+    with pytest.raises(ExportError, match=r"export to 'k.so': \S*false failed with status 1:\n[^\n]*\nIts parallel loops need OpenMP"):
+        kernel.export(tmp_path / "k.so", compiler="false")
+    assert not list(tmp_path.iterdir())

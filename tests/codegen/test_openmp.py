@@ -1,0 +1,142 @@
+"""The OpenMP runtime: how it is found, what is said where there is none, and kernels called from several threads at once."""
+
+from __future__ import annotations
+
+import ctypes.util
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen import NoOpenMP, openmp
+
+from .matmul import matmul, operands, tiled
+
+ONE = "llvm -num-cores 1"
+TWO = "llvm -num-cores 2"
+CALLS = 20
+
+
+@pytest.fixture
+def fresh_search():
+    """Nothing found before, nor kept afterwards."""
+    openmp.library.cache_clear()
+    yield
+    openmp.library.cache_clear()
+
+
+def test_the_runtime_has_what_kernels_call():
+    library = openmp.library()
+    assert all(hasattr(library, name) for name in openmp.SYMBOLS)
+
+
+def test_only_parallel_kernels_need_it():
+    func = tiled(96, 13, 32, 6, 16, parallel=True)
+    assert openmp.runtime_symbols(codegen.build(func, ONE).code) == {}
+    assert set(openmp.runtime_symbols(codegen.build(func, TWO).code)) == set(openmp.SYMBOLS)
+
+
+def test_scikit_learn_brings_one(monkeypatch, fresh_search):
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    shipped = [c for c in openmp.candidates() if "scikit_learn.libs" in c]
+    if not shipped:
+        pytest.skip("there is no scikit-learn, or it ships no libgomp")
+    monkeypatch.setattr(openmp, "candidates", lambda: iter(["libgomp-that-is-not-there.so", *shipped]))
+    assert openmp.library()._name == shipped[0]
+    assert hasattr(openmp.library(), "GOMP_parallel")
+
+
+def test_the_machine_s_comes_first():
+    assert next(iter(openmp.candidates())) == "libgomp.so.1"
+
+
+def test_without_one(monkeypatch, fresh_search):
+    monkeypatch.setattr(openmp, "candidates", lambda: iter(["libgomp-that-is-not-there.so"]))
+    a, b, c = operands(12, 7, 16)
+    kernel = codegen.build(tiled(12, 7, 16, 3, 16, parallel=True), TWO)
+    with pytest.raises(NoOpenMP) as raised:
+        kernel(a, b, c)
+    assert str(raised.value) == (
+        "no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1"
+    )
+    codegen.build(tiled(12, 7, 16, 3, 16, parallel=True), ONE)(a, b, c)
+    assert np.array_equal(c, a @ b)
+
+
+def at_once(*jobs: Callable[[], None]) -> None:
+    """Run each job in a thread of its own, all started together; their errors are raised here."""
+    barrier = threading.Barrier(len(jobs))
+    errors: list[BaseException] = []
+
+    def work(job: Callable[[], None]) -> None:
+        try:
+            barrier.wait(10)
+            job()
+        except BaseException as error:  # the outermost frame of the thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive(), "a kernel hangs"
+    if errors:
+        raise errors[0]
+
+
+def caller(kernel, m: int, k: int, n: int, seed: int) -> Callable[[], None]:
+    def job() -> None:
+        a, b, c = operands(m, k, n, seed)
+        for _ in range(CALLS):
+            c.fill(np.nan)
+            kernel(a, b, c)
+            assert np.array_equal(c, a @ b)
+
+    return job
+
+
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_one_kernel_from_several_threads(target):
+    """The first calls, which load the code, come at the same time too."""
+    kernel = codegen.build(tiled(97, 13, 109, 6, 32, parallel=True), target)
+    at_once(*(caller(kernel, 97, 13, 109, seed) for seed in range(4)))
+
+
+def test_parallel_kernels_from_two_threads():
+    shapes = ((97, 13, 109), (48, 109, 64))
+    kernels = [codegen.build(tiled(*shape, 6, 32, parallel=True), TWO) for shape in shapes]
+    at_once(*(caller(kernel, *shape, seed) for seed, (kernel, shape) in enumerate(zip(kernels * 2, shapes * 2, strict=True))))
+
+
+def test_builds_from_several_threads():
+    def job(m: int) -> Callable[[], None]:
+        return lambda: caller(codegen.build(tiled(m, 13, 32, 3, 16, parallel=True), TWO), m, 13, 32, m)()
+
+    at_once(*(job(m) for m in (7, 13, 97)))
+
+
+def test_the_lock_of_python_is_released():
+    """Another thread runs while a kernel does: it sees the kernel begin and not yet end."""
+    kernel = codegen.build(matmul(300, 300, 300), ONE)
+    a, b, c = operands(300, 300, 300)
+    kernel(a, b, c)
+    started, done = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def call() -> None:
+        started.set()
+        for _ in range(10):
+            kernel(a, b, c)
+        done.set()
+
+    def watch() -> None:
+        started.wait(10)
+        while not done.is_set():
+            seen.append(True)
+            done.wait(1e-4)
+
+    at_once(call, watch)
+    assert len(seen) > 20

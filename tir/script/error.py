@@ -1,0 +1,56 @@
+"""The one error of the script dialect: what is wrong, where in the source, and what to try."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ScriptError(SyntaxError):
+    """A script is not a program of the dialect.
+
+    It is a SyntaxError, so that Python's own traceback shows the line; `str` gives all of it: place, reason, the source line with
+    carets under the guilty part, and the hint. `lineno` and `offset` count from 1; `lineno` is None where there is no source.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        filename: str = "<script>",
+        line: int | None = None,
+        start: int = 0,
+        end: int = 0,
+        text: str = "",
+        hint: str | None = None,
+    ):
+        super().__init__(reason)
+        self.msg, self.filename, self.lineno, self.text = reason, filename, line, text
+        self.offset, self.end_offset, self.end_lineno = start + 1, end + 1, line
+        self.reason, self.hint = reason, hint
+        self._arguments = (reason, filename, line, start, end, text, hint)
+        if hint:
+            self.add_note(f"hint: {hint}")
+
+    def __str__(self) -> str:
+        reason, filename, line, start, end, text, hint = self._arguments
+        if line is None:
+            lines = [f"{filename}: {reason}"]
+        else:
+            lines = [
+                f"{filename}:{line}:{start + 1}: {reason}",
+                f"{line:5} | {text}",
+                f"      | {' ' * start}{'^' * max(1, end - start)}",
+            ]
+        if hint:
+            lines.append(f"  hint: {hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self):
+        return ScriptError, self._arguments
+
+
+def nearest(wanted: str, names: Iterable[str], prefix: str = "") -> str | None:
+    """The hint that names what was probably meant, or None."""
+    by_lower = {n.lower(): n for n in names}
+    found = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    return f"did you mean `{prefix}{by_lower[found[0]]}`?" if found else None

@@ -1,0 +1,33 @@
+"""The text of a script, and places in it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from .error import ScriptError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The lines of a script; `first` is the number, in its file, of the first of them. Positions of nodes are those of the file."""
+
+    filename: str
+    lines: tuple[str, ...]
+    first: int = 1
+
+    def error(self, reason: str, node: ast.AST, hint: str | None = None) -> ScriptError:
+        """The error at `node`: from where it starts to where it ends, or to the end of its first line."""
+        number: int = getattr(node, "lineno", self.first)
+        text = self.lines[number - self.first] if 0 <= number - self.first < len(self.lines) else ""
+        start = _characters(text, getattr(node, "col_offset", 0))
+        last: int | None = getattr(node, "end_lineno", None)
+        end = _characters(text, getattr(node, "end_col_offset", 0) or 0) if last == number else len(text)
+        if isinstance(node, (ast.For, ast.With, ast.FunctionDef, ast.ClassDef, ast.If)):  # point at the header alone
+            end = len(text)
+        return ScriptError(reason, self.filename, number, start, end, text, hint)
+
+
+def _characters(text: str, offset: int) -> int:
+    """An offset in UTF-8 bytes, as ast counts, in characters."""
+    return len(text.encode()[:offset].decode(errors="ignore"))

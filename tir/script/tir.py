@@ -1,0 +1,439 @@
+"""The namespace `T` of scripts.
+
+Names that make values (`T.exp`, `T.max`, `T.float32`) are functions on expressions, and may be called from anywhere. Names that
+declare or structure (`T.block`, `T.grid`, `T.alloc_buffer`) are forms: the parser gives them their meaning, and here they only
+have a signature.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes, te
+from ..ir import Binary, Cast as CastNode, Const, Expr, Unary, as_expr, binary, cast as cast_expr, const, true_divide
+from ..te import abs, ceil, erf, exp, floor, if_then_else, log, pow, rsqrt, select as Select, sigmoid, sqrt, tanh
+
+# --- forms: what the parser understands --------------------------------------------------------------------------------
+
+
+class Form:
+    """A name with a meaning only inside a script; `place` says where there, as in "belongs ...\""""
+
+    def __init__(self, function: Callable, place: str):
+        self.name, self.place, self.__doc__ = function.__name__, place, function.__doc__
+        self.signature = inspect.signature(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"T.{self.name} has a meaning only inside a function under @T.prim_func; it {self.place}")
+
+    def __repr__(self) -> str:
+        return f"T.{self.name}"
+
+
+class Annotation(Form):
+    """A form that also stands in a parameter list, which Python evaluates: there it is inert."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def __getitem__(self, arguments: Any) -> Any:
+        return self
+
+
+class Type:
+    """An element type: `T.float32(x)` converts or makes a constant, `n: T.int32` declares, `n = T.int32()` is a new size."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, value: Any = None) -> Expr:
+        match value:
+            case None:
+                raise TypeError(f"T.{self.name}() makes a size only inside a function under @T.prim_func, as `n = T.{self.name}()`")
+            case Expr():
+                return cast_expr(value, self.name)
+            case str() if dtypes.is_float(self.name) and value.strip().lstrip("+-").lower() in ("inf", "infinity", "nan"):
+                return const(float(value), self.name)
+            case str():
+                raise TypeError(f'T.{self.name} takes a number, or for floats "inf", "-inf" or "nan"; got {value!r}')
+            case _:
+                return const(value, self.name)
+
+    def __repr__(self) -> str:
+        return f"T.{self.name}"
+
+
+def _form(place: str, kind: type[Form] = Form) -> Callable[[Callable], Form]:
+    return lambda function: kind(function, place)
+
+
+_DECLARES = "stands alone to the right of `=`"
+_LOOP = "is the range of a `for`"
+_WITH = "stands in a `with`"
+_STATEMENT = "stands alone as a statement"
+
+
+@_form("declares a parameter, or a view: V = T.Buffer(shape, data=A.data)", Annotation)
+def Buffer(
+    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=0, offset_factor=0,
+    buffer_type="", axis_separators=None,
+):  # fmt: skip
+    """A parameter that is an array, or with `data` another view of an array's elements."""
+
+
+@_form("declares a parameter", Annotation)
+def handle(dtype="void", storage_scope="global"):
+    """A parameter that `T.match_buffer` gives a shape."""
+
+
+@_form(_DECLARES)
+def match_buffer(
+    param, shape=None, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
+    buffer_type="default", axis_separators=None,
+):  # fmt: skip
+    """The array behind a handle parameter, or in a block a window of another buffer."""
+
+
+@_form(_DECLARES)
+def alloc_buffer(
+    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
+    buffer_type="default", axis_separators=None,
+):  # fmt: skip
+    """A buffer of the block around, or of the function."""
+
+
+@_form("stands to the right of `=`, or in a `with ... as`")
+def decl_buffer(
+    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=0, offset_factor=0, buffer_type="",
+    axis_separators=None,
+):  # fmt: skip
+    """A buffer that exists for the statements that follow; with `data`, another view of an array's elements."""
+
+
+@_form("stands to the right of `=`, or in a `with ... as`")
+def allocate(extents, dtype="float32", scope="global", condition=None, annotations=None):
+    """Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`."""
+
+
+@_form(_LOOP)
+def grid(*extents):
+    """Nested serial loops."""
+
+
+@_form(_LOOP)
+def serial(start, stop=None, *, annotations=None, dtype=None):
+    """A loop whose iterations run in order."""
+
+
+@_form(_LOOP)
+def parallel(start, stop=None, *, annotations=None, dtype=None):
+    """A loop whose iterations run on several threads."""
+
+
+@_form(_LOOP)
+def vectorized(start, stop=None, *, annotations=None, dtype=None):
+    """A loop whose iterations are the lanes of a vector."""
+
+
+@_form(_LOOP)
+def unroll(start, stop=None, *, annotations=None, dtype=None):
+    """A loop whose iterations are written out."""
+
+
+@_form(_LOOP)
+def thread_binding(start, stop=None, thread=None, *, annotations=None, dtype=None):
+    """A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ..."""
+
+
+@_form(_WITH)
+def block(name="", no_realize=False):
+    """A block: `with T.block("C"):`."""
+
+
+@_form(_WITH)
+def init():
+    """What a block does before the first iteration of its reduction."""
+
+
+@_form("stands in a `with ... as`")
+def LetStmt(value, type_annotation=None, *, var=None):
+    """Bind a name to a value: `with T.LetStmt(i * 4) as x:`."""
+
+
+@_form("stands in a `with`, or binds a name within an expression")
+def let(var, value, body=None):
+    """Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression."""
+
+
+@_form("binds names within an expression")
+def Let(body, where):
+    """`T.Let(x + x, where={x: i * 4})`."""
+
+
+@_form(_STATEMENT)
+def where(predicate):
+    """The condition, over loop variables, under which a block runs."""
+
+
+@_form(_STATEMENT)
+def reads(*regions):
+    """The regions that a block reads."""
+
+
+@_form(_STATEMENT)
+def writes(*regions):
+    """The regions that a block writes."""
+
+
+@_form(_STATEMENT)
+def block_attr(attrs):
+    """Annotations of a block."""
+
+
+@_form(_STATEMENT)
+def func_attr(attrs):
+    """Attributes of the function."""
+
+
+@_form(_STATEMENT)
+def evaluate(value):
+    """Evaluate an expression for its effect."""
+
+
+@_form("stands alone as a statement or in a `with`")
+def attr(node, attr_key, value):
+    """A remark to the compiler: those that cannot change the result are read over, others refused."""
+
+
+@_form("stands to the right of `=`, or in a `with ... as`")
+def launch_thread(thread, extent):
+    """A GPU thread axis for the statements that follow."""
+
+
+@_form(_DECLARES)
+def env_thread(thread_tag, dtype="int32"):
+    """The name of a GPU thread axis, for `T.launch_thread`."""
+
+
+@_form(_DECLARES)
+def var(dtype="int32", name=""):
+    """A size that is not known yet."""
+
+
+@_form("is an expression")
+def truncdiv(a, b):
+    """a / b toward zero: taken where both are provably not negative, when it is `//`."""
+
+
+@_form("is an expression")
+def truncmod(a, b):
+    """The remainder of `truncdiv`."""
+
+
+class axis:
+    """The iteration variables of a block."""
+
+    @_form(_DECLARES)
+    def spatial(dom, binding, dtype=None):
+        """A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables."""
+
+    @_form(_DECLARES)
+    def reduce(dom, binding, dtype=None):
+        """An axis of a commutative reduction."""
+
+    @_form(_DECLARES)
+    def opaque(dom, binding, dtype=None):
+        """An axis of which nothing is known."""
+
+    @_form(_DECLARES)
+    def scan(dom, binding, dtype=None):
+        """An axis whose iterations run in order."""
+
+    @_form(_DECLARES)
+    def remap(kinds, bindings, dtype=None):
+        """Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`."""
+
+    S, R = spatial, reduce
+
+
+sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
+
+# --- functions and modules ---------------------------------------------------------------------------------------------
+
+
+def prim_func(function: Callable | None = None, /, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, **_: Any) -> Any:
+    """Decorator: read the function's source as a script; a PrimFunc. ScriptError, with the place, where it is no program.
+
+    Names from around the function, such as `N = 128`, stand for their values. The options of TensorIR's decorator are accepted
+    and have no effect; `tir.verify` checks a function.
+    """
+    from .parser import parse_function
+
+    if function is None:
+        return lambda f: parse_function(f, sys._getframe(1).f_locals)
+    return parse_function(function, sys._getframe(1).f_locals)
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+float64, float32, float16, bfloat16 = (Type(n) for n in ("float64", "float32", "float16", "bfloat16"))
+int64, int32, int16, int8 = (Type(n) for n in ("int64", "int32", "int16", "int8"))
+uint64, uint32, uint16, uint8 = (Type(n) for n in ("uint64", "uint32", "uint16", "uint8"))
+bool = boolean = Type("bool")
+
+max = Max = te.maximum
+min = Min = te.minimum
+fabs = abs
+power = pow
+all, any = te.all, te.any
+
+
+def Cast(dtype: str, value) -> Expr:
+    """`value` converted to `dtype`."""
+    return CastNode(dtypes.check(dtype), as_expr(value))
+
+
+def cast(value, dtype: str) -> Expr:
+    """`value` converted to `dtype`; `value` itself if it has it."""
+    return cast_expr(as_expr(value), dtype)
+
+
+def neg(value) -> Expr:
+    """-value, kept as an operation also on a constant."""
+    return Unary("neg", as_expr(value))
+
+
+def _operator(op: str) -> Callable[[Any, Any], Expr]:
+    def operate(a, b) -> Expr:
+        return binary(op, a, b)
+
+    operate.__name__ = op
+    return operate
+
+
+Add, Sub, Mul, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "//", "%"))
+EQ, NE, LT, LE, GT, GE = (_operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
+And, Or = _operator("and"), _operator("or")
+Div = true_divide
+floordiv = indexdiv = FloorDiv
+floormod = indexmod = FloorMod
+
+
+def Not(value) -> Expr:
+    return te.logical_not(value)
+
+
+def ceildiv(a, b) -> Any:
+    """The quotient rounded up."""
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return binary("//", binary("-", binary("+", a, b), 1), b)
+    return -(-a // b)
+
+
+def shift_left(a, b) -> Expr:
+    """a * 2**b; `b` must be a constant."""
+    return binary("*", a, 1 << _constant(b, "shift_left"))
+
+
+def shift_right(a, b) -> Expr:
+    """The floor of a / 2**b; `b` must be a constant."""
+    return binary("//", a, 1 << _constant(b, "shift_right"))
+
+
+def bitwise_and(a, b) -> Expr:
+    """The low bits of an integer (`b` is 2**k - 1), or the conjunction of two conditions."""
+    if isinstance(a, Expr) and a.dtype == "bool":
+        return binary("and", a, b)
+    mask = _constant(b, "bitwise_and")
+    if mask < 1 or mask & (mask + 1):
+        raise TypeError(f"bitwise_and takes masks of low bits only, 2**k - 1, got {mask}")
+    return binary("%", a, mask + 1)
+
+
+def bitwise_or(a, b) -> Expr:
+    """The disjunction of two conditions."""
+    if not (isinstance(a, Expr) and a.dtype == "bool"):
+        raise TypeError("bitwise_or is for conditions only: there are no operations on bits")
+    return binary("or", a, b)
+
+
+def _constant(value, name: str) -> int:
+    if isinstance(value, Const):
+        value = value.value
+    if not isinstance(value, int):
+        raise TypeError(f"{name} needs a constant as its second argument, got `{value}`")
+    return value
+
+
+def isnan(value) -> Expr:
+    """Whether `value` is not a number."""
+    return Binary("!=", value, value)
+
+
+def likely(value) -> Expr:
+    """`value`: the hint is not kept."""
+    return as_expr(value)
+
+
+def meta_var(value) -> Any:
+    """`value`, by name only: no let is made for it."""
+    return value
+
+
+def infinity(dtype: str) -> Expr:
+    """The largest float of a dtype, infinity."""
+    return Type(dtypes.check(dtype))("inf")
+
+
+def _largest(dtype: str) -> float:
+    """The largest finite float: a mantissa of ones below the highest exponent."""
+    eps = dtypes.TABLE[dtype].eps
+    top = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}[dtype]
+    return (2.0 - eps) * 2.0**top
+
+
+def max_value(dtype: str) -> Expr:
+    """The largest finite value of a dtype."""
+    return const(_largest(dtype) if dtypes.is_float(dtypes.check(dtype)) else dtypes.limits(dtype)[1], dtype)
+
+
+def min_value(dtype: str) -> Expr:
+    """The smallest finite value of a dtype."""
+    return const(-_largest(dtype) if dtypes.is_float(dtypes.check(dtype)) else dtypes.limits(dtype)[0], dtype)
+
+
+def target(description, host=None) -> Any:
+    """A target in an attribute: kept as plain data."""
+    return description
+
+
+Target = target
+
+# Names of TensorIR that are not in this dialect, and what to do instead.
+_VECTORS = "write the scalar statement under `for i in T.vectorized(n)`"
+_MATH = "the intrinsics are exp, log, sqrt, rsqrt, tanh, erf, sigmoid, abs, floor, ceil and pow"
+_CALLS = "write out what it computes as loops; `tensorize` puts machine instructions in"
+REFUSED = {
+    **dict.fromkeys(("ramp", "Ramp", "broadcast", "Broadcast", "Shuffle", "vscale", "vectorlow", "vectorhigh"), _VECTORS),
+    **dict.fromkeys(("exp2", "exp10", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"), _MATH),
+    **dict.fromkeys(("asinh", "acosh", "atanh", "atan2", "round", "nearbyint", "trunc", "fmod", "hypot", "copysign", "fma"), _MATH),
+    **dict.fromkeys(("call_extern", "call_pure_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin"), _CALLS),
+    **dict.fromkeys(("call_packed", "call_cpacked", "tvm_call_packed", "tvm_access_ptr", "address_of", "reinterpret"), _CALLS),
+    **dict.fromkeys(("load", "store", "vload", "vstore", "buffer_store"), "index the buffer: A[i, j] = B[i, j]"),
+    **dict.fromkeys(("bitwise_xor", "bitwise_not", "popcount", "clz"), "there are no operations on bits"),
+    "bind": "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)",
+    "allocate_const": "pass the constant as a parameter",
+    "preflattened_buffer": "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)",
+    "tvm_storage_sync": "synchronisation is put in when a program is built for a GPU",
+    "ret": "results are written to parameters",
+    "while": "only counted loops: for i in range(n)",
+    "If": "write `if condition:`",
+    "Then": "write `if condition:`",
+    "Else": "write `else:`",
+    "comm_reducer": "write the reduction as a block with T.axis.reduce and T.init",
+    "Assert": "tir.verify proves accesses in bounds",
+}
