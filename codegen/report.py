@@ -466,6 +466,8 @@ def _written(i: Instruction) -> list[str]:
 
 def _step(i: Instruction, core: Core, ready: dict[str, float], moving: set[str]) -> None:
     """Advance the times at which registers and memory are ready by one instruction."""
+    if not i.operands:
+        return
     written = _written(i)
     plain = [re.sub(r"\{z\}", "", o) for o in i.operands]
     memory = i.memory

@@ -106,7 +106,8 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     new = new.with_(iters=tuple(inside), predicate=conjunction(*inner_conditions), **regions)
     init = None
     if block.init is not None:
-        init = _tile_init(block, inner, divisions, [it for it in inside if it.axis is Axis.SPATIAL], mapping, inner_conditions, names, ranges)
+        spatial = [it for it in inside if it.axis is Axis.SPATIAL]
+        init = _tile_init(block, inner, divisions, outside, spatial, mapping, inner_conditions, names, ranges)
     name = names.block(f"{block.name}_o")
     result = Block(name, tuple(outside), nest(inner, new), init, conjunction(*outer_conditions))
     return replace_path(func, above, result), name
@@ -182,6 +183,7 @@ def _tile_init(
     block: Block,
     inner: Sequence[For],
     divisions: dict[str, Division],
+    outside: Sequence[Iter],
     axes: Sequence[Iter],
     mapping: dict[str, Expr],
     conditions: Sequence[Expr],
@@ -202,6 +204,7 @@ def _tile_init(
                 hint="decompose_reduction first",
             )
     zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in inner if loop.name in reducing}
+    zeros |= {x.var.name: Const(0, x.var.dtype) for x in outside if x.axis is not Axis.SPATIAL}
     for it, d in _pairs(block, divisions):
         if it.axis is not Axis.SPATIAL and as_constant(polynomial(simplify(substitute(d.inner, zeros)))) != 0:
             raise ScheduleError(f"the reduction axis `{it.var.name}` never has its first value, so no init runs", (block, "the block"))

@@ -50,7 +50,7 @@ def _check(func: PrimFunc, target: Target) -> None:
     if symbols:
         raise ValueError(
             f"{func.name} takes its size{'s' if symbols[1:] else ''} {', '.join(symbols)} when it is called, but tuning needs "
-            "constant shapes: make the function with numbers in their place"
+            "constant shapes: make the function with numbers instead"
         )
     for b in blocks(func):
         for it in b.iters:

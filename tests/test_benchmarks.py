@@ -6,6 +6,7 @@ Nothing here asserts a time.
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,10 @@ from rich.console import Console
 
 import tir
 from benchmarks import BENCHMARKS, cpu, peers, programs, runner
-from benchmarks.__main__ import main, measured, select
+from benchmarks.__main__ import main, measured, select, standard_table
+from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
-from codegen import peak
 from tir.ir import const_shape
 
 SMALL = {
@@ -388,26 +389,32 @@ def test_the_best_schedule_in_a_folder_is_found(tmp_path: Path) -> None:
     )
 
 
-# --- the ceilings --------------------------------------------------------------------------------------------------------
+# --- the other benchmarks ------------------------------------------------------------------------------------------------
+
+KEYS = {
+    ("compile_time", "gmm"): {"candidates", "illegal", "kernels", "total_ms", "cpu_ms", *(f"{p}_ms" for p in PHASES)},
+    ("search_throughput", "gmm"): {"sketches", "scored_per_s", "proposed_per_s", "instantiated_per_s", "built_per_s"},
+    ("interpreter", "softmax"): {"way", "first_s", "median_ms", "mflops"},
+    ("import_time", "import"): {"statement", "median_ms", "quartiles_ms", "runs"},
+    ("vector_math", "sqrt"): {"dtype", "lanes", "tir_ns", "numpy_ns"},
+}
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_copy_that_is_timed_copies_everything(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+@pytest.mark.parametrize(("name", "row"), KEYS)
+def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(module, "RUNS", 3, raising=False)
+    monkeypatch.setattr(module, "STATEMENTS", ("import tir", "import tir; tir.te"), raising=False)
+    assert row in module.ROWS and set(module.DEFAULT) <= set(module.ROWS)
+    results = list(module.measure(row, Options(seconds=0.01)))
+    assert results
+    for result in results:
+        assert KEYS[name, row] | {"machine", "commit", "versions", "pinned", "started"} <= set(result)
+        assert all(v >= 0 for v in result.values() if isinstance(v, (int, float)))
+        json.dumps(result, allow_nan=False)
+    shown = rendered(standard_table([{"row": row, "threads": 1, **r} for r in results], name))
+    assert name in shown and "threads" in shown and "versions" not in shown
 
-    def arrays(nbytes: int):
-        made.extend(np.random.default_rng(0).integers(0, 255, (2, nbytes + 64), dtype=np.uint8))
-        made[:] = [a[(start := -a.ctypes.data % 64) : start + nbytes] for a in made]
-        return tuple(made)
 
-    monkeypatch.setattr(peak, "_arrays", arrays)
-    monkeypatch.setattr(peak, "LARGEST", 1 << 18)
-    assert peak.copy_bandwidth(threads=threads) > 0
-    source, destination = made
-    assert len(source) > (1 << 18) * 0.9
-    np.testing.assert_array_equal(source, destination)
-
-
-def test_the_bandwidth_is_of_this_processor() -> None:
-    with pytest.raises(ValueError, match="measured on this processor"):
-        peak.copy_bandwidth("cuda -arch sm_90")
+def test_every_benchmark_is_tried() -> None:
+    assert {name for name, _ in KEYS} | {"cpu"} == set(BENCHMARKS)

@@ -143,7 +143,7 @@ def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
             least, most = dtypes.limits(dtype)
             inside = low is not None and high is not None and least <= low and high <= most
             return (low, high) if inside else (None, None) if dtypes.bits(dtype) > 16 else (int(least), int(most))
-        case Load() if dtypes.bits(atom.dtype) <= 16 and dtypes.is_int(atom.dtype):
+        case _ if dtypes.is_int(atom.dtype) and dtypes.bits(atom.dtype) <= 16:
             return dtypes.limits(atom.dtype)  # type: ignore[return-value]
         case _:
             return UNBOUNDED

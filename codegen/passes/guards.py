@@ -235,6 +235,7 @@ def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     _, high = bounds(moving, {**ranges, **tile})
     if high is None:
         return None
-    return Binary(op, to_expr(fixed), Const(-high))
+    bound = -high - fixed.pop((), 0)
+    return Binary(op, to_expr(fixed), Const(bound))
 
 

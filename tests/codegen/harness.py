@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import dedent
 
 import numpy as np
 
@@ -95,3 +96,30 @@ def _compare(func: PrimFunc, target: str, p: Buffer, x: np.ndarray, y: np.ndarra
             f"{func.name} on {target}: {p.name} differs in {wrong.sum()} of {wrong.size} elements, first at {at}: "
             f"{a[at]} expected, {b[at]} found\n{func.script()}"
         )
+
+
+def body(func: PrimFunc) -> str:
+    """The statements of a function as its script shows them."""
+    lines = func.script().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("def ")) + 1
+    kept = [line[4:] for line in lines[start:] if "T.func_attr" not in line]
+    return "\n".join(kept).strip("\n")
+
+
+def check_pass(func: PrimFunc, name: str, expected: str, *, lanes: int = 8, numbers: bool = True) -> PrimFunc:
+    """Assert what `func` is after a lowering pass, for vectors of `lanes` 32-bit elements, and that no pass changes its numbers."""
+    target = codegen.Target("llvm", num_cores=1, vector_bits=32 * lanes)
+    stages: dict[str, PrimFunc] = {}
+    codegen.lower(func, target, observe=stages.__setitem__)
+    found = body(stages[name])
+    assert found == dedent(expected).strip("\n"), f"after {name}:\n{found}"
+    if numbers:
+        before = integers(func, 0)
+        run(func, *before)
+        for stage, lowered in stages.items():
+            after = integers(func, 0)
+            run(lowered, *after)
+            for p, x, y in zip(func.params, before, after, strict=True):
+                assert not isinstance(p, Buffer) or x.tobytes() == y.tobytes(), f"{p.name} differs after {stage}:\n{lowered.script()}"
+        same(func, targets=[ONE])
+    return stages[name]

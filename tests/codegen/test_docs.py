@@ -23,7 +23,7 @@ def statements(script: str) -> str:
 
 def sections() -> dict[str, tuple[str, str, str]]:
     """The code, the loops before and the loops after, of each section about a pass."""
-    first, *parts = HEADING.split(PAGE.read_text())
+    parts = HEADING.split(PAGE.read_text())[1:]
     found = {}
     for part in parts:
         if name := re.match(r"### `(\w+)`", part):

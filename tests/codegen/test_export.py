@@ -219,7 +219,7 @@ def test_refusals(tmp_path, file, name, message):
 
 
 def test_a_folder_must_exist(tmp_path):
-    with pytest.raises(ExportError, match="there is no folder '.*nowhere'"):
+    with pytest.raises(ExportError, match=r"there is no folder '.*nowhere'"):
         codegen.build(matmul(3, 4, 5), ONE).export(tmp_path / "nowhere" / "k.o")
 
 
@@ -241,6 +241,8 @@ def test_a_library_needs_a_compiler(tmp_path, monkeypatch):
 @pytest.mark.skipif(shutil.which("false") is None, reason="there is no program that always fails")
 def test_a_linker_that_fails_is_reported(tmp_path):
     kernel = codegen.build(tiled(7, 13, 109, 3, 32, parallel=True), TWO)
-    with pytest.raises(ExportError, match=r"export to 'k.so': \S*false failed with status 1:\n[^\n]*\nIts parallel loops need OpenMP"):
+    with pytest.raises(
+        ExportError, match=r"export to 'k.so': \S*false failed with status 1:\n[^\n]*\nIts parallel loops need OpenMP"
+    ):
         kernel.export(tmp_path / "k.so", compiler="false")
     assert not list(tmp_path.iterdir())

@@ -53,7 +53,9 @@ def test_too_large_a_tile_spills():
     r = report(tiled(96, 109, 192, 12, 64))
     loop = r.loop("k")
     assert loop.fma == 48
-    assert loop.spills >= 2 * (48 + 1 - 32) and r.spills == loop.spills  # 48 accumulators: each beyond the 32 registers comes and goes
+    assert (
+        loop.spills >= 2 * (48 + 1 - 32) and r.spills == loop.spills
+    )  # 48 accumulators: each beyond the 32 registers comes and goes
     assert loop.share is not None and loop.share < 1
     assert f"{r.spills} spills in them" in str(r)
 
@@ -183,6 +185,7 @@ CHAINS = [
     (["vaddps %zmm1, %zmm2, %zmm3 {%k1}"], 4),  # keeps lanes of the old value
     (["vaddps %zmm1, %zmm2, %zmm3 {%k1} {z}"], 0),
     (["addps %xmm1, %xmm3"], 4),
+    (["cltq", "vzeroupper", "incq %rax"], 1),  # some have no operands
 ]
 
 

@@ -1,10 +1,11 @@
 import pytest
 
-from schedule import Schedule, ScheduleError
+from schedule import Schedule
 from tests.schedule.harness import check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul
+from tests.schedule.programs import chain
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.traverse import loops, replace_stmt
 
 
 def stencil(n: int = 13) -> PrimFunc:
@@ -25,20 +26,31 @@ def relu_of_matmul(m: int = 7, n: int = 13, k: int = 5) -> PrimFunc:
     return te.create_prim_func([A, B, D])
 
 
-def two_consumers() -> PrimFunc:
-    A = te.placeholder((7, 13), name="A")
-    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
-    C = te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")
-    D = te.compute((7, 13), lambda i, j: B[i, j] * C[i, j], name="D")
-    return te.create_prim_func([A, C, D])
-
-
 def test_elementwise_under_the_outer_loop():
     before = chain()
     s = Schedule(before)
     i, _ = s.get_loops("C")
     assert s.compute_at("B", i) is None
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i_1 in range(7):
+                for ax0 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for j_1 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
 
 
 def test_under_the_innermost_loop_no_loops_remain():
@@ -46,7 +58,24 @@ def test_under_the_innermost_loop_no_loops_remain():
     s = Schedule(before)
     _, j = s.get_loops("C")
     s.compute_at("B", j)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
 
 
 def test_unit_loops_are_preserved_when_asked():
@@ -54,7 +83,26 @@ def test_unit_loops_are_preserved_when_asked():
     s = Schedule(before)
     _, j = s.get_loops("C")
     s.compute_at("B", j, preserve_unit_loops=True)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i_1, j_1 in T.grid(7, 13):
+                for ax0, ax1 in T.grid(1, 1):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(7, i_1 + ax0)
+                        v_j = T.axis.spatial(13, j_1 + ax1)
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
 
 
 def test_consumer_that_does_not_divide_gives_a_predicate():
@@ -65,16 +113,65 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
     jo, _ = s.split(j, [None, 5])
     s.reorder(io, jo)
     s.compute_at("B", jo)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i_1_0, i_1_1, j_1_0 in T.grid(2, 4, 3):
+                for ax0 in range(5):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, j_1_0 * 5 + ax0)
+                        T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + ax0 < 13)
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for j_1_1 in range(5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, j_1_0 * 5 + j_1_1)
+                        T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + j_1_1 < 13)
+                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
 
 
 def test_reduction_is_done_completely():
     before = relu_of_matmul()
     s = Schedule(before)
-    i, j = s.get_loops("D")
+    _, j = s.get_loops("D")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("C", jo)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            for i_1, j_1_0 in T.grid(7, 4):
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_1)
+                        v_j = T.axis.spatial(13, j_1_0 * 4 + ax0)
+                        v_k = T.axis.reduce(5, ax1)
+                        T.where(j_1_0 * 4 + ax0 < 13)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for j_1_1 in range(4):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i_1)
+                        v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
+                        T.where(j_1_0 * 4 + j_1_1 < 13)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
 
 
 def test_overlapping_windows_and_both_ends_of_a_padding():
@@ -83,7 +180,34 @@ def test_overlapping_windows_and_both_ends_of_a_padding():
     io, _ = s.split(s.get_loops("C")[0], [None, 4])
     s.compute_at("P", io)
     s.compute_at("B", io)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13,))
+            P = T.alloc_buffer((15,))
+            for i_2_0 in range(4):
+                for ax0_1 in range(6):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(13, i_2_0 * 4 + ax0_1 - 1)
+                        T.where(i_2_0 * 4 + ax0_1 - 1 >= 0 and i_2_0 * 4 + ax0_1 - 1 < 13)
+                        B[v_i] = A[v_i] * T.float32(2.0)
+                for ax0 in range(6):
+                    with T.block("P"):
+                        v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
+                        T.where(i_2_0 * 4 + ax0 < 15)
+                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+                for i_2_1 in range(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
+                        T.where(i_2_0 * 4 + i_2_1 < 13)
+                        C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
+        """,
+    )
 
 
 def test_window_that_is_constant_is_cut():
@@ -92,30 +216,51 @@ def test_window_that_is_constant_is_cut():
     io, _ = s.split(s.get_loops("C")[0], [1, 13])
     s.compute_at("P", io)
     s.compute_at("B", io)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13,))
+            P = T.alloc_buffer((15,))
+            for i_2_0 in range(1):
+                for ax0_1 in range(13):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(13, ax0_1)
+                        B[v_i] = A[v_i] * T.float32(2.0)
+                for ax0 in range(15):
+                    with T.block("P"):
+                        v_i = T.axis.spatial(15, ax0)
+                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+                for i_2_1 in range(13):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(13, i_2_0 * 13 + i_2_1)
+                        C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
+        """,
+    )
 
 
-def test_index_chooses_the_place():
-    before = two_consumers()
-    for index, order in ((-1, ["C", "B", "E"]), (-2, ["B", "C", "E"]), (0, ["B", "C", "E"]), (1, ["C", "B", "E"])):
-        A = te.placeholder((7,), name="A")
-        B = te.compute((7,), lambda i, A=A: A[i] + 1.0, name="B")
-        C = te.compute((7,), lambda i, A=A: A[i] * 3.0, name="C")
-        E = te.compute((7,), lambda i, B=B, C=C: B[i] + C[i], name="E")
-        before = te.create_prim_func([A, E])
-        s = Schedule(before)
-        (i,) = s.get_loops("E")
-        s.compute_at("C", i)
-        s.compute_at("B", i, index=index)
-        assert s.get_child_blocks(i) == order
-        same_numbers(before, s.func)
+@pytest.mark.parametrize(
+    ("index", "order"), [(-1, ["C", "B", "E"]), (-2, ["B", "C", "E"]), (0, ["B", "C", "E"]), (1, ["C", "B", "E"])]
+)
+def test_index_chooses_the_place(index, order):
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[i] * 3.0, name="C")
+    E = te.compute((7,), lambda i: B[i] + C[i], name="E")
+    before = te.create_prim_func([A, E])
+    s = Schedule(before)
+    (i,) = s.get_loops("E")
+    s.compute_at("C", i)
+    s.compute_at("B", i, index=index)
+    assert s.get_child_blocks(i) == order
+    same_numbers(before, s.func)
 
 
 def test_several_consumers_under_one_loop():
-    before = two_consumers()
-    s = Schedule(before)
-    i, _ = s.get_loops("D")
-    s.compute_at("C", i) if False else None
     A = te.placeholder((7, 13), name="A")
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")
@@ -125,7 +270,31 @@ def test_several_consumers_under_one_loop():
     i, _ = s.get_loops("D")
     s.compute_at("C", i)
     s.compute_at("B", i)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            C = T.alloc_buffer((7, 13))
+            for i_2 in range(7):
+                for ax0_1 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_2, ax0_1])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_2, ax0])
+                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+                for j_2 in range(13):
+                    with T.block("D"):
+                        v_i, v_j = T.axis.remap("SS", [i_2, j_2])
+                        D[v_i, v_j] = B[v_i, 12 - v_j] * C[v_i, v_j]
+        """,
+    )
 
 
 def test_scalar():
@@ -135,7 +304,23 @@ def test_scalar():
     before = te.create_prim_func([A, C])
     s = Schedule(before)
     s.compute_at("B", s.get_loops("C")[0])
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((), "float32"), C: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer(())
+            for i in range(7):
+                with T.block("B"):
+                    B[()] = A[()] * T.float32(2.0)
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i)
+                    C[v_i] = B[()] + T.Cast("float32", v_i)
+        """,
+    )
 
 
 def test_transposed_and_strided_reads():
@@ -144,10 +329,33 @@ def test_transposed_and_strided_reads():
     C = te.compute((7, 6), lambda i, j: B[2 * j + 1, i], name="C")
     before = te.create_prim_func([A, C])
     s = Schedule(before)
-    i, j = s.get_loops("C")
+    _, j = s.get_loops("C")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("B", jo)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13, 7), "float32"), C: T.Buffer((7, 6), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13, 7))
+            for i_1, j_1_0 in T.grid(7, 2):
+                for ax0 in range(7):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(13, j_1_0 * 8 + ax0 + 1)
+                        v_j = T.axis.spatial(7, i_1)
+                        T.where(j_1_0 * 8 + ax0 + 1 < 13)
+                        B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+                for j_1_1 in range(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_1)
+                        v_j = T.axis.spatial(6, j_1_0 * 4 + j_1_1)
+                        T.where(j_1_0 * 4 + j_1_1 < 6)
+                        C[v_i, v_j] = B[2 * v_j + 1, v_i]
+        """,
+    )
 
 
 def test_packed_output_is_solved_for_the_quotient():
@@ -160,13 +368,7 @@ def test_packed_output_is_solved_for_the_quotient():
     s.compute_at("B", io)
     same_numbers(before, s.func)
     well_formed(s.func)
-    assert [loop.extent for loop in (x for x in _loops(s.func) if x.name.startswith("ax"))] == [Const(2), Const(4)]
-
-
-def _loops(func: PrimFunc) -> list[For]:
-    from tir.traverse import loops
-
-    return loops(func)
+    assert [loop.extent for loop in (x for x in loops(s.func) if x.name.startswith("ax"))] == [Const(2), Const(4)]
 
 
 @pytest.mark.parametrize("n", [1, 7, 13, 109])
@@ -185,10 +387,31 @@ def test_moved_again_from_a_loop_to_an_inner_one():
     before = chain()
     s = Schedule(before)
     i, j = s.get_loops("C")
-    io, ii = s.split(i, [None, 3])
+    io, _ = s.split(i, [None, 3])
     s.compute_at("B", io)
     s.compute_at("B", j)
-    check(s, before, "@")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i_1_0, i_1_1, j_1 in T.grid(3, 3, 13):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1)
+                    T.where(i_1_0 * 3 + i_1_1 < 7)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1)
+                    T.where(i_1_0 * 3 + i_1_1 < 7)
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
 
 
 # --- refusals ------------------------------------------------------------------------------------------------------------
@@ -196,18 +419,48 @@ def test_moved_again_from_a_loop_to_an_inner_one():
 
 def test_refuses_unknown_names():
     s = Schedule(chain())
-    refuse(s, lambda s: s.compute_at("X", "i"), "@")
-    refuse(s, lambda s: s.compute_at("B", "B"), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("X", "i"),
+        """
+        compute_at('X', 'i'): `X` is no block of this function; its blocks are `B` and `C`
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.compute_at("B", "B"),
+        """
+        compute_at('B', 'B'): `B` is a block, not a loop; its loops are `i`, `j`, `i_1` and `j_1`
+        """,
+    )
 
 
 def test_refuses_an_output():
     s = Schedule(chain())
-    refuse(s, lambda s: s.compute_at("C", "i"), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("C", "i"),
+        """
+        compute_at('C', 'i'): `C` is a parameter of the function, so `C` cannot be moved
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
 
 
 def test_refuses_a_loop_around_the_block():
     s = Schedule(chain())
-    refuse(s, lambda s: s.compute_at("B", "i"), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", "i"),
+        """
+        compute_at('B', 'i'): `B` is under `i` already
+            9 |     for i, j in T.grid(7, 13):
+              |         ^ the loop
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
 
 
 def test_refuses_a_consumer_elsewhere():
@@ -216,36 +469,97 @@ def test_refuses_a_consumer_elsewhere():
     C = te.compute((7,), lambda i: B[i] * 3.0, name="C")
     D = te.compute((7,), lambda i: B[i] * 2.0, name="D")
     s = Schedule(te.create_prim_func([A, C, D]))
-    refuse(s, lambda s: s.compute_at("B", s.get_loops("D")[0]), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", s.get_loops("D")[0]),
+        """
+        compute_at('B', 'i_2'): `C`, which reads what `B` writes, is not under `i_2`
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ a consumer outside of it
+           15 |             v_i = T.axis.spatial(7, i_1)
+           16 |             C[v_i] = B[v_i] * T.float32(3.0)
+           17 |     for i_2 in range(7):
+              |     ^^^^^^^^^^^^^^^^^^^^ the loop
+        """,
+    )
 
 
 def test_refuses_a_block_that_nothing_reads():
     func = chain()
     X = Buffer("X", (Const(7),))
     v = Var("v_x")
-    unread = For(Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32"))))
+    unread = For(
+        Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32")))
+    )
     s = Schedule(func.with_(body=seq(unread, func.body), allocs=(*func.allocs, X)))
-    refuse(s, lambda s: s.compute_at("X", s.get_loops("C")[0]), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("X", s.get_loops("C")[0]),
+        """
+        compute_at('X', 'i_1'): nothing reads what `X` writes, so there is no place to move it to
+           11 |         with T.block("X"):
+              |         ^^^^^^^^^^^^^^^^^^ never read
+        """,
+    )
 
 
 def test_refuses_a_decomposed_reduction():
     s = Schedule(relu_of_matmul())
     s.decompose_reduction("C", s.get_loops("C")[0])
-    refuse(s, lambda s: s.compute_at("C_update", s.get_loops("D")[0]), "@")
-    refuse(s, lambda s: s.compute_at("C_init", s.get_loops("D")[0]), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("C_update", s.get_loops("D")[0]),
+        """
+        compute_at('C_update', 'i_1'): `C_update` updates `C` without an init, so it cannot be moved
+           14 |         with T.block("C_update"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
+          hint: do this before decompose_reduction
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.compute_at("C_init", s.get_loops("D")[0]),
+        """
+        compute_at('C_init', 'i_1'): `C_update` writes `C` too, so `C_init` cannot be moved
+           10 |         with T.block("C_init"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
+           11 |             v_i, v_j = T.axis.remap("SS", [i_init, j_init])
+           12 |             C[v_i, v_j] = T.float32(0.0)
+           13 |     for i, j, k in T.grid(7, 13, 5):
+           14 |         with T.block("C_update"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
 
 
 def test_refuses_a_vectorized_loop():
     s = Schedule(chain())
     _, j = s.get_loops("C")
     s.vectorize(j)
-    refuse(s, lambda s: s.compute_at("B", j), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", j),
+        """
+        compute_at('B', 'j_1'): `j_1` is vectorized, and nothing can be moved into its lanes
+           14 |         for j_1 in T.vectorized(13):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+          hint: vectorize afterwards
+        """,
+    )
 
 
 def test_refuses_an_impossible_index():
     s = Schedule(chain())
     i, _ = s.get_loops("C")
-    refuse(s, lambda s: s.compute_at("B", i, index=1), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", i, index=1),
+        """
+        compute_at('B', 'i_1', index=1): index 1 is not possible, only 0 (or -1 for the last, -2 for the first)
+           13 |     for i_1, j_1 in T.grid(7, 13):
+              |         ^^^ the loop
+        """,
+    )
 
 
 def overwritten() -> PrimFunc:
@@ -261,7 +575,20 @@ def overwritten() -> PrimFunc:
 
 def test_refuses_inputs_that_are_overwritten_in_between():
     s = Schedule(overwritten())
-    refuse(s, lambda s: s.compute_at("B", s.get_loops("C")[0]), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", s.get_loops("C")[0]),
+        """
+        compute_at('B', 'i_1'): `Z` writes `A`, which `B` reads, before the new place
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for x, y in T.grid(7, 13):
+           14 |         with T.block("Z"):
+              |         ^^^^^^^^^^^^^^^^^^ writes A
+        """,
+    )
 
 
 def partial_sums() -> PrimFunc:
@@ -278,7 +605,20 @@ def partial_sums() -> PrimFunc:
 
 def test_refuses_to_read_before_a_reduction_around_is_complete():
     s = Schedule(partial_sums())
-    refuse(s, lambda s: s.compute_at("B", "j"), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", "j"),
+        """
+        compute_at('B', 'j'): `B` may read `S` before `S` has finished it
+            9 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ the loop around both
+           10 |         with T.block("S"):
+              |         ^^^^^^^^^^^^^^^^^^ writes S
+              ...
+           16 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads S
+        """,
+    )
 
 
 def test_refuses_a_reduction_that_a_common_loop_drives():
@@ -288,33 +628,49 @@ def test_refuses_a_reduction_that_a_common_loop_drives():
                 Store(S, (w,), Const(0.0, "float32")))  # fmt: skip
     last = Block("C", (Iter(v, Const(7), Axis.SPATIAL, i),), Store(C, (v,), S[0] * 2.0))
     s = Schedule(PrimFunc("main", (A, C), For(i, Const(7), seq(add, For(Var("j"), Const(1), last))), (S,)))
-    refuse(s, lambda s: s.compute_at("S", "j"), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("S", "j"),
+        """
+        compute_at('S', 'j'): `i` is around `S` and `j` and drives the reduction `v`, which must be complete
+            8 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ a loop of the reduction
+            9 |         with T.block("S"):
+              |         ^^^^^^^^^^^^^^^^^^ is incomplete here
+        """,
+    )
 
 
 def test_refuses_an_ordered_axis():
     func = chain()
-    blocks = [x for x in _loops(func) if x.name == "j"]
+    blocks = [x for x in loops(func) if x.name == "j"]
     block = blocks[0].body
     ordered = block.with_(iters=tuple(it.with_(axis=Axis.OPAQUE) for it in block.iters))
-    from tir.traverse import replace_stmt
-
     s = Schedule(replace_stmt(func, block, ordered))
-    refuse(s, lambda s: s.compute_at("B", s.get_loops("C")[0]), "@")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", s.get_loops("C")[0]),
+        """
+        compute_at('B', 'i_1'): `B` has the ordered axis `v_i`, so it cannot be moved
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ ordered axis
+        """,
+    )
 
 
 def test_refuses_a_guard_that_keeps_accesses_inside():
     func = chain()
-    block = next(x for x in _loops(func) if x.name == "j").body
+    block = next(x for x in loops(func) if x.name == "j").body
     A = func.buffers[0]
     v_i, v_j = (it.var for it in block.iters)
     shifted = block.with_(body=Store(block.body.buffer, (v_i, v_j), A[v_i + 1, v_j]), predicate=Var("i") < 6)
-    from tir.traverse import replace_stmt
-
     s = Schedule(replace_stmt(func, block, shifted))
-    refuse(s, lambda s: s.compute_at("B", s.get_loops("C")[0]), "@")
-
-
-def test_accepted_moves_are_refused_unchanged_when_impossible():
-    s = Schedule(chain())
-    with pytest.raises(ScheduleError):
-        s.compute_at("B", "i", index="first")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", s.get_loops("C")[0]),
+        """
+        compute_at('B', 'i_1'): `B` runs only where `i < 6`, and cannot be moved without that condition
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ guarded
+        """,
+    )

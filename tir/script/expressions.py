@@ -19,7 +19,7 @@ from .. import dtypes, te
 from ..affine import Interval
 from ..ir import Binary, Buffer, Const, Expr, Load, Range, Region, Unary, as_expr, as_index, binary, true_divide
 from ..simplify import bounds, prove, simplify
-from ..traverse import loads, substitute
+from ..traverse import loads, substitute, variables
 from . import ir as namespace_ir, tir as namespace_tir
 from .error import ScriptError, nearest
 from .source import Source
@@ -85,7 +85,9 @@ class Pointer:
     def seen_as(self, shape: tuple[Expr, ...], flat: Expr) -> Buffer:
         """The buffer behind this memory, first seen with `shape`; it has `flat` elements."""
         if self.buffer is None:
-            self.buffer = Buffer(self.name, shape if self.reshape else (flat,), self.dtype, self.scope)
+            known = {n for extent in self.extents for n in variables(extent)}
+            same = self.reshape and all(variables(extent) <= known for extent in shape)
+            self.buffer = Buffer(self.name, shape if same else (flat,), self.dtype, self.scope)
         return self.buffer
 
 
@@ -129,6 +131,10 @@ class Scope:
             scope = scope.parent
         return False
 
+    def variables_around(self) -> set[str]:
+        """The names of all variables of the IR that are visible."""
+        return self.variables | (self.parent.variables_around() if self.parent is not None else set())
+
     def visible(self) -> list[str]:
         """All names, inner ones first."""
         scope: Scope | None = self
@@ -137,6 +143,10 @@ class Scope:
             result.update(dict.fromkeys(scope.names))
             scope = scope.parent
         return list(result)
+
+
+# Values with a meaning in the dialect, not to be computed with by Python.
+_OURS = (Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace_tir.Form, namespace_tir.Type, ModuleType)
 
 
 class Expressions:
@@ -198,7 +208,8 @@ class Expressions:
             case ast.Dict(keys=keys, values=values):
                 if any(k is None for k in keys):
                     raise self.error("** does not belong into a dictionary here", node)
-                return {self.value(k): self.value(v) for k, v in zip(keys, values, strict=True)}  # type: ignore[arg-type]
+                pairs = [(self.value(k), self.value(v)) for k, v in zip(keys, values, strict=True) if k is not None]
+                return self.guard(dict, node, pairs)
             case ast.JoinedStr():
                 return self.formatted(node)
             case _:
@@ -258,8 +269,12 @@ class Expressions:
                 what, hint = "memory", "give it a shape: V = T.Buffer((128,), data=...)"
             case namespace_tir.Form():
                 what, hint = "a form", f"it {value.place}"
-            case ModuleType() if value in NAMESPACES:
-                what = "a namespace"
+            case namespace_tir.Type():
+                what, hint = "a type", f"{self.text(node)}(x) converts to it"
+            case Thread():
+                what, hint = "a thread axis", "T.launch_thread gives it an extent"
+            case ModuleType():
+                what = "a module"
             case _:
                 what = f"{type(value).__name__!r}, not a number"
         raise self.error(f"`{self.text(node)}` is {what}; a value is needed here", node, hint)
@@ -442,7 +457,7 @@ class Expressions:
 
     def plain(self, value: Any) -> bool:
         """Whether a value is Python's own, to be computed with now."""
-        return not isinstance(value, (Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace_tir.Form))
+        return not isinstance(value, _OURS) and value is not namespace_tir.axis
 
     def formatted(self, node: ast.JoinedStr) -> str:
         """An f-string of Python values, for names."""

@@ -42,7 +42,7 @@ from ..ir import (
     seq,
 )
 from ..simplify import equal, simplify
-from ..traverse import fresh
+from ..traverse import N, fresh, substitute
 from . import ir as namespace_ir, tir as namespace_tir
 from .error import ScriptError
 from .expressions import Data, Expressions, Handle, Pointer, Scope, Thread
@@ -212,6 +212,11 @@ class Frame:
     writes: tuple[Region, ...] | None = None
     init: Stmt | None = None
     has: set[str] = field(default_factory=set)  # what has been stated
+    lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it: what it states may use them
+
+    def closed(self, node: N) -> N:
+        """Without the lets of this block, which start only after its header."""
+        return substitute(node, self.lets) if self.lets else node
 
 
 @dataclass(frozen=True)
@@ -375,6 +380,8 @@ class Parser(Expressions):
             result = self.statement(node)
             if isinstance(result, Stmt):
                 done.append(result)
+                if self.frames[-1].scope is self.scope:
+                    self.frames[-1].has.add("statements")
             elif result is not None:  # it holds for the rest
                 done.append(result(self.statements(nodes[n + 1 :]) or Evaluate(Const(0))))
                 break
@@ -446,11 +453,11 @@ class Parser(Expressions):
                 frame.has.add(form.name)
                 match form.name:
                     case "where":
-                        frame.predicate = self.condition(self.value(arguments["predicate"]), arguments["predicate"])
+                        frame.predicate = frame.closed(self.condition(self.value(arguments["predicate"]), arguments["predicate"]))
                     case "reads":
-                        frame.reads = self.regions(node.args)
+                        frame.reads = tuple(frame.closed(r) for r in self.regions(node.args))
                     case "writes":
-                        frame.writes = self.regions(node.args)
+                        frame.writes = tuple(frame.closed(r) for r in self.regions(node.args))
                     case _:
                         frame.annotations |= self.mapping(arguments["attrs"])
                 return None
@@ -481,6 +488,9 @@ class Parser(Expressions):
                     result.append(Region(value, tuple(Range(Const(0), d) for d in shape)))
                 case _:
                     raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
+            if result[-1].buffer in self.frames[-1].allocs:
+                name = result[-1].buffer.name
+                raise self.error(f"`{name}` is allocated in this block", n, "a block states what it reads and writes of buffers around it")
         return tuple(result)
 
     def remark(self, node: ast.Call) -> None:
@@ -538,6 +548,7 @@ class Parser(Expressions):
                 shape, dtype, scope, arguments = self.declaration(form, value)
                 if "data" in arguments:
                     raise self.error("T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view")
+                shape = tuple(self.frames[-1].closed(d) for d in shape)
                 buffer = Buffer(self.names.buffer(self.identifier(target)), shape, dtype, scope)
                 self.frames[-1].allocs.append(buffer)
                 self.bind(self.identifier(target), buffer)
@@ -584,6 +595,8 @@ class Parser(Expressions):
             )
         var = Var(self.names.local(name, self.scope), value.dtype)
         self.let_range(var.name, value)
+        if self.frames[-1].scope is self.scope:
+            self.frames[-1].lets[var.name] = self.frames[-1].closed(value)
         self.bind(name, var)
         return lambda rest: Let(var, value, rest)
 
@@ -627,9 +640,7 @@ class Parser(Expressions):
         """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot say is refused."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
-        dtype = self.string(arguments["dtype"]) if "dtype" in arguments else "float32"
-        if dtype not in dtypes.TABLE:
-            self.guard(dtypes.check, arguments["dtype"], dtype)
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
         scope = (self.string(arguments["scope"]) if "scope" in arguments else "") or "global"
         if "strides" in arguments:
             given = self.value(arguments["strides"])
@@ -654,6 +665,9 @@ class Parser(Expressions):
         if not isinstance(value, str):
             raise self.error(f"a string is needed here, not `{self.text(node)}`", node)
         return value
+
+    def dtype(self, node: ast.expr) -> str:
+        return self.guard(dtypes.check, node, self.string(node))
 
     def shape(self, node: ast.expr) -> tuple[Expr, ...]:
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -725,9 +739,7 @@ class Parser(Expressions):
     def allocate(self, name: str, node: ast.Call) -> Wrapper:
         arguments = self.arguments(namespace_tir.allocate, node)
         extents = self.shape(arguments["extents"])
-        dtype = self.string(arguments["dtype"]) if "dtype" in arguments else "float32"
-        if dtype not in dtypes.TABLE:
-            self.guard(dtypes.check, arguments["dtype"], dtype)
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
         scope = self.string(arguments["scope"]) if "scope" in arguments else "global"
         if "condition" in arguments and self.value(arguments["condition"]) not in (True, TRUE):
             raise self.error("memory is allocated always, not under a condition", arguments["condition"])
@@ -827,7 +839,7 @@ class Parser(Expressions):
             if "annotations" in given and not (isinstance(given["annotations"], ast.Constant) and given["annotations"].value is None):
                 notes = self.mapping(given["annotations"])
             if "dtype" in given:
-                dtype = self.string(given["dtype"])
+                dtype = self.dtype(given["dtype"])
         if len(targets) != len(spans):
             raise self.error(f"{len(targets)} loop variable{'s' * (len(targets) != 1)}, but {len(spans)} extent{'s' * (len(spans) != 1)}", node)
         loops: list[tuple[Var, Expr]] = []
@@ -884,7 +896,7 @@ class Parser(Expressions):
             body = [inner]
         call = item.context_expr
         form = self.form(call)
-        if not isinstance(call, ast.Call) or form is None:
+        if not isinstance(call, ast.Call) or not isinstance(form, namespace_tir.Form):
             raise self.error(f"`{self.text(call)}` has no meaning in a `with`", call, 'with T.block("C"):')
         bound = item.optional_vars
         name = self.identifier(bound) if bound is not None else None
@@ -953,8 +965,10 @@ class Parser(Expressions):
 
     def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         frame = self.frame(node)
+        if "statements" in frame.has:
+            raise self.error("the axes of a block stand before its statements", node)
         arguments = self.arguments(form, node)
-        dtype = self.value(arguments["dtype"]) if "dtype" in arguments else None
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
         if form.name != "remap":
             name = self.identifier(target)
             dom = self.value(arguments["dom"])
@@ -991,7 +1005,7 @@ class Parser(Expressions):
         """An iteration variable; one that starts elsewhere than at 0 is shifted."""
         var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
         value: Expr = var if start == Const(0, start.dtype) else binary("+", var, start)
-        frame.iters.append(Iter(var, extent, axis, binding))
+        frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
         self.domains[value] = Domain(start, extent, var)
         self.lets.pop(var.name, None)
         self.extent_range(var.name, extent)
@@ -1042,8 +1056,8 @@ class Names:
         """Whether all views of an allocation are of one shape."""
         return len(self._views.get(pointer, ())) <= 1
 
-    def _fresh(self, wanted: str) -> str:
-        return fresh(self.source | self.taken | self.loops | self.blocks, wanted)
+    def _fresh(self, wanted: str, also: set[str] | None = None) -> str:
+        return fresh(self.source.union(self.taken, self.loops, self.blocks, also or ()), wanted)
 
     def loop(self, wanted: str) -> str:
         """The name of a loop, which nothing else may have."""
@@ -1067,7 +1081,9 @@ class Names:
 
     def local(self, wanted: str, scope: Scope) -> str:
         """The name of an iteration variable or a let: other scopes may use it again."""
-        return self._fresh(wanted) if wanted in self.taken or scope.binds(wanted) else wanted
+        if wanted not in self.taken and not scope.binds(wanted):
+            return wanted
+        return self._fresh(wanted, scope.variables_around())
 
 
 def _nested(wrappers: list[Wrapper]) -> Wrapper | None:

@@ -1,0 +1,219 @@
+"""Guards leave the inner loops: loops stop where their guard would, and full tiles run without one."""
+
+from schedule import Schedule
+from tests.codegen.harness import check_pass
+from tests.schedule.programs import matmul, vector
+from tir.ir import Binary, Buffer, Const, For, If, Kind, Load, PrimFunc, Store, Var, seq
+
+A, C = Buffer("A", (Const(13),), "int32"), Buffer("C", (Const(13),), "int32")
+i, j, k = Var("i"), Var("j"), Var("k")
+
+
+def less(a, b):
+    return Binary("<", a, b)
+
+
+def test_a_serial_loop_stops_where_its_guard_would():
+    s = Schedule(vector(13))
+    s.split("i", [None, 4])
+    check_pass(
+        s.func,
+        "clip_loops",
+        """
+        for i_0 in range(4):
+            for i_1 in range(T.min(4, i_0 * -4 + 13)):
+                B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * T.float32(2.0)
+        """,
+    )
+
+
+def test_loops_that_would_start_outside_do_not_run():
+    """26 iterations for 13 elements: the last outer ones have none, and a negative extent is none."""
+    s = Schedule(vector(13))
+    s.split("i", [3, 5])
+    func = s.func
+    check_pass(
+        func,
+        "clip_loops",
+        """
+        for i_0 in range(3):
+            for i_1 in range(T.min(5, i_0 * -5 + 13)):
+                B[i_0 * 5 + i_1] = A[i_0 * 5 + i_1] * T.float32(2.0)
+        """,
+    )
+    n = For(i, Const(9), For(j, Const(3), If(less(i * 3 + j, Const(13)), Store(C, (i * 3 + j,), Load(A, (i * 3 + j,))))))
+    check_pass(
+        PrimFunc("main", (A, C), n),
+        "clip_loops",
+        """
+        for i in range(5):
+            for j in range(T.min(3, i * -3 + 13)):
+                C[i * 3 + j] = A[i * 3 + j]
+        """,
+    )
+
+
+def test_every_guard_finds_its_loop():
+    s = Schedule(matmul(7, 13, 5))
+    s.split("k", [None, 2])
+    s.split("j", [None, 4])
+    s.reorder("k_0", "i", "k_1", "j_0", "j_1")
+    check_pass(
+        s.func,
+        "clip_loops",
+        """
+        for i_init, j_0_init in T.grid(7, 4):
+            for j_1_init in range(T.min(4, j_0_init * -4 + 13)):
+                C[i_init, j_0_init * 4 + j_1_init] = T.float32(0.0)
+        for k_0, i in T.grid(3, 7):
+            for k_1, j_0 in T.grid(T.min(2, k_0 * -2 + 5), 4):
+                for j_1 in range(T.min(4, j_0 * -4 + 13)):
+                    C[i, j_0 * 4 + j_1] = C[i, j_0 * 4 + j_1] + A[i, k_0 * 2 + k_1] * B[k_0 * 2 + k_1, j_0 * 4 + j_1]
+        """,
+    )
+
+
+def test_a_guard_on_only_part_of_the_body_stays():
+    body = seq(Store(C, (i,), Load(A, (i,))), If(less(i, Const(7)), Store(C, (i + 1,), Const(5))))
+    check_pass(
+        PrimFunc("main", (A, C), For(i, Const(12), body)),
+        "clip_loops",
+        """
+        for i in range(12):
+            C[i] = A[i]
+            if i < 7:
+                C[i + 1] = 5
+        """,
+    )
+
+
+def test_a_guard_on_loaded_values_stays():
+    """The body changes what the guard reads: it cannot be asked once, before the loop."""
+    condition = less(i, Load(C, (Const(0),)))
+    body = If(condition, Store(C, (Const(0),), Load(C, (Const(0),)) - 1))
+    fill = Store(C, (Const(0),), Const(9))
+    check_pass(
+        PrimFunc("main", (A, C), seq(fill, For(i, Const(12), body))),
+        "clip_loops",
+        """
+        C[0] = 9
+        for i in range(12):
+            if i < C[0]:
+                C[0] = C[0] - 1
+        """,
+    )
+
+
+def test_a_guard_on_bytes_that_wrap_stays():
+    narrow = Var("i").astype("uint8")
+    body = If(less(narrow + Const(250, "uint8"), Const(255, "uint8")), Store(C, (i,), Const(1)))
+    check_pass(
+        PrimFunc("main", (A, C), For(i, Const(13), body)),
+        "clip_loops",
+        """
+        for i in range(13):
+            if T.Cast("uint8", i) + T.uint8(250) < T.uint8(255):
+                C[i] = 1
+        """,
+    )
+
+
+def test_a_guard_on_the_lanes_around_a_loop_stays():
+    """Lanes run the loop together; the guard is a mask."""
+    body = If(less(j * 4 + i, Const(13)), Store(C, (j * 4 + i,), Load(A, (j * 4 + i,))))
+    check_pass(
+        PrimFunc("main", (A, C), For(i, Const(4), For(j, Const(4), body), Kind.VECTORIZED)),
+        "clip_loops",
+        """
+        for i in T.vectorized(4):
+            for j in range(4):
+                if j * 4 + i < 13:
+                    C[j * 4 + i] = A[j * 4 + i]
+        """,
+    )
+
+
+def test_full_tiles_run_without_a_guard():
+    s = Schedule(vector(13))
+    s.split("i", [None, 2, 4])
+    s.unroll("i_1")
+    s.vectorize("i_2")
+    check_pass(
+        s.func,
+        "version_guards",
+        """
+        for i_0 in range(2):
+            if i_0 * 8 < 6:
+                for i_1 in T.unroll(2):
+                    for i_2 in T.vectorized(4):
+                        B[i_0 * 8 + i_1 * 4 + i_2] = A[i_0 * 8 + i_1 * 4 + i_2] * T.float32(2.0)
+            else:
+                for i_1 in T.unroll(2):
+                    for i_2 in T.vectorized(4):
+                        if i_0 * 8 + i_1 * 4 + i_2 < 13:
+                            B[i_0 * 8 + i_1 * 4 + i_2] = A[i_0 * 8 + i_1 * 4 + i_2] * T.float32(2.0)
+        """,
+    )
+
+
+def test_the_test_stands_outside_the_reduction():
+    s = Schedule(matmul(7, 13, 5))
+    s.split("i", [None, 2])
+    s.split("j", [None, 8])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.unroll("i_1")
+    s.vectorize("j_1")
+    check_pass(
+        s.func,
+        "version_guards",
+        """
+        for i_0, j_0 in T.grid(4, 2):
+            if j_0 * 8 < 6 and i_0 * 2 < 6:
+                for i_1_init in range(T.min(2, i_0 * -2 + 7)):
+                    for j_1_init in T.vectorized(8):
+                        C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)
+                for k in range(5):
+                    for i_1 in T.unroll(2):
+                        for j_1 in T.vectorized(8):
+                            C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
+            else:
+                for i_1_init in range(T.min(2, i_0 * -2 + 7)):
+                    for j_1_init in T.vectorized(8):
+                        if j_0 * 8 + j_1_init < 13:
+                            C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)
+                for k in range(5):
+                    for i_1 in T.unroll(2):
+                        for j_1 in T.vectorized(8):
+                            if i_0 * 2 + i_1 < 7 and j_0 * 8 + j_1 < 13:
+                                C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
+        """,
+    )
+
+
+def test_a_whole_function_of_one_partial_tile():
+    """No loop around: the guard is decided at once, or stays."""
+    body = For(i, Const(16), If(less(i, Const(13)), Store(C, (i,), Load(A, (i,)))), Kind.VECTORIZED)
+    check_pass(
+        PrimFunc("main", (A, C), body),
+        "version_guards",
+        """
+        for i in T.vectorized(16):
+            if i < 13:
+                C[i] = A[i]
+        """,
+        lanes=16,
+    )
+
+
+def test_a_guard_on_loaded_values_is_not_versioned():
+    body = For(j, Const(4), If(less(Load(A, (i,)) + j, Const(2)), Store(C, (i,), Load(C, (i,)) + j)), Kind.UNROLLED)
+    check_pass(
+        PrimFunc("main", (A, C), For(i, Const(13), body)),
+        "version_guards",
+        """
+        for i in range(13):
+            for j in T.unroll(4):
+                if A[i] + j < 2:
+                    C[i] = C[i] + j
+        """,
+    )

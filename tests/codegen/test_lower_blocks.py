@@ -1,0 +1,188 @@
+"""Blocks become loops, guards and stores; inits stand in front of the reductions."""
+
+import pytest
+
+from codegen import Target, lower
+from schedule import Schedule
+from tests.codegen.harness import check_pass, same
+from tests.schedule.programs import matmul
+from tir import te
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var, seq
+from tir.traverse import blocks, replace_stmt
+
+
+def test_the_init_stands_before_the_loop_that_reduces():
+    check_pass(
+        matmul(),
+        "lower_blocks",
+        """
+        for i, j in T.grid(7, 13):
+            C[i, j] = T.float32(0.0)
+            for k in range(5):
+                C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        """,
+    )
+
+
+def test_spatial_loops_inside_the_reduction_are_repeated_for_the_init():
+    s = Schedule(matmul())
+    s.reorder("k", "i", "j")
+    check_pass(
+        s.func,
+        "lower_blocks",
+        """
+        for i_init, j_init in T.grid(7, 13):
+            C[i_init, j_init] = T.float32(0.0)
+        for k, i, j in T.grid(5, 7, 13):
+            C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        """,
+    )
+
+
+def test_a_predicate_guards_init_and_body_each_with_what_concerns_it():
+    s = Schedule(matmul())
+    s.split("k", [None, 2])
+    s.split("j", [None, 4])
+    s.reorder("k_0", "i", "k_1", "j_0", "j_1")
+    check_pass(
+        s.func,
+        "lower_blocks",
+        """
+        for i_init, j_0_init, j_1_init in T.grid(7, 4, 4):
+            if j_0_init * 4 + j_1_init < 13:
+                C[i_init, j_0_init * 4 + j_1_init] = T.float32(0.0)
+        for k_0, i, k_1, j_0, j_1 in T.grid(3, 7, 2, 4, 4):
+            if k_0 * 2 + k_1 < 5 and j_0 * 4 + j_1 < 13:
+                C[i, j_0 * 4 + j_1] = C[i, j_0 * 4 + j_1] + A[i, k_0 * 2 + k_1] * B[k_0 * 2 + k_1, j_0 * 4 + j_1]
+        """,
+    )
+
+
+def test_an_unrolled_or_vectorised_spatial_loop_keeps_the_lanes_of_its_init():
+    s = Schedule(matmul())
+    s.reorder("k", "i", "j")
+    s.unroll("i")
+    s.vectorize("j")
+    check_pass(
+        s.func,
+        "lower_blocks",
+        """
+        for i_init in range(7):
+            for j_init in T.vectorized(13):
+                C[i_init, j_init] = T.float32(0.0)
+        for k in range(5):
+            for i in T.unroll(7):
+                for j in T.vectorized(13):
+                    C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        """,
+    )
+
+
+def test_an_init_with_something_beside_its_block_is_conditional():
+    """The reducing loop holds another block too: only its first iteration initialises."""
+    func = PrimFunc(
+        "main",
+        (a := Buffer("A", (Const(7), Const(13))), c := Buffer("C", (Const(7),)), d := Buffer("D", (Const(13),))),
+        For(
+            k := Var("k"),
+            Const(13),
+            seq(
+                Block("D", (Iter(v := Var("v"), Const(13), Axis.SPATIAL, k),), Store(d, (v,), Load(a, (Const(0), v)))),
+                For(
+                    i := Var("i"),
+                    Const(7),
+                    Block(
+                        "C",
+                        (Iter(vi := Var("vi"), Const(7), Axis.SPATIAL, i), Iter(vk := Var("vk"), Const(13), Axis.REDUCE, k)),
+                        Store(c, (vi,), Load(c, (vi,)) + Load(a, (vi, vk))),
+                        Store(c, (vi,), Const(0.0, "float32")),
+                    ),
+                ),
+            ),
+        ),
+    )
+    check_pass(
+        func,
+        "lower_blocks",
+        """
+        for k in range(13):
+            D[k] = A[0, k]
+            for i in range(7):
+                if k == 0:
+                    C[i] = T.float32(0.0)
+                C[i] = C[i] + A[i, k]
+        """,
+    )
+
+
+def test_a_reducer_of_two_values():
+    a = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    pair = te.comm_reducer(lambda x, y: (x[0] + y[0], te.maximum(x[1], y[1])), lambda p, q: (te.const(0, p), te.const(-9, q)))
+    func = te.create_prim_func([a, *te.compute((7,), lambda i: pair((a[i, k], a[i, k] * 2.0), axis=k), name="C")])
+    check_pass(
+        func,
+        "lower_blocks",
+        """
+        for i in range(7):
+            C_v0[i] = T.float32(0.0)
+            C_v1[i] = T.float32(-9.0)
+            for k in range(13):
+                v_C_v0: T.float32 = C_v0[i] + A[i, k]
+                v_C_v1: T.float32 = T.max(C_v1[i], A[i, k] * T.float32(2.0))
+                C_v0[i] = v_C_v0
+                C_v1[i] = v_C_v1
+        """,
+    )
+
+
+def test_rank_0_and_a_reduction_without_spatial_axes():
+    a = te.placeholder((13,), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    check_pass(
+        te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k), name="C")]),
+        "lower_blocks",
+        """
+        C[()] = T.float32(0.0)
+        for k in range(13):
+            C[()] = C[()] + A[k]
+        """,
+    )
+
+
+def test_a_predicate_of_space_and_reduction_together_holds_for_the_init_where_it_holds_first():
+    """Where the first iteration is left out, so is the init, as in the interpreter."""
+    func = matmul(4, 3, 5)
+    (block,) = blocks(func.body)
+    guarded = block.with_(predicate=Var("i") + Var("k") < 6)
+    check_pass(
+        func.with_(body=replace_stmt(func.body, block, guarded)),
+        "lower_blocks",
+        """
+        for i, j in T.grid(4, 3):
+            if i < 6:
+                C[i, j] = T.float32(0.0)
+            for k in range(5):
+                if i + k < 6:
+                    C[i, j] = C[i, j] + A[i, k] * B[k, j]
+        """,
+    )
+
+
+def test_fused_axes_of_space_and_reduction():
+    """The loop drives both: the init stays inside, under a condition."""
+    func = matmul(3, 2, 5)
+    s = Schedule(func)
+    s.reorder("i", "k", "j")
+    s.fuse("i", "k")
+    same(s.func, reference=func)
+    text = lower(s.func, Target("llvm"), after="lower_blocks").script()
+    assert "if i_k_fused % 5 == 0:" in text
+
+
+@pytest.mark.parametrize("order", [("i", "j", "k"), ("k", "j", "i"), ("j", "k", "i"), ("i", "k", "j")])
+def test_every_order_computes_the_same(order):
+    func = matmul()
+    s = Schedule(func)
+    s.reorder(*order)
+    same(s.func, reference=func)

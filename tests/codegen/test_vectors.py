@@ -1,0 +1,122 @@
+"""Vectorised loops get the lengths of the registers."""
+
+import pytest
+
+from schedule import Schedule
+from tests.codegen.harness import check_pass
+from tests.schedule.programs import matmul, vector
+from tir import te
+
+
+@pytest.mark.parametrize("n", [1, 5, 8])
+def test_what_fits_a_register_stays(n):
+    s = Schedule(vector(n))
+    s.vectorize("i")
+    expected = "B[0] = A[0] * T.float32(2.0)" if n == 1 else f"for i in T.vectorized({n}):\n    B[i] = A[i] * T.float32(2.0)"
+    check_pass(s.func, "split_vectors", expected)
+
+
+def test_a_register_and_a_tail():
+    s = Schedule(vector(13))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_lane in T.vectorized(8):
+            B[i_lane] = A[i_lane] * T.float32(2.0)
+        for i_tail in T.vectorized(5):
+            B[i_tail + 8] = A[i_tail + 8] * T.float32(2.0)
+        """,
+    )
+
+
+def test_several_registers_are_written_out():
+    s = Schedule(vector(27))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_chunk in T.unroll(3):
+            for i_lane in T.vectorized(8):
+                B[i_chunk * 8 + i_lane] = A[i_chunk * 8 + i_lane] * T.float32(2.0)
+        for i_tail in T.vectorized(3):
+            B[i_tail + 24] = A[i_tail + 24] * T.float32(2.0)
+        """,
+    )
+
+
+def test_very_many_are_a_loop():
+    s = Schedule(vector(17 * 8))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_chunk in range(17):
+            for i_lane in T.vectorized(8):
+                B[i_chunk * 8 + i_lane] = A[i_chunk * 8 + i_lane] * T.float32(2.0)
+        """,
+    )
+
+
+def test_the_widest_element_counts():
+    a = te.placeholder((13,), "float64", name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((13,), lambda i: a[i].astype("float32"), name="B")]))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_chunk in T.unroll(3):
+            for i_lane in T.vectorized(4):
+                B[i_chunk * 4 + i_lane] = T.Cast("float32", A[i_chunk * 4 + i_lane])
+        for i_tail in T.vectorized(1):
+            B[12] = T.Cast("float32", A[12])
+        """,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_are_computed_in_32(dtype):
+    a = te.placeholder((16,), dtype, name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((16,), lambda i: a[i] + a[i], name="B")]))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i_chunk in T.unroll(2):
+            for i_lane in T.vectorized(8):
+                B[i_chunk * 8 + i_lane] = A[i_chunk * 8 + i_lane] + A[i_chunk * 8 + i_lane]
+        """,
+    )
+
+
+def test_bytes_fill_a_register_with_more():
+    a = te.placeholder((32,), "int8", name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((32,), lambda i: a[i] + a[i], name="B")]))
+    s.vectorize("i")
+    check_pass(s.func, "split_vectors", "for i in T.vectorized(32):\n    B[i] = A[i] + A[i]")
+
+
+def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
+    s = Schedule(matmul(7, 13, 5))
+    s.reorder("i", "j", "k")
+    s.vectorize("j")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i in range(7):
+            for j_lane in T.vectorized(8):
+                C[i, j_lane] = T.float32(0.0)
+                for k in range(5):
+                    C[i, j_lane] = C[i, j_lane] + A[i, k] * B[k, j_lane]
+            for j_tail in T.vectorized(5):
+                C[i, j_tail + 8] = T.float32(0.0)
+                for k_1 in range(5):
+                    C[i, j_tail + 8] = C[i, j_tail + 8] + A[i, k_1] * B[k_1, j_tail + 8]
+        """,
+    )

@@ -1,0 +1,452 @@
+"""Sketch rules: where each applies, what it makes, and the sketches of whole functions."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from codegen.target import Target
+from schedule import Schedule, replay
+from search.rules import CacheWrite, FuseRows, Inline, MultiLevelTiling, ReduceInLanes, Skip, TilingWithFusion, Verdict
+from search.rules.tiling import elementwise_consumer, reuses_data
+from search.sketch import Sketch, State
+from search.space import generate
+from tests.schedule.harness import same_numbers, well_formed, without_header
+from tests.search.programs import argmax, batched_matmul, elementwise_chain, matmul, sum_of_three_axes, total
+from tir import te, workloads
+from tir.ir import PrimFunc
+from tir.traverse import blocks
+
+ONE = Target("llvm", num_cores=1, vector_bits=512)
+TWO = Target("llvm", num_cores=2, vector_bits=512)
+
+
+def state(func: PrimFunc) -> State:
+    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+
+
+def verdicts(rule, func: PrimFunc) -> dict[str, Verdict]:
+    s = state(func)
+    return {b.name: rule.applies(s, b.name) for b in blocks(func)}
+
+
+def only(rule, func: PrimFunc) -> set[str]:
+    """The blocks that a rule applies to."""
+    return {block for block, verdict in verdicts(rule, func).items() if verdict is not Verdict.SKIP}
+
+
+def rules_of(sketches: list[Sketch]) -> list[str]:
+    return ["; ".join(s.rules) for s in sketches]
+
+
+def conv2d(padding: int = 1) -> PrimFunc:
+    return workloads.make("conv2d", (1, 7, 13, 3, 5, 3, 3, 1, padding)).func
+
+
+MLP = workloads.make("mlp", (7, 13, 109, 5)).func
+SOFTMAX = workloads.make("softmax", (7, 109)).func
+LAYERNORM = workloads.make("layernorm", (7, 109)).func
+
+
+# --- inline ------------------------------------------------------------------------------------------------------------
+
+
+def stage(value, shape=(7, 13)) -> PrimFunc:
+    """`value(X)` gives the formula of a stage B, which an output C reads."""
+    X = te.placeholder((13, 13), name="X")
+    B = te.compute(shape, value(X), name="B")
+    C = te.compute(shape, lambda i, j: B[i, j] + 1.0, name="C")
+    return te.create_prim_func([X, C])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda X: lambda i, j: X[i, j] * 2.0,
+        lambda X: lambda i, j: -X[i, j],
+        lambda X: lambda i, j: X[j, 3] / 3.0,
+        lambda X: lambda i, j: X[0, i + 1] - X[i + 2, j],
+    ],
+)
+def test_simple_stages_are_inlined(value):
+    assert verdicts(Inline(), stage(value)) == {"B": Verdict.ONLY, "C": Verdict.SKIP}
+    (new,) = Inline().apply(state(stage(value)), "B")
+    assert [b.name for b in blocks(new.func)] == ["C"]
+    same_numbers(stage(value), new.func)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(lambda X: lambda i, j: te.exp(X[i, j]), id="intrinsic"),
+        pytest.param(lambda X: lambda i, j: te.if_then_else(i > 3, X[i, j], 0.0), id="choice"),
+        pytest.param(lambda X: lambda i, j: X[j, i], id="transposed"),
+        pytest.param(lambda X: lambda i, j: X[i, i], id="axis twice"),
+        pytest.param(lambda X: lambda i, j: X[i, j // 2], id="divided"),
+        pytest.param(lambda X: lambda i, j: X[0, i + j - j], id="sum of axes, until simplified"),
+        pytest.param(lambda X: lambda i, j: X[i // 2, j], id="axis scaled"),
+    ],
+)
+def test_other_stages_are_not_inlined(value, request):
+    expected = {"B"} if "simplified" in request.node.callspec.id else set()
+    assert only(Inline(), stage(value)) == expected
+
+
+def test_reductions_and_outputs_are_not_inlined():
+    assert only(Inline(), matmul()) == set()
+    assert only(Inline(), LAYERNORM) == {"mean", "centred"}
+    assert only(Inline(), elementwise_chain()) == {"Y"}
+
+
+# --- tiling ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_reuses_data():
+    def reusing(func):
+        return {b.name for b in blocks(func) if reuses_data(b)}
+
+    assert reusing(matmul()) == {"C"}
+    assert reusing(MLP) == {"C", "F"}
+    assert reusing(conv2d()) == {"conv"}
+    assert reusing(workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == {"conv"}
+    assert reusing(matmul(1, 13, 109)) == {"C"}  # the vector is read again for each column
+    assert reusing(matmul(1, 13, 1)) == set()  # an inner product reads each element once
+    for func in (SOFTMAX, LAYERNORM, elementwise_chain(), argmax(), total()):
+        assert reusing(func) == set()
+
+
+def test_the_elementwise_consumer():
+    assert elementwise_consumer(state(MLP), "C") == "D"
+    assert elementwise_consumer(state(MLP), "D") is None  # read by a reduction
+    assert elementwise_consumer(state(MLP), "F") is None  # an output
+    assert elementwise_consumer(state(conv2d()), "conv") == "Y"
+    assert elementwise_consumer(state(conv2d()), "pad") is None
+    assert elementwise_consumer(state(SOFTMAX), "power") is None  # two consumers
+    assert elementwise_consumer(state(LAYERNORM), "mean") is None  # one element for many
+
+
+def test_which_blocks_are_tiled_and_fused():
+    assert verdicts(MultiLevelTiling(), MLP) == {"C": Verdict.ONLY, "D": Verdict.SKIP, "F": Verdict.ONLY}
+    assert verdicts(TilingWithFusion(), MLP) == {"C": Verdict.APPLY, "D": Verdict.SKIP, "F": Verdict.SKIP}
+    assert verdicts(CacheWrite(), MLP) == {"C": Verdict.SKIP, "D": Verdict.SKIP, "F": Verdict.APPLY}
+    assert verdicts(CacheWrite(), conv2d()) == {"pad": Verdict.SKIP, "conv": Verdict.SKIP, "Y": Verdict.SKIP}
+
+
+def test_a_tiled_block_is_not_tiled_again():
+    (new,) = MultiLevelTiling().apply(state(matmul()), "C")
+    for rule in (MultiLevelTiling(), TilingWithFusion(), CacheWrite(), FuseRows(), ReduceInLanes(), Inline()):
+        assert rule.applies(new, "C") is Verdict.SKIP, rule.name
+
+
+def test_tiles_of_an_axis():
+    (new,) = MultiLevelTiling().apply(state(conv2d()), "conv")
+    tiles = {t.axis: t for t in new.tiles}
+    assert {axis: (t.extent, t.reduce, len(t.columns), t.vector) for axis, t in tiles.items()} == {
+        "v_co": (5, False, 3, False),
+        "v_oh": (7, False, 3, False),
+        "v_ow": (13, False, 3, True),
+        "v_rc": (3, True, 1, False),
+        "v_rh": (3, True, 1, False),
+        "v_rw": (3, True, 1, False),
+    }
+    assert sorted(c for t in new.tiles for c in t.columns) == list(range(new.columns)) == list(range(12))
+    assert [len(level) for level in new.levels["conv"]] == [4, 3, 3, 3, 3, 3]  # one image: its axis stays outermost
+    assert new.levels["conv"][-1] == ["co_3", "oh_3", "ow_3"]
+
+
+def test_lanes_are_counted_in_the_width_of_what_is_computed():
+    def bits(func):
+        return {t.bits for s in generate(func, ONE) for t in s.tiles}
+
+    assert bits(matmul(dtype="float64")) == {64}
+    assert bits(matmul(dtype="float16")) == {32}  # computed in float32
+    assert bits(matmul(dtype="int8")) == {8}
+
+
+def test_the_vectorised_axis_goes_innermost():
+    """It is the last dimension written, wherever it stands among the axes."""
+    A, B = te.placeholder((7, 13), name="A"), te.placeholder((13, 109), name="B")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7, 109), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = te.compute((109, 7), lambda j, i: C[i, j], name="D")
+    (new,) = MultiLevelTiling().apply(state(te.create_prim_func([A, B, D])), "C")
+    assert new.levels["C"][-1] == ["i_3", "j_3"]
+
+
+def test_cache_write_leaves_the_block_to_be_tiled_with_its_copy():
+    before = state(matmul())
+    before.pending.pop()
+    (new,) = CacheWrite().apply(before, "C")
+    assert before.pending == [] and new.pending == ["C"]
+    assert CacheWrite().applies(new, "C") is Verdict.SKIP
+    assert TilingWithFusion().applies(new, "C") is Verdict.ONLY
+    assert [s.rules[-1] for s in TilingWithFusion().apply(new, "C")] == [
+        "C: tiling with fusion at level 1",
+        "C: tiling with fusion at level 2",
+    ]
+
+
+# --- reductions and rows -----------------------------------------------------------------------------------------------
+
+
+def row_sum(columns: int, dtype: str = "float32") -> PrimFunc:
+    X = te.placeholder((7, columns), dtype, name="X")
+    k = te.reduce_axis((0, columns), name="k")
+    return te.create_prim_func([X, te.compute((7,), lambda i: te.sum(X[i, k], axis=k), name="Y")])
+
+
+def column_sum() -> PrimFunc:
+    X = te.placeholder((109, 7), name="X")
+    k = te.reduce_axis((0, 109), name="k")
+    return te.create_prim_func([X, te.compute((7,), lambda i: te.sum(X[k, i], axis=k), name="Y")])
+
+
+def test_reductions_along_memory_are_done_in_lanes():
+    assert only(ReduceInLanes(), row_sum(32)) == {"Y"}
+    assert only(ReduceInLanes(), row_sum(31)) == set()  # shorter than two vectors
+    assert only(ReduceInLanes(), row_sum(16, "float64")) == {"Y"}
+    assert only(ReduceInLanes(), row_sum(109, "int8")) == set()
+    assert only(ReduceInLanes(), column_sum()) == set()
+    assert only(ReduceInLanes(), SOFTMAX) == {"top", "total"}
+    assert only(ReduceInLanes(), sum_of_three_axes()) == {"Y"}
+    assert only(ReduceInLanes(), total()) == {"S"}
+    assert only(ReduceInLanes(), elementwise_chain()) == set()
+
+
+def test_a_reduction_in_lanes():
+    before = row_sum(109)
+    s = state(before)
+    s.pending.pop()
+    (new,) = ReduceInLanes().apply(s, "Y")
+    assert new.pending == ["Y_rf", "Y"]
+    assert [c.options for c in new.choices] == [(16, 32, 64)] and new.columns == 1
+    assert {b: new.marks[b] for b in ("Y", "Y_rf")} == {"Y": "lanes", "Y_rf": "lanes"}
+    assert ReduceInLanes().applies(new, "Y") is Verdict.SKIP
+    assert [b.name for b in blocks(new.func)] == ["Y_rf", "Y"]
+    same_numbers(before, new.func)
+
+
+def test_a_reduction_that_cannot_be_factored_makes_no_state():
+    """A reducer that is not associative is refused by rfactor."""
+    X = te.placeholder((7, 109), name="X")
+    k = te.reduce_axis((0, 109), name="k")
+    reducer = te.comm_reducer(lambda a, b: a - b, lambda t: te.const(0, t), name="difference")
+    func = te.create_prim_func([X, te.compute((7,), lambda i: reducer(X[i, k], axis=k), name="Y")])
+    assert ReduceInLanes().apply(state(func), "Y") == []
+    assert rules_of(generate(func, TWO)) == ["Y: skip"]
+
+
+def test_rows_are_fused_where_each_consumer_reads_its_own_row():
+    assert only(FuseRows(), SOFTMAX) >= {"total"}
+    assert only(FuseRows(), LAYERNORM) >= {"factor"}
+    assert only(FuseRows(), column_sum()) == set()  # no consumer
+    assert only(FuseRows(), MLP) == {"C", "D"}
+    (new,) = MultiLevelTiling().apply(state(MLP), "F")
+    assert FuseRows().applies(new, "D") is Verdict.SKIP  # its consumer is tiled
+
+
+def test_a_stage_that_is_read_across_rows_is_not_fused():
+    X = te.placeholder((7, 13), name="X")
+    B = te.compute((7, 13), lambda i, j: te.exp(X[i, j]), name="B")
+    C = te.compute((13, 7), lambda j, i: B[i, j], name="C")
+    D = te.compute((7, 13), lambda i, j: B[i, j] + C[j, i], name="D")
+    assert only(FuseRows(), te.create_prim_func([X, C, D])) == set()
+
+
+def test_fused_rows():
+    func = te.create_prim_func(list(_row_maximum()))
+    (new,) = FuseRows().apply(state(func), "top")
+    assert new.marks["top"] == "row"
+    same_numbers(func, new.func)
+    assert without_header(new.schedule.script) == dedent(
+        """
+        @T.prim_func
+        def main(X: T.Buffer((7, 13), "float32"), Y: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            top = T.alloc_buffer((7,))
+            for i_1 in range(7):
+                for ax0, ax1 in T.grid(1, 13):
+                    with T.block("top"):
+                        v_i = T.axis.spatial(7, i_1 + ax0)
+                        v_k = T.axis.reduce(13, ax1)
+                        with T.init():
+                            top[v_i] = T.float32("-inf")
+                        top[v_i] = T.max(top[v_i], X[v_i, v_k])
+                for j in range(13):
+                    with T.block("Y"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j])
+                        Y[v_i, v_j] = X[v_i, v_j] - top[v_i]
+        """
+    ).strip()
+
+
+def _row_maximum():
+    X = te.placeholder((7, 13), name="X")
+    k = te.reduce_axis((0, 13), name="k")
+    top = te.compute((7,), lambda i: te.max(X[i, k], axis=k), name="top")
+    return X, te.compute((7, 13), lambda i, j: X[i, j] - top[i], name="Y")
+
+
+def test_skip_changes_nothing():
+    s = state(matmul())
+    (new,) = Skip().apply(s, "C")
+    assert new.schedule.trace == s.schedule.trace and new.rules == ["C: skip"] and s.rules == []
+
+
+# --- whole functions ---------------------------------------------------------------------------------------------------
+
+
+def fused(block: str) -> list[str]:
+    """A block that has an elementwise consumer."""
+    levels = [f"{block}: tiling with fusion at level {n}" for n in (1, 2)]
+    return [*levels, f"{block}: multi-level tiling"]
+
+
+def tiled(block: str) -> list[str]:
+    """A block that gets one: the copy out of its cache."""
+    *levels, alone = fused(block)
+    return [*(f"{block}: cache write; {level}" for level in levels), alone]
+
+
+def test_sketches_of_a_matrix_product():
+    for func in (matmul(), batched_matmul(), matmul(512, 512, 512), workloads.make("gmm").func):
+        assert rules_of(generate(func, TWO)) == tiled("C")
+
+
+def test_sketches_of_chained_matrix_products():
+    A, B, E = (te.placeholder(s, name=n) for s, n in (((7, 13), "A"), ((13, 109), "B"), ((109, 5), "E")))
+    k, l = te.reduce_axis((0, 13), name="k"), te.reduce_axis((0, 109), name="l")
+    C = te.compute((7, 109), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    F = te.compute((7, 5), lambda i, j: te.sum(C[i, l] * E[l, j], axis=l), name="F")
+    sketches = generate(te.create_prim_func([A, B, E, F]), TWO)
+    assert set(rules_of(sketches)) == {f"{f}; {c}" for f in tiled("F") for c in tiled("C")}
+    assert len(sketches) == 9
+
+
+def test_sketches_of_matmul_exp_matmul():
+    found = rules_of(generate(MLP, TWO))
+    assert len(found) == 9 and set(found) == {f"{f}; D: skip; {c}" for f in tiled("F") for c in fused("C")}
+    assert found[0] == f"{tiled('F')[0]}; D: skip; {fused('C')[0]}"
+
+
+def test_sketches_of_convolution_and_relu():
+    assert rules_of(generate(conv2d(), TWO)) == [f"Y: skip; {c}; pad: skip" for c in fused("conv")]
+    assert rules_of(generate(conv2d(padding=0), TWO)) == [f"Y: skip; {c}" for c in fused("conv")]
+    depthwise = workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func
+    assert rules_of(generate(depthwise, TWO)) == [f"Y: skip; {c}; pad: skip" for c in fused("conv")]
+
+
+def test_sketches_of_reductions():
+    assert rules_of(generate(row_sum(109), TWO)) == ["Y: reduce in lanes; Y: skip; Y_rf: skip", "Y: skip"]
+    assert rules_of(generate(row_sum(7), TWO)) == ["Y: skip"]
+    assert rules_of(generate(total(), TWO)) == ["S: reduce in lanes; S: skip; S_rf: skip", "S: skip"]
+    assert rules_of(generate(argmax(), TWO)) == ["M: skip"]
+
+
+def test_the_first_sketch_of_rows_fuses():
+    first = generate(SOFTMAX, TWO)[0]
+    assert {"total: reduce in lanes", "total: fuse rows", "top: reduce in lanes", "top: fuse rows"} <= set(first.rules)
+    first = generate(LAYERNORM, TWO)[0]
+    assert {"factor: fuse rows", "squares: fuse rows", "centred: inline", "mean: inline"} <= set(first.rules)
+
+
+# --- scripts -----------------------------------------------------------------------------------------------------------
+
+HEAD = """
+    @T.prim_func
+    def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((13, 109), "float32"), C: T.Buffer((7, 109), "float32")):
+        T.func_attr({"tir.noalias": T.bool(True)})
+        # with T.block("root"):
+"""
+
+GUARD = (
+    "i_0_j_0_fused // 2 * 3 + i_1 * 3 + i_2 * 3 + i_3 < 7 and i_0_j_0_fused % 2 * 64 + j_1 * 32 + j_2 * 32 + j_3 < 109 "
+    "and k_0 * 5 + k_1 < 13"
+)
+
+SCRIPTS = [
+    """
+        C_local = T.alloc_buffer((7, 109), scope="local")
+        for i_0_j_0_fused in T.parallel(6):
+            for i_1, j_1, k_0, i_2, j_2, k_1 in T.grid(1, 2, 3, 1, 1, 5):
+                for i_3 in T.unroll(3):
+                    for j_3 in T.vectorized(32):
+                        with T.block("C"):
+                            v_i = T.axis.spatial(7, i_0_j_0_fused // 2 * 3 + i_1 * 3 + i_2 * 3 + i_3)
+                            v_j = T.axis.spatial(109, i_0_j_0_fused % 2 * 64 + j_1 * 32 + j_2 * 32 + j_3)
+                            v_k = T.axis.reduce(13, k_0 * 5 + k_1)
+                            T.where(GUARD)
+                            with T.init():
+                                C_local[v_i, v_j] = T.float32(0.0)
+                            C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0 in range(3):
+                for ax1 in T.vectorized(64):
+                    with T.block("C_local"):
+                        v0 = T.axis.spatial(7, i_0_j_0_fused // 2 * 3 + ax0)
+                        v1 = T.axis.spatial(109, i_0_j_0_fused % 2 * 64 + ax1)
+                        T.where(i_0_j_0_fused // 2 * 3 + ax0 < 7 and i_0_j_0_fused % 2 * 64 + ax1 < 109)
+                        C[v0, v1] = C_local[v0, v1]
+    """,
+    """
+        C_local = T.alloc_buffer((7, 109), scope="local")
+        for i_0_j_0_fused in T.parallel(6):
+            for i_1, j_1 in T.grid(1, 2):
+                for k_0, i_2, j_2, k_1 in T.grid(3, 1, 1, 5):
+                    for i_3 in T.unroll(3):
+                        for j_3 in T.vectorized(32):
+                            with T.block("C"):
+                                v_i = T.axis.spatial(7, i_0_j_0_fused // 2 * 3 + i_1 * 3 + i_2 * 3 + i_3)
+                                v_j = T.axis.spatial(109, i_0_j_0_fused % 2 * 64 + j_1 * 32 + j_2 * 32 + j_3)
+                                v_k = T.axis.reduce(13, k_0 * 5 + k_1)
+                                T.where(GUARD)
+                                with T.init():
+                                    C_local[v_i, v_j] = T.float32(0.0)
+                                C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0 in range(3):
+                    for ax1 in T.vectorized(32):
+                        with T.block("C_local"):
+                            v0 = T.axis.spatial(7, i_0_j_0_fused // 2 * 3 + ax0)
+                            v1 = T.axis.spatial(109, i_0_j_0_fused % 2 * 64 + j_1 * 32 + ax1)
+                            T.where(i_0_j_0_fused // 2 * 3 + ax0 < 7 and i_0_j_0_fused % 2 * 64 + j_1 * 32 + ax1 < 109)
+                            C[v0, v1] = C_local[v0, v1]
+    """,
+    """
+        for i_0_j_0_fused in T.parallel(6):
+            for i_1, j_1, k_0, i_2, j_2, k_1 in T.grid(1, 2, 3, 1, 1, 5):
+                for i_3 in T.unroll(3):
+                    for j_3 in T.vectorized(32):
+                        with T.block("C"):
+                            v_i = T.axis.spatial(7, i_0_j_0_fused // 2 * 3 + i_1 * 3 + i_2 * 3 + i_3)
+                            v_j = T.axis.spatial(109, i_0_j_0_fused % 2 * 64 + j_1 * 32 + j_2 * 32 + j_3)
+                            v_k = T.axis.reduce(13, k_0 * 5 + k_1)
+                            T.where(GUARD)
+                            with T.init():
+                                C[v_i, v_j] = T.float32(0.0)
+                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+    """,
+]
+
+
+@pytest.mark.parametrize("n", range(3))
+def test_scripts_of_a_matrix_product(n):
+    func = matmul()
+    sketch = generate(func, TWO)[n]
+    scheduled = replay(func, sketch.trace([1, 1, 3, 2, 1, 32, 5]))
+    body = dedent(SCRIPTS[n]).strip().replace("GUARD", GUARD)
+    assert without_header(scheduled.script) == f"{dedent(HEAD).strip()}\n{indent(body, '    ')}"
+    well_formed(scheduled.func)
+    same_numbers(func, scheduled.func)
+
+
+def test_one_core_gets_no_parallel_loops():
+    for func in (matmul(), MLP, SOFTMAX):
+        assert all(step.name not in ("parallel", "fuse") for s in generate(func, ONE) for step in s.steps)
+
+
+def test_a_sketch_in_words_and_its_holes():
+    sketch = generate(matmul(), TWO)[0]
+    assert str(sketch) == "sketch 0: C: cache write; C: tiling with fusion at level 1 (7 holes)"
+    with pytest.raises(ValueError, match=r"sketch 0 has 7 hole\(s\), got a row of 6"):
+        sketch.trace([1] * 6)

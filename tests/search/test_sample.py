@@ -1,0 +1,156 @@
+"""Populations: every row drawn is a legal candidate, within what the machine offers, and the same for the same seed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from schedule import replay
+from search.sample import EXACT, OPERANDS, neighbours, sample
+from search.sketch import Sketch
+from search.space import generate
+from tests.search.programs import matmul, sum_of_three_axes
+from tir import workloads
+from tir.traverse import blocks, loops
+
+TWO = Target("llvm", num_cores=2, vector_bits=512)
+NARROW = Target("llvm", num_cores=2, vector_bits=256)
+
+ROWS = 24  # replayed for each workload and shape
+
+# An odd shape, one with axes of one iteration, and the default (None) of every workload.
+SHAPES = [
+    *(("gmm", s) for s in ((7, 13, 109), (1, 7, 13), (13, 109, 1), (7, 13, 40, 3), None)),
+    *(("mlp", s) for s in ((7, 13, 109, 5), (13, 1, 7, 109), None)),
+    *(("conv2d", s) for s in ((1, 7, 13, 3, 5, 3, 3, 1, 1), (2, 7, 7, 5, 17, 3, 3, 2, 0), None)),
+    *(("depthwise", s) for s in ((1, 7, 13, 5, 3, 3, 1, 1), (2, 9, 9, 3, 3, 3, 2, 0), None)),
+    *(("softmax", s) for s in ((7, 109), (1, 40), (13, 1), None)),
+    *(("layernorm", s) for s in ((7, 109), (1, 40), (13, 1), None)),
+]
+
+
+def sketches_of(name: str, shape: tuple[int, ...] | None, target: Target = TWO) -> list[Sketch]:
+    return generate(workloads.make(name, shape).func, target)
+
+
+@pytest.mark.parametrize(("name", "shape"), SHAPES, ids=lambda v: str(v).replace(" ", "") if v else "default")
+def test_every_row_is_legal(name, shape):
+    """Rows of each workload and shape replay: all steps are legal with their numbers, and name the same loops."""
+    sketches = sketches_of(name, shape)
+    rng = np.random.default_rng(0)
+    for sketch in sketches:
+        made = [step.results for step in sketch.steps]
+        rows = sample(sketch, TWO, math.ceil(ROWS / len(sketches)), rng)
+        for row in {tuple(r) for r in rows.tolist()}:
+            schedule = replay(sketch.func, sketch.trace(row))
+            assert [step.results for step in schedule.trace] == made, row
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64, 128])
+@pytest.mark.parametrize("columns", [32, 33, 64, 65, 109, 130])
+def test_lanes_that_exceed_the_axis_are_legal(columns, lanes):
+    """The choice of lanes knows nothing of the extent: two vectors are enough for the rule, four may be drawn."""
+    for sketch in sketches_of("softmax", (3, columns)):
+        replay(sketch.func, sketch.trace([lanes] * sketch.columns))
+
+
+def test_names_of_loops_do_not_depend_on_the_numbers():
+    """A step that was recorded with stand-ins names loops that are there with all numbers, those of one iteration included."""
+    sketch = sketches_of("gmm", (7, 13, 109))[0]
+    rows = [[1] * 7, [7, 1, 1, 109, 1, 1, 13], [1, 7, 1, 1, 109, 1, 1], [1, 1, 7, 1, 1, 109, 13], [2, 2, 2, 3, 3, 3, 3], [7] * 7]
+    names = {tuple(x.name for x in loops(replay(sketch.func, sketch.trace(row)).func)) for row in rows}
+    assert len(names) == 1
+
+
+def test_rows_are_a_matrix_of_positive_integers():
+    for sketch in [*sketches_of("mlp", (7, 13, 109, 5)), *sketches_of("softmax", (7, 109))]:
+        for n in (0, 1, 13):
+            rows = sample(sketch, TWO, n, np.random.default_rng(1))
+            assert rows.shape == (n, sketch.columns) and rows.dtype == np.int64
+            assert (rows >= 1).all()
+
+
+def test_no_tile_exceeds_its_axis():
+    for name, shape in (("gmm", (7, 13, 109)), ("conv2d", (1, 7, 13, 3, 5, 3, 3, 1, 1))):
+        for sketch in sketches_of(name, shape):
+            rows = sample(sketch, TWO, 500, np.random.default_rng(2))
+            for tile in sketch.tiles:
+                inner = rows[:, list(tile.columns)]
+                assert (inner <= tile.extent).all()
+                # No level is longer than what the levels within it leave to do.
+                left = np.full(len(rows), tile.extent)
+                for column in reversed(tile.columns):
+                    assert (rows[:, column] <= left).all()
+                    left = -(-left // rows[:, column])
+
+
+def test_the_same_seed_draws_the_same():
+    sketch = sketches_of("gmm", (7, 13, 109))[0]
+    first, second, other = (sample(sketch, TWO, 200, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert (first == second).all() and (first != other).any()
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "lanes", "registers"),
+    [(TWO, "float32", 16, 32), (TWO, "float64", 8, 32), (NARROW, "float32", 8, 16)],
+)
+def test_accumulators_fit_the_registers(target, dtype, lanes, registers):
+    for func in (matmul(109, 13, 109, dtype), workloads.make("conv2d", (1, 20, 40, 3, 40, 3, 3, 1, 1), dtype).func):
+        for sketch in generate(func, target):
+            rows = sample(sketch, target, 1000, np.random.default_rng(0))
+            vectors = np.ones(len(rows))
+            for tile in sketch.tiles:
+                if not tile.reduce:
+                    inner = rows[:, tile.columns[-1]]
+                    vectors *= np.ceil(inner / lanes) if tile.vector else inner
+            assert vectors.max() <= registers - OPERANDS
+            assert vectors.max() > (registers - OPERANDS) // 2  # and they are used
+
+
+def test_sizes_that_divide_are_preferred():
+    (sketch, *_) = generate(matmul(120, 256, 96), TWO)
+    rows = sample(sketch, TWO, 4000, np.random.default_rng(0))
+    for tile in sketch.tiles:
+        inner = rows[:, tile.columns[-1]]
+        exact = np.mean(tile.extent % inner == 0)
+        assert exact >= EXACT - 3 * math.sqrt(EXACT * (1 - EXACT) / len(rows)), tile  # three standard deviations
+        assert exact < 1.0, tile  # but the others are not left out
+
+
+def test_lanes_are_whole_vectors_where_they_fit():
+    (sketch, *_) = generate(matmul(7, 13, 109), TWO)
+    (column,) = (t.columns[-1] for t in sketch.tiles if t.vector)
+    assert set(sample(sketch, TWO, 1000, np.random.default_rng(0))[:, column]) == {16, 32, 48, 64}
+    (sketch, *_) = generate(matmul(7, 13, 13), TWO)
+    assert set(sample(sketch, TWO, 100, np.random.default_rng(0))[:, column]) == {13}
+
+
+def test_choices_are_drawn_from_their_options():
+    sketch = generate(sum_of_three_axes(), TWO)[0]
+    (choice,) = sketch.choices
+    assert choice.options == (16, 32, 64)
+    assert set(sample(sketch, TWO, 100, np.random.default_rng(0))[:, choice.column]) == {16, 32, 64}
+
+
+def test_a_mutant_differs_in_one_axis():
+    sketch = sketches_of("mlp", (7, 13, 109, 40))[0]
+    rng = np.random.default_rng(0)
+    parents = sample(sketch, TWO, 300, rng)
+    kept = parents.copy()
+    mutants = neighbours(sketch, parents, TWO, rng)
+    assert (parents == kept).all() and mutants.shape == parents.shape
+    groups = [list(t.columns) for t in sketch.tiles]
+    changed = np.stack([(mutants[:, g] != parents[:, g]).any(axis=1) for g in groups])
+    assert (changed.sum(axis=0) <= 1).all() and changed.any(axis=1).all()
+    for row in mutants[:20].tolist():
+        replay(sketch.func, sketch.trace(row))
+
+
+def test_a_sketch_without_holes_has_one_row():
+    sketch = next(s for s in sketches_of("softmax", (7, 109)) if not s.columns)
+    rows = sample(sketch, TWO, 3, np.random.default_rng(0))
+    assert rows.shape == (3, 0) and (neighbours(sketch, rows, TWO, np.random.default_rng(0)) == rows).all()
+    assert blocks(replay(sketch.func, sketch.trace(())).func)
