@@ -137,6 +137,9 @@ class Kernel:
             if isinstance(p, Var):
                 if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
                     raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
+                low, high = dtypes.limits(p.dtype)
+                if not low <= a <= high:
+                    raise ArgumentError(f"{name}: {p.name} is a size and must fit {p.dtype}, got {a}")
                 sizes[p.name] = Const(int(a))
         words: list[int] = []
         spans: list[tuple[int, int, str]] = []
@@ -158,7 +161,11 @@ class Kernel:
         name = self.func.name
         if not isinstance(a, np.ndarray):
             raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}")
-        shape = tuple(int(simplify(substitute(d, sizes)).value) for d in p.shape)  # type: ignore[attr-defined, arg-type]
+        dims = [d if isinstance(d, Const) else simplify(substitute(d, sizes)) for d in p.shape]
+        if not all(isinstance(d, Const) for d in dims):
+            known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
+            raise ArgumentError(f"{name}: the shape ({known}) of {p.name} hangs on sizes that are no parameters of the function")
+        shape = tuple(int(d.value) for d in dims)  # type: ignore[attr-defined]
         if a.shape != shape:
             raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")
         wanted = dtypes.storage(p.dtype)

@@ -46,7 +46,16 @@ class Target:
     def __str__(self) -> str:
         if self.kind == "cuda":
             return f"cuda -arch {self.arch}"
-        return f"llvm -num-cores {self.num_cores} -mcpu {self.mcpu}"
+        text = f"llvm -num-cores {self.num_cores} -mcpu {self.mcpu}"
+        usual = Target("llvm", num_cores=self.num_cores, mcpu=self.mcpu)
+        if self.mattr != usual.mattr:
+            text += f" -mattr {shlex.quote(self.mattr)}"
+        if self.vector_bits != usual.vector_bits:
+            text += f" -vector-bits {self.vector_bits}"
+        for cache in ("l1", "l2", "l3"):
+            if getattr(self, cache) != getattr(usual, cache):
+                text += f" -{cache} {getattr(self, cache)}"
+        return text
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""

@@ -61,20 +61,19 @@ def cache_write(
     moved = [known[w] for w in dict.fromkeys(consumer_blocks or ())]
     remaining = [r for r in readers if r not in moved]
 
-    common: tuple[Stmt, ...] = (*leaf.above, producer)
+    # After the nest of the block, or within the loops that it shares with a reader: before the first of them in any case.
+    common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
     for r in remaining:
-        common = shared(common, r.above)
-    if not remaining:
-        common = (scope.root,) if type(scope.root) is Seq else ()
+        common = max(common, shared((*leaf.above, producer), r.above), key=len)
     body = common[-1] if common else scope.root
     position = next(n for n, s in enumerate(parts(body)) if leaf.under(s)) + 1
-    loops, ranges = loops_and_ranges(common if remaining else (), scope.ranges)
+    loops, ranges = loops_and_ranges(common, scope.ranges)
 
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
     found = _finished(scope, leaf, target, copying, loops)
-    placed = laid_out(copying, found, ranges, names)
+    placed = laid_out(copying, found, ranges, names, exact=True)
     changes: list[tuple[Stmt, Stmt | None]] = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]  # type: ignore[misc]
     return with_buffer(edited(func, changes, Insertion(body, position, placed)), scope, copy), copying.name
 

@@ -6,6 +6,7 @@ from tir.analysis.regions import accessed
 from tir.ir import Axis, Block, For, PrimFunc
 from tir.traverse import variables
 
+from .compute_inline import compute_inline
 from .dataflow import (
     Insertion,
     Names,
@@ -22,7 +23,8 @@ from .dataflow import (
     shared_loops,
 )
 from .error import ScheduleError
-from .placement import laid_out, loops_and_ranges, needed
+from .placement import INLINE, ROOT, laid_out, loops_and_ranges, needed
+from .primitive import path as path_of
 from .primitive import primitive
 
 
@@ -46,6 +48,8 @@ def compute_at(
               inputs are final there and unchanged until the last use. Elements that several iterations need are computed in
               each of them, always to the same value.
     """
+    if loop in (ROOT, INLINE) and not path_of(func, For, loop):
+        return (func, None) if loop == ROOT else compute_inline(func, block)
     scope, moved = locate(func, block)
     what = "moved"
     need_complete(scope, moved, what)

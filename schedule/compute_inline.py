@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tir.affine import Ranges
+from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Var
+from tir.simplify import simplify
 from tir.traverse import rewrite, stores, substitute
 
 from .dataflow import (
@@ -48,16 +51,17 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
     need_safe_domain(scope, leaf, what)
 
-    def formula(load: Load) -> Expr:
+    def formula(load: Load, ranges: Ranges) -> Expr:
         mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
         for index, v in zip(load.indices, places, strict=True):
             if v is not None:
                 mapping[v] = index
-        return substitute(store.value, mapping)  # type: ignore[return-value]
+        return simplify(substitute(store.value, mapping), ranges)  # type: ignore[arg-type]
 
     changes: list[tuple[Stmt, Stmt | None]] = [(producer, None)]
     for c in consumers:
-        changes.append((c.stmt, inlined(c.stmt, store.buffer.name, formula)))
+        ranges = iter_ranges(c.stmt) if type(c.stmt) is Block else {}
+        changes.append((c.stmt, inlined(c.stmt, store.buffer.name, lambda load, ranges=ranges: formula(load, ranges))))
     return without_buffers(edited(func, changes), [store.buffer.name]), None
 
 

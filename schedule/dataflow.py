@@ -260,10 +260,22 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
 
     Theorem: the block reads the same at each of `targets` (paths from the root of the scope) if, among the statements that run
     from its place to that place, each writer of an input stands before the block, and writes only final values: in every
-    iteration of the loops that it shares with the block it writes to an element what it always writes there.
+    iteration of the loops that it shares with the block it writes to an element what it always writes there. And no input is made
+    inside of a parallel loop that the block leaves: each iteration of it may have its own.
     """
     for target in targets:
         common = shared(leaf.above, target)
+        for loop in leaf.loops:
+            if loop.kind in (Kind.PARALLEL, Kind.THREAD) and not any(loop is s for s in common):
+                inside = next((x for x in scope.leaves_under(loop) if x is not leaf and x.writes & leaf.inputs), None)
+                if inside is not None:
+                    raise ScheduleError(
+                        f"{leaf.quoted} cannot leave `{loop.name}`, in which {inside.quoted} makes what it reads",
+                        (loop, KIND_WORDS[loop.kind]),
+                        (inside.stmt, f"writes {min(inside.writes & leaf.inputs)}"),
+                        (leaf.stmt, "the block"),
+                        hint="move blocks before loops are marked",
+                    )
         outermost = next((s for s in common if type(s) is For), None)
         if outermost is not None:
             between = scope.leaves_under(outermost)

@@ -14,12 +14,17 @@ from .dataflow import Names
 from .loops import KEPT
 from .window import Window, affine_index, difference, shifted
 
+ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
 
-def laid_out(block: Block, windows: Mapping[str, Window], ranges: Ranges, names: Names, preserve_unit_loops: bool = False) -> Stmt:
+
+def laid_out(
+    block: Block, windows: Mapping[str, Window], ranges: Ranges, names: Names, preserve_unit_loops: bool = False, exact: bool = False
+) -> Stmt:
     """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges.
 
     An iteration variable without a window runs over its whole domain. What of a window is outside of the domain is cut off:
-    at once where its place is constant, else by the block's predicate. Loops of extent 1 are left out unless preserved.
+    at once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
+    it must be `exact`. Loops of extent 1 are left out unless preserved.
     """
     inside: dict[str, Interval] = dict(ranges)
     loops: list[tuple[Var, Expr]] = []
@@ -27,7 +32,7 @@ def laid_out(block: Block, windows: Mapping[str, Window], ranges: Ranges, names:
     conditions: list[Expr] = []
     for it in block.iters:
         window = windows.get(it.var.name)
-        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _cut(window, it.extent, ranges)
+        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _cut(window, it.extent, ranges, exact)
         if window.extent == Const(1, window.extent.dtype) and not preserve_unit_loops:
             offset: Expr = Const(0, it.var.dtype)
         else:
@@ -39,13 +44,13 @@ def laid_out(block: Block, windows: Mapping[str, Window], ranges: Ranges, names:
         binding = simplify(window.start + offset, inside)
         iters.append(it.with_(binding=binding))
         proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
-        for c in (binding >= 0, binding < it.extent, *window.conditions(offset)):
-            if not prove(c, proving):
-                conditions.append(simplify(c, inside))
+        within = (binding >= 0, binding < it.extent)
+        conditions += [simplify(c, inside) for c in within if not prove(c, proving)]
+        conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, within)]
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
 
 
-def _cut(window: Window, extent: Expr, ranges: Ranges) -> Window:
+def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
     """The window without what is outside of range(extent), as far as that can be said without a condition."""
     size, _ = bounds(extent, ranges)
     reach, _ = bounds(window.extent, ranges)
@@ -53,11 +58,13 @@ def _cut(window: Window, extent: Expr, ranges: Ranges) -> Window:
     if size is None or reach is None:
         return window
     dtype = extent.dtype
+    if window.limits:
+        return window
     if low is not None and low == high:
-        start = min(max(low, 0), size - 1)
-        stop = min(low + reach, size)
-        return Window(Const(start, dtype), Const(max(stop - start, 1), dtype), window.limits if start == low else ())
-    if reach >= size and not window.limits:
+        start, stop = min(max(low, 0), size - 1), min(low + reach, size)
+        if stop > start or not exact:
+            return Window(Const(start, dtype), Const(max(stop - start, 1), dtype))
+    if reach >= size and not exact:
         return Window(Const(0, dtype), extent)
     return window
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tir.affine import Ranges
 from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
-from tir.simplify import bounds, prove, simplify
+from tir.simplify import prove, simplify
 from tir.traverse import loads, stores
 
+from .reverse_compute_inline import reverse_compute_inline
 from .dataflow import (
     Insertion,
     Leaf,
@@ -23,7 +24,8 @@ from .dataflow import (
     span,
 )
 from .error import ScheduleError
-from .placement import laid_out, loops_and_ranges
+from .placement import INLINE, ROOT, laid_out, loops_and_ranges
+from .primitive import path as path_of
 from .primitive import primitive
 from .window import Unproved, Window, affine_index, shifted, windows
 
@@ -48,6 +50,8 @@ def reverse_compute_at(
               X at its own spatial axes, and runs over its whole domain; and no statement between the two places writes its
               other inputs or touches its outputs.
     """
+    if loop in (ROOT, INLINE) and not path_of(func, For, loop):
+        return (func, None) if loop == ROOT else reverse_compute_inline(func, block)
     scope, moved = locate(func, block)
     need_complete(scope, moved, "moved")
     path = locate_loop(scope, moved, loop)
@@ -91,44 +95,54 @@ def reverse_compute_at(
 
     _, ranges = loops_and_ranges(path, scope.ranges)
     made = _made(scope, moved, feeding, path, ranges)
-    around = shared_loops(moved.above, path)
-    _need_same_share(scope, moved, feeding, around, path)
+    _need_same_share(scope, moved, feeding, common)
 
     stmts = parts(target.body)
     first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
     position = pick_position(index, first, len(stmts), target)
     removed = edited(func, [(consumer, None)])
-    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops)
+    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True)
     return edited(removed, [], Insertion(target.body, position, placed)), None
 
 
 def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:
-    """For each axis of the consumer the window for which its inputs are finished in an iteration of the loop."""
+    """For each axis of the consumer the window for which its inputs are finished in an iteration of the last loop on `path`.
+
+    Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
+    once at each of its points. All other reads may bound these axes only, and not more tightly.
+    """
     block: Block = moved.stmt  # type: ignore[assignment]
-    found: dict[str, list[Window]] = {}
+    loops = [s for s in path if type(s) is For]
+    found: list[tuple[Leaf, dict[str, Window]]] = []
+    tiling: dict[str, Window] | None = None
     for producer in feeding:
         outer = shared_loops(path, producer.above)
-        for v, window in _shares(scope, moved, producer, outer).items():
-            found.setdefault(v, []).append(window)
-    result: dict[str, Window] = {}
-    for it in block.iters:
-        options = found.get(it.var.name, [])
-        if not options:
-            continue
-        # Each input must be finished for all that is run: the smallest window must lie within the others.
-        best = min(options, key=lambda w: bounds(w.extent, {})[0] or 0)
-        for other in options:
+        for share in _shares(moved, producer, outer):
+            found.append((producer, share))
+            if len(outer) == len(loops) and (tiling is None or len(share) > len(tiling)):
+                tiling = share
+    assert tiling is not None, "a producer is under the loop"
+    for producer, share in found:
+        for v, other in share.items():
+            if v not in tiling:
+                raise ScheduleError(
+                    f"`{block.name}` is bound in `{v}` by what {producer.quoted} finishes, but in other axes by other reads, "
+                    "so that some of its points would be left out",
+                    (producer.stmt, "a producer"),
+                    (block, "the block"),
+                )
+            best = tiling[v]
             inside = prove(other.start <= best.start, ranges) and prove(best.start + best.extent <= other.start + other.extent, ranges)
             if other != best and not (inside and not other.limits):
-                raise ScheduleError(f"the inputs of `{block.name}` are not made in the same windows of `{it.var.name}`", (block, "the block"))
-        result[it.var.name] = best
-    return result
+                raise ScheduleError(
+                    f"the inputs of `{block.name}` are not finished in the same windows of `{v}`", (producer.stmt, "a producer"), (block, "the block")
+                )
+    return tiling
 
 
-def _shares(scope: Scope, moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> dict[str, Window]:
-    """The windows of the consumer's axes that belong to what one producer finishes in an iteration of `outer`.
-
-    An axis that is not in the result reads a dimension which is finished as a whole.
+def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[str, Window]]:
+    """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
+    iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
     """
     block: Block = moved.stmt  # type: ignore[assignment]
     source = producer.stmt
@@ -144,12 +158,13 @@ def _shares(scope: Scope, moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -
             (source, "the producer"),
             (block, "the consumer"),
         ) from None
-    result: dict[str, Window] = {}
+    result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         dims = _written(source, name)
         for load in loads(block):
             if load.buffer.name != name:
                 continue
+            bound: dict[str, Window] = {}
             for n, (index, dim) in enumerate(zip(load.indices, dims, strict=True)):
                 if dim is None:
                     raise ScheduleError(
@@ -159,9 +174,10 @@ def _shares(scope: Scope, moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -
                 v, offset = dim
                 window = share[v]
                 extent = next(it.extent for it in source.iters if it.var.name == v)
-                if window.extent == extent and not window.limits:
-                    continue
-                _add(result, block, source, name, n, index, offset, extent, window)
+                if window.extent != extent or window.limits:
+                    _add(bound, block, source, name, n, index, offset, extent, window)
+            if bound not in result:
+                result.append(bound)
     return result
 
 
@@ -204,12 +220,11 @@ def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
     return result or []
 
 
-def _need_same_share(
-    scope: Scope, moved: Leaf, feeding: list[Leaf], around: tuple[For, ...], path: tuple[Stmt, ...]
-) -> None:
+def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
     """Refuse unless the block runs over its whole domain now, and in each iteration of the loops around both places for what
     the producers finish in that iteration."""
     block: Block = moved.stmt  # type: ignore[assignment]
+    around, ranges = loops_and_ranges(common, scope.ranges)
     inner = [x for x in moved.loops if not any(x is o for o in around)]
     try:
         now = windows(block, around, inner)
@@ -217,9 +232,7 @@ def _need_same_share(
         raise ScheduleError(f"it cannot be shown that `{block.name}` runs over its whole domain, once: {reason}", (block, "the block")) from None
     if not around:
         return
-    then: dict[str, Window] = {}
-    for producer in feeding:
-        then |= _shares(scope, moved, producer, around)
+    then = _made(scope, moved, feeding, common, ranges)
     for it in block.iters:
         if it.axis is not Axis.SPATIAL:
             continue

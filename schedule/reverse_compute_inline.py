@@ -96,7 +96,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
                 if not inside or not same:
                     raise ScheduleError(f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there", (consumer, f"reads {name}"))
                 found[read[0]] = simplify(source.var - read[1])
-            elif v is not None or index != Const(0, index.dtype):
+            elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
                 raise ScheduleError(f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own", (consumer, f"reads {name}"))
         if mapping is not None and mapping != found:
             raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"))

@@ -231,7 +231,29 @@ class Schedule:
         """Factor a reduction over a loop into partial results and their reduction; returns the block of the partial results."""
         return self._apply("rfactor", loop, factor_axis)
 
+    # --- guards ----------------------------------------------------------------------------------------------------------
+
+    def add_guard(self, block_or_loop: str, condition: str) -> list[str]:
+        """Write a block or loop twice, for where a condition holds and where it does not; returns the names of the two."""
+        return self._apply("add_guard", block_or_loop, condition)
+
+    def hoist_predicate(self, loop: str) -> None:
+        """Move the conditions that do not change in a loop from the blocks below it to an `if` around it."""
+        self._apply("hoist_predicate", loop)
+
+    def trim(self, loop: str) -> None:
+        """Cut off the iterations at the end of a loop in which no block below it runs."""
+        self._apply("trim", loop)
+
+    def peel(self, loop: str) -> list[str]:
+        """Divide a loop into a part in which the conditions below it always hold, and what is before and after it."""
+        return self._apply("peel", loop)
+
     # --- blocks ----------------------------------------------------------------------------------------------------------
+
+    def blockize(self, target: str, preserve_unit_iters: bool = True) -> str:
+        """Make the nest at a loop the body of a new block; returns the name of the block."""
+        return self._apply("blockize", target, preserve_unit_iters)
 
     def reorder_block_iter_var(self, block: str, new_order: list[int]) -> None:
         """Put the iteration variables of a block into another order."""

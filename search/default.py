@@ -11,8 +11,10 @@ from tir.ir import PrimFunc
 
 from .geometry import machine, nests
 from .sample import sample
+from .sketch import Sketch
 from .space import generate
 
+TIE = 0.1  # of a score, the logarithm of a time
 ROWS = 2048  # candidates that the formula chooses from, a sketch
 
 
@@ -24,13 +26,13 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
     """
     target = Target(target)
     model = TileModel(machine(target))
-    best: tuple[float, object, np.ndarray] | None = None
+    choices: list[tuple[float, Sketch, list[int]]] = []
     for sketch in generate(func, target):
         rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
         scores = model.score(nests(sketch), rows)
         top = int(np.argmax(scores))
-        if best is None or scores[top] > best[0]:  # the first sketch fuses most, so it wins ties
-            best = (float(scores[top]), sketch, rows[top])
-    assert best is not None, "generate() always gives a sketch"
-    _, sketch, row = best
-    return replay(func, sketch.trace(row.tolist()))  # type: ignore[attr-defined]
+        choices.append((float(scores[top]), sketch, rows[top].tolist()))
+    # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.
+    best = max(score for score, _, _ in choices)
+    sketch, row = next((sketch, row) for score, sketch, row in choices if score >= best - TIE)
+    return replay(func, sketch.trace(row))

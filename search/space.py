@@ -8,12 +8,15 @@ from heapq import heappop, heappush
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
-from tir.ir import Block, Const, For, PrimFunc, Var
+from tir.ir import Block, Const, For, Kind, PrimFunc, Var
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
+from .rules.tiling import walks_memory
 from .rules import DEFAULT, Rule, Verdict
 from .sketch import Sketch, State, extent, is_spatial
 
+LONG = 4096  # iterations of a lone loop from which on it is shared among threads
+CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
 
 
@@ -80,6 +83,7 @@ def _annotated(state: State) -> State:
     for block in [b.name for b in blocks(state.func)]:
         if state.marks.get(block) != "tiled":
             _vectorize_last(state, block)
+            _combine_lanes(state, block)
     if state.target.num_cores > 1:
         for nest in _roots(state):
             _parallelize(state, nest)
@@ -119,11 +123,22 @@ def _vectorize_last(state: State, block: str) -> None:
     # that is open, and the one iteration of its stand-in.
     open_lengths = state.marks.get(block) == "fused"
     loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
-    if loop is None or nest[-1].body is not b:
+    if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
-    inner = names[names.index(loop) + 1 :]
+    if len(nest) == 1 and state.target.num_cores > 1 and isinstance(nest[0].extent, Const) and nest[0].extent.value >= LONG:
+        *_, loop = state.split_choice(f"{block} chunk", loop, CHUNKS)  # so that there is something to share among threads
+        names = []
+    inner = names[names.index(loop) + 1 :] if loop in names else []
     if not inner or _attempt(state.schedule.reorder, *inner, loop):
         _attempt(state.schedule.vectorize, loop)
+
+
+def _combine_lanes(state: State, block: str) -> None:
+    """Let the backend combine the partial results of a reduction in lanes in pairs."""
+    if state.marks.get(block) == "lanes" and state.block(block).is_reduction:
+        innermost = state.loop(state.schedule.get_loops(block)[-1])
+        if innermost.kind is Kind.SERIAL:
+            state.schedule.annotate(innermost.name, "combine_lanes", True)
 
 
 def _roots(state: State) -> list[str]:

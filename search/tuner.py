@@ -15,7 +15,7 @@ import numpy as np
 from tir.ir import PrimFunc
 
 from .events import Callback, Event, Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
-from .measure import Candidate, Limits, LocalMeasurer, Measurement, WorkerError, count
+from .measure import BASELINE, Candidate, Limits, LocalMeasurer, Measurement, WorkerError, count
 from .oracle import Workload
 from .task import Task
 
@@ -242,14 +242,14 @@ class _Run:
             self.emit(NewBest(measurement, len(self._measurements)))
 
     def leaders(self) -> list[Measurement]:
-        """The few fastest candidates, best first; the program as written where nothing has beaten it."""
+        """The few fastest candidates, best first, and the program as written if it is about as fast; none if nothing was valid."""
+        written = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
         if self.best is None:
-            return (
-                [self._baseline] if self._baseline is not None and self._outcomes["ok"] and self._baseline.outcome == "ok" else []
-            )
-        near = [m for m in self._measurements if m.outcome == "ok" and not m.cut and m.seconds <= MARGIN * self.best.seconds]
-        others = sorted((m for m in near if m is not self.best), key=lambda m: m.seconds)
-        return [self.best, *others[: LEADERS - 1]]
+            return [written] if written is not None and self._outcomes["ok"] else []
+        limit = MARGIN * self.best.seconds
+        near = [m for m in self._measurements if m.outcome == "ok" and not m.cut and m.seconds <= limit and m is not self.best]
+        found = [self.best, *sorted(near, key=lambda m: m.seconds)[: LEADERS - 1]]
+        return [*found, written] if written is not None and written.seconds <= limit else found
 
     def race(self, measurer: LocalMeasurer) -> None:
         """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best."""
@@ -261,6 +261,7 @@ class _Run:
         valid = [m for m in comparison.candidates if m.outcome == "ok"]
         if valid:
             self.best = min(valid, key=lambda m: m.seconds)
+            self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
         if comparison.numpy:
             self._numpy = statistics.median(comparison.numpy)
         if comparison.tolerance is not None:

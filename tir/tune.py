@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -480,8 +480,8 @@ def _error(max_error: float | None, tolerance: float | None) -> str:
 
 
 def _table(header: dict[str, Any], result: Result) -> str:
-    best = "best found" if result.trace is not None else "as written"
-    rows = [("unscheduled", result.baseline), (best, result.seconds), ("numpy", result.numpy)]
+    best = [("best found", result.seconds)] if result.trace is not None else []
+    rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
     lines = [_heading(header), "", _rows(rows, result.task.flop, result.peak), _error(result.max_error, result.tolerance)]
     ended = "interrupted after " if result.interrupted else ""
     lines.append(f"{ended}{result.trials} trials in {result.elapsed:.1f} s: {tally(result.outcomes)}")

@@ -49,6 +49,7 @@ from tir.ir import (
 from tir.simplify import prove, simplify, wraps
 from tir.traverse import children, substitute, variables, walk
 
+from ..passes.lanes import updated
 from . import halves
 from . import math as vector_math
 
@@ -704,8 +705,14 @@ class Function:
 
     def store(self, s: Store) -> None:
         b = s.buffer
-        value = self.as_type(self.expr(s.value), b.dtype)
         align = dtypes.nbytes(b.dtype)
+        if self.lane is not None and b.scope != "register" and self.place(s).stride == 0:
+            update = updated(s)
+            if update is not None and not self._uniform(update[1]):
+                self._combine_lanes(s, *update)
+                return
+        value = self.as_type(self.expr(s.value), b.dtype)
+        self.versions[b.name] = self.versions.get(b.name, 0) + 1
         if b.scope == "register":
             value = self.packed(value, b.dtype) if b.dtype == "bool" else value
             slot = self._register(b, s.indices)
@@ -721,7 +728,6 @@ class Function:
             self.line(f"store {value}, {pointer}")
             return
         value = self.packed(value, b.dtype)
-        self.versions[b.name] = self.versions.get(b.name, 0) + 1
         place = self.place(s)
         if self.lane is None:
             self.line(f"store {value}, ptr {self.point(place)}, align {align}")
@@ -746,6 +752,43 @@ class Function:
         name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
         self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
         self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
+
+    def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:
+        """`C[c] = C[c] op operand` in every lane, c the same in all: the lanes are combined in pairs, and the result with C."""
+        dtype = s.buffer.dtype
+        v = self.splat(self.as_type(self.expr(operand), dtype))
+        if self.mask is not None:
+            v = self.op(f"select {self.mask}, {v}, {self.splat(self._neutral(op, dtype), v.lanes)}", v.type, v.lanes)
+        while v.lanes > 1:
+            half, odd = divmod(v.lanes, 2)
+            parts = []
+            for start in (0, half):
+                lanes = ", ".join(f"i32 {start + i}" for i in range(half))
+                text = f"shufflevector {v}, {v.full} poison, <{half} x i32> <{lanes}>"
+                parts.append(self.op(text if half > 1 else f"extractelement {v}, i64 {start}", v.type, half))
+            rest = self.op(f"extractelement {v}, i64 {v.lanes - 1}", v.type) if odd else None
+            v = self.operation(op, *parts, dtype)
+            if rest is not None:
+                first = self.op(f"extractelement {v}, i64 0", v.type) if v.lanes > 1 else v
+                joined = self.operation(op, first, rest, dtype)
+                v = self.op(f"insertelement {v}, {joined}, i64 0", v.type, v.lanes) if v.lanes > 1 else joined
+        old = self.load(Load(s.buffer, s.indices))
+        new = self.packed(self.operation(op, old, v, dtype), dtype)
+        self.versions[s.buffer.name] = self.versions.get(s.buffer.name, 0) + 1
+        self.line(f"store {new}, ptr {self.point(self.place(s))}, align {dtypes.nbytes(dtype)}")
+
+    def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        """An arithmetic operation on two values of one dtype."""
+        if dtypes.is_float(dtype):
+            return self.float_operation(op, x, y, dtype)
+        return self.int_binary(op, x, y, dtypes.TABLE[dtype].kind != "int", exact=False)
+
+    def _neutral(self, op: str, dtype: str) -> Value:
+        """The value that changes nothing when combined by `op`, in the type in which `dtype` is computed."""
+        low, high = dtypes.limits(dtype)
+        value = {"+": 0, "*": 1, "min": high, "max": low}[op]
+        computed = "float32" if dtype in halves.TYPES else dtype
+        return self.as_type(_constant(float(value) if dtypes.is_float(dtype) else value, computed), dtype)
 
     def _store_last_lane(self, value: Value, pointer: str, align: int) -> None:
         assert self.lane is not None
@@ -963,7 +1006,10 @@ class Function:
                     elif op == "-":  # z - p
                         x = self.op(f"fneg {x}", x.type, x.lanes)
                     return self.fma(x, y, z)
-        x, y = self.together(self.expr(a), self.expr(b))
+        return self.float_operation(op, self.expr(a), self.expr(b), dtype)
+
+    def float_operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        x, y = self.together(x, y)
         match op:
             case "+" | "-" | "*" | "/":
                 code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]

@@ -10,6 +10,7 @@ from tir.traverse import map_children, substitute
 
 from .compact_buffers import compact_buffers
 from .guards import clip_loops, version_guards
+from .lanes import combine_lanes
 from .lower_blocks import lower_blocks
 from .registers import promote_registers
 from .unroll import unroll
@@ -33,6 +34,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
 CPU_PASSES: tuple[Pass, ...] = (
     lower_blocks,
     simplify_all,
+    combine_lanes,
     compact_buffers,
     clip_loops,
     version_guards,

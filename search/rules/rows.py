@@ -6,7 +6,7 @@ from schedule import ScheduleError
 from tir.ir import For, Var
 from tir.traverse import loads, path_to, stores
 
-from ..sketch import State
+from ..sketch import State, is_spatial
 from .rule import Verdict
 
 
@@ -48,7 +48,7 @@ class FuseRows:
             # In every consumer, this loop must pick the index of dimension `position` of what it reads here.
             for c in consumers:
                 consumer = state.block(c)
-                axes = {it.var.name for it in consumer.iters if state.driver(it) == loop}
+                axes = {it.var.name for it in consumer.iters if is_spatial(it) and state.driver(it) == loop}
                 for load in loads(consumer.body):
                     if load.buffer.name in written:
                         index = load.indices[position] if position < len(load.indices) else None

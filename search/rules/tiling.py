@@ -47,9 +47,20 @@ def elementwise_consumer(state: State, block: str) -> str | None:
     return consumer.name if list(consumer.body.indices) == order else None
 
 
+def walks_memory(block: Block) -> bool:
+    """Whether the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
+    it are loaded in one piece (a matrix product does; one with a transposed right side, or with a vector, does not)."""
+    store = stores(block.body)[0]
+    if not store.indices or not isinstance(store.indices[-1], Var):
+        return False
+    axis = store.indices[-1].name
+    reads = [load for load in loads(block.body) if load.buffer.name != store.buffer.name and load.indices]
+    return any(axis in variables(load.indices[-1]) for load in reads)
+
+
 def tileable(state: State, block: str) -> bool:
     b = state.block(block)
-    if block in state.marks or not reuses_data(b) or len(state.axes(block)) != len(b.iters):
+    if block in state.marks or not reuses_data(b) or not walks_memory(b) or len(state.axes(block)) != len(b.iters):
         return False
     return state.schedule.get_loops(block) == [loop for _, loop in state.axes(block)]
 

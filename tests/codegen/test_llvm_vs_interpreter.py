@@ -391,7 +391,7 @@ def test_lesser_processors(cpu):
         fuzz.run(seed, cpu)
 
 
-@pytest.mark.parametrize("start", range(0, 160, 40))
+@pytest.mark.parametrize("start", range(0, 100, 25))
 def test_random_programs(start):
-    for seed in range(start, start + 40):
+    for seed in range(start, start + 25):
         fuzz.run(seed)

@@ -2,28 +2,10 @@ import pytest
 
 from schedule import Schedule
 from tests.schedule.harness import check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain
+from tests.schedule.programs import chain, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.traverse import loops, replace_stmt
-
-
-def stencil(n: int = 13) -> PrimFunc:
-    """C = three neighbours of B = 2 A, zero outside."""
-    A = te.placeholder((n,), name="A")
-    B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
-    P = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), B[i - 1], 0.0), name="P")
-    C = te.compute((n,), lambda i: P[i] + P[i + 1] + P[i + 2], name="C")
-    return te.create_prim_func([A, C])
-
-
-def relu_of_matmul(m: int = 7, n: int = 13, k: int = 5) -> PrimFunc:
-    A = te.placeholder((m, k), name="A")
-    B = te.placeholder((k, n), name="B")
-    r = te.reduce_axis((0, k), name="k")
-    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
-    D = te.compute((m, n), lambda i, j: te.maximum(C[i, j], 0.0), name="D")
-    return te.create_prim_func([A, B, D])
 
 
 def test_elementwise_under_the_outer_loop():
@@ -672,5 +654,32 @@ def test_refuses_a_guard_that_keeps_accesses_inside():
         compute_at('B', 'i_1'): `B` runs only where `i < 6`, and cannot be moved without that condition
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ guarded
+        """,
+    )
+
+
+def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
+    A = te.placeholder((3, 5), name="A")
+    B = te.compute((5,), lambda j: A[0, j] + 1.0, name="B")
+    C = te.compute((3, 5), lambda i, j: A[i, j] + B[j], name="C")
+    D = te.compute((3, 5), lambda i, j: C[i, j] * 2.0, name="D")
+    s = Schedule(te.create_prim_func([A, D]))
+    i, j = s.get_loops("C")
+    s.compute_at("B", i)
+    s.parallel(i)
+    refuse(s, lambda s: s.compute_at("C", s.get_loops("D")[0]),
+        """
+        compute_at('C', 'i_1'): `C` cannot leave `i`, in which `B` makes what it reads
+           10 |     for i in T.parallel(3):
+              |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
+           11 |         for ax0 in range(5):
+           12 |             with T.block("B"):
+              |             ^^^^^^^^^^^^^^^^^^ writes B
+           13 |                 v_j = T.axis.spatial(5, ax0)
+           14 |                 B[v_j] = A[0, v_j] + T.float32(1.0)
+           15 |         for j_1 in range(5):
+           16 |             with T.block("C"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: move blocks before loops are marked
         """,
     )

@@ -127,6 +127,14 @@ def test_an_interruption_before_the_first_candidate_returns_the_program_as_writt
     assert result.interrupted and result.trials == 0 and result.trace is None and result.seconds == result.baseline
 
 
+def test_the_program_as_written_races_where_it_is_about_as_fast(fake_builder):
+    races = []
+    for wish in ({"sleep": 0.098}, {"sleep": 0.05}):
+        result = tune(Wishes([wish]), fake_builder, callbacks=[lambda e: races.append(e) if isinstance(e, ShootOut) else None])
+        assert result.outcomes["ok"] == 1
+    assert [[m.candidate.trace for m in race.contenders] for race in races] == [[{"sleep": 0.098}, None], [{"sleep": 0.05}]]
+
+
 def test_workers_that_cannot_be_started_again_do_not_lose_the_best(fake_builder, monkeypatch):
     from search.measure import WorkerError
     from search.measure.process import WorkerProcess

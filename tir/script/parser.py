@@ -42,7 +42,7 @@ from ..ir import (
     seq,
 )
 from ..simplify import equal, simplify
-from ..traverse import N, fresh, substitute
+from ..traverse import N, fresh, substitute, variables
 from . import ir as namespace_ir, tir as namespace_tir
 from .error import ScriptError
 from .expressions import Data, Expressions, Handle, Pointer, Scope, Thread
@@ -917,6 +917,11 @@ class Parser(Expressions):
                     raise self.error("T.init is stated twice in this block", call)
                 frame.has.add("init")
                 frame.init = self.inside(body)
+                if frame.lets and frame.init is not None:
+                    used = variables(frame.init)
+                    for name_, value in frame.lets.items():
+                        if name_ in used:
+                            frame.init = Let(Var(name_, value.dtype), value, frame.init)
                 return None
             case "attr":
                 self.remark(call)

@@ -1,0 +1,38 @@
+"""Reductions whose partial results are combined across the lanes of vectors."""
+
+from __future__ import annotations
+
+from tir.ir import Binary, Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, annotation
+from tir.traverse import map_children, variables
+
+ANNOTATION = "combine_lanes"
+OPERATORS = ("+", "*", "min", "max")
+
+
+def combine_lanes(func: PrimFunc, target) -> PrimFunc:
+    """Rewrite   for k in serial(n, {"combine_lanes": True}): C[c] = C[c] + X(k)
+              => for k in vectorized(n): C[c] = C[c] + X(k)
+
+    where c does not depend on k and the operator is + * min or max. The backend computes X for all lanes and combines them in
+    pairs. The annotation is the schedule's leave to change the order in which floats are combined; a loop whose body is anything
+    else than one such update stays serial.
+    """
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case For(var, Const(), body, Kind.SERIAL) if annotation(s.annotations, ANNOTATION) and isinstance(body, Store):
+                if updated(body) is not None and not any(var.name in variables(i) for i in body.indices):
+                    return s.with_(kind=Kind.VECTORIZED)
+        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    return func.with_(body=visit(func.body))
+
+
+def updated(s: Store) -> tuple[str, Expr] | None:
+    """The operator and the operand of an update `C[c] = C[c] op operand`, either way round; None if the store is no such update."""
+    match s.value:
+        case Binary(op, Load(buffer, indices), operand) if op in OPERATORS and buffer == s.buffer and indices == s.indices:
+            return op, operand
+        case Binary(op, operand, Load(buffer, indices)) if op in OPERATORS and buffer == s.buffer and indices == s.indices:
+            return op, operand
+    return None

@@ -1,0 +1,37 @@
+"""add_guard: a statement in two versions, one where a condition holds and one where it does not."""
+
+from __future__ import annotations
+
+from tir.ir import FALSE, TRUE, If, PrimFunc, Unary
+from tir.simplify import simplify
+
+from .copies import renamed
+from .dataflow import Names
+from .error import ScheduleError
+from .guards import assuming, parsed_condition, ranges_around
+from .primitive import path_to_named, primitive, replace_path
+
+
+@primitive
+def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimFunc, list[str]]:
+    """Write a block or loop twice, for where a condition holds and for where it does not; returns the names of the two.
+
+    The condition is text, over the variables of the loops around (within the same block) and the sizes of the function. The first
+    version keeps its names. What follows from the condition is dropped from the predicates in it, and likewise in the second.
+
+    Rewrite   S   =>   if c: S  else: S'
+    Legal     always: S' is a copy of S under new names, and exactly one of the two runs.
+    Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
+    """
+    above = path_to_named(func, block_or_loop)
+    target = above[-1]
+    holds = parsed_condition(func, above, condition)
+    ranges = ranges_around(above[:-1])
+    decided = simplify(holds, ranges)
+    if decided in (TRUE, FALSE):
+        word = "always" if decided == TRUE else "never"
+        raise ScheduleError(f"the condition {condition!r} {word} holds here", (target, "nothing to distinguish"))
+    copy = renamed(target, Names.of(func))
+    fails = simplify(Unary("not", holds), ranges)
+    both = If(holds, assuming(target, ranges, [holds]), assuming(copy, ranges, [fails]))
+    return replace_path(func, above, both), [block_or_loop, copy.name]  # type: ignore[attr-defined]

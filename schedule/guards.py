@@ -1,0 +1,178 @@
+"""The conditions under which statements run, and conditions given as text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tir.affine import Interval, Polynomial, add, polynomial, to_expr
+from tir.analysis.regions import extent_range, iter_ranges
+from tir.ir import Binary, Block, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
+from tir.script.error import ScriptError
+from tir.simplify import bounds, prove
+from tir.traverse import map_children
+
+from .error import ScheduleError, listing, nearest
+from .primitive import blocks_below, substatements
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """A block, or a statement that is in none, with the conditions under which it runs and the loops around it."""
+
+    stmt: Stmt
+    conditions: tuple[Expr, ...]
+    loops: tuple[For, ...]
+
+
+def guarded_statements(stmt: Stmt) -> list[Guarded]:
+    """What runs below a statement, in program order. Blocks are not looked into."""
+    result: list[Guarded] = []
+
+    def visit(s: Stmt, conditions: tuple[Expr, ...], loops: tuple[For, ...]) -> None:
+        match s:
+            case Block():
+                result.append(Guarded(s, (*conditions, *conjuncts(s.predicate)), loops))
+            case For():
+                visit(s.body, conditions, (*loops, s))
+            case If(condition, then, None):
+                visit(then, (*conditions, *conjuncts(condition)), loops)
+            case If(_, then, orelse):
+                visit(then, conditions, loops)
+                visit(orelse, conditions, loops)  # type: ignore[arg-type]
+            case _:
+                below = list(substatements(s))
+                for child in below:
+                    visit(child, conditions, loops)
+                if not below:
+                    result.append(Guarded(s, conditions, loops))
+
+    visit(stmt, (), ())
+    return result
+
+
+def ranges_around(above: Sequence[Stmt]) -> dict[str, Interval]:
+    """The ranges of the loop and iteration variables on a path from the root."""
+    ranges: dict[str, Interval] = {}
+    for s in above:
+        if type(s) is For:
+            ranges[s.name] = extent_range(s.extent, ranges)
+        elif type(s) is Block:
+            ranges |= iter_ranges(s)
+    return ranges
+
+
+def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()) -> Stmt:
+    """`stmt` without the conditions that hold anyway, given the ranges of the variables around it and some facts about them."""
+
+    def left(condition: Expr, inside: dict[str, Interval]) -> Expr:
+        parts = conjuncts(condition)
+        kept = [c for c in parts if not prove(c, inside, facts)]
+        return condition if len(kept) == len(parts) else conjunction(*kept)
+
+    def visit(s, inside: dict[str, Interval]):
+        match s:
+            case For():
+                inside = {**inside, s.name: extent_range(s.extent, inside)}
+            case Block():
+                predicate = left(s.predicate, inside)
+                s = s if predicate is s.predicate else s.with_(predicate=predicate)
+                inside = {**inside, **iter_ranges(s)}
+            case If(condition, then, None):
+                rest = left(condition, inside)
+                body = visit(then, inside)
+                if not conjuncts(rest):
+                    return body
+                return s if rest is condition and body is then else If(rest, body)
+        return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)
+
+    return visit(stmt, dict(ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A condition `factor * variable + rest >= 0`."""
+
+    factor: int
+    rest: Expr
+
+
+def bound_on(condition: Expr, variable: str) -> Bound | None:
+    """An integer comparison as a bound on one variable; None where it is none."""
+    match condition:
+        case Binary("<", a, b):
+            p = add(add(polynomial(b), polynomial(a), -1), {(): -1})
+        case Binary("<=", a, b):
+            p = add(polynomial(b), polynomial(a), -1)
+        case Binary(">", a, b):
+            p = add(add(polynomial(a), polynomial(b), -1), {(): -1})
+        case Binary(">=", a, b):
+            p = add(polynomial(a), polynomial(b), -1)
+        case _:
+            return None
+    factor = 0
+    rest: Polynomial = {}
+    for m, c in p.items():
+        if len(m) == 1 and type(m[0]) is Var and m[0].name == variable:
+            factor = c
+        else:
+            rest[m] = c
+    from tir.traverse import variables
+
+    if factor == 0 or any(variable in variables(atom) for m in rest for atom in m):
+        return None
+    return Bound(factor, to_expr(rest))
+
+
+def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], always: bool) -> tuple[int, int] | None:
+    """The first iteration of a loop of constant extent, and the one after the last, in which a condition always (or else: ever)
+    holds, whatever the other variables are; None where that is unknown."""
+    extent = int(loop.extent.value)  # type: ignore[attr-defined]
+    bound = bound_on(condition, loop.name)
+    if bound is None:
+        return None
+    low, high = bounds(bound.rest, ranges)
+    rest = low if always else high
+    if rest is None:
+        return None
+    if bound.factor < 0:  # |factor| v <= rest
+        return 0, max(0, min(extent, rest // -bound.factor + 1))
+    return max(0, min(extent, -(rest // bound.factor))), extent  # v >= -rest / factor
+
+
+def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
+    """A condition over the variables that are visible at the end of a path: the loops around it within its block, the iteration
+    variables of that block, and the sizes of the function."""
+    from tir.script import ir, tir
+    from tir.script.expressions import Expressions
+    from tir.script.source import Source
+
+    visible: dict[str, Var] = {}
+    for s in above[:-1]:
+        match s:
+            case Block(iters=iters):
+                visible = {it.var.name: it.var for it in iters}
+            case For(var) | Let(var):
+                visible[var.name] = var
+    visible |= {p.name: p for p in func.params if isinstance(p, Var)}
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as e:
+        raise ScheduleError(f"the condition {text!r} is not an expression: {e.msg}") from None
+    unknown = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - set(visible) - {"T"})
+    if unknown:
+        raise ScheduleError(
+            f"`{unknown[0]}` in the condition is not visible here; variables are {listing(visible)}",
+            hint=nearest(unknown[0], visible),
+        )
+    reader = Expressions(Source("<condition>", (text.strip(),)), {"T": tir, "I": ir, **visible}, live=False)
+    try:
+        return reader.condition(reader.value(node), node)
+    except ScriptError as e:
+        raise ScheduleError(f"the condition {text!r} cannot be read: {e.reason}", hint=e.hint) from None
+
+
+def only_in_blocks(stmt: Stmt) -> bool:
+    """Whether all that runs below a statement is in blocks."""
+    return {id(g.stmt) for g in guarded_statements(stmt)} == {id(b) for b in blocks_below(stmt)}

@@ -1,0 +1,42 @@
+"""hoist_predicate: conditions of blocks become one condition around a loop."""
+
+from __future__ import annotations
+
+from tir.ir import For, If, PrimFunc, conjunction
+from tir.simplify import prove
+from tir.traverse import variables
+
+from .error import ScheduleError
+from .guards import assuming, guarded_statements, ranges_around
+from .primitive import path_to_loop, primitive, replace_path, statements
+
+
+@primitive
+def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Move the conditions that do not change in a loop from the blocks below it to an `if` around it.
+
+    Rewrite   for i: with T.block("B"): where(c and d(i)); S(i)
+           => if c: for i: with T.block("B"): where(d(i)); S(i)
+    Legal     if all that runs under the loop runs under the condition, and no loop at or below `loop` occurs in it.
+    Example   matmul: s.split("k", [None, 4]); s.reorder("k_0", "k_1", "i", "j"); s.hoist_predicate("i")
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    inside = {s.name for s in statements(target) if type(s) is For}
+    guards = guarded_statements(target)
+    ranges = ranges_around(above[:-1])
+    hoisted = [
+        c
+        for c in dict.fromkeys(guards[0].conditions)
+        if not variables(c) & inside and all(c in g.conditions for g in guards) and not prove(c, ranges)
+    ]
+    if not hoisted:
+        some = next((g for g in guards if g.conditions), guards[0])
+        what = " and ".join(f"`{c}`" for c in some.conditions) if some.conditions else "no condition"
+        raise ScheduleError(
+            f"no condition is the same throughout `{loop}` for all that runs under it",
+            (target, "the loop"),
+            (some.stmt, f"runs under {what}"),
+        )
+    holds = conjunction(*hoisted)
+    return replace_path(func, above, If(holds, assuming(target, ranges, [holds]))), None

@@ -1,0 +1,277 @@
+"""Index maps: functions from indices to indices, as text, and their inverses on a box."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tir.affine import Interval, polynomial
+from tir.analysis.regions import extent_range
+from tir.ir import Binary, Const, Expr, Var, as_index
+from tir.script import ScriptError, tir as namespace
+from tir.script.expressions import Expressions
+from tir.script.printer import expr_text
+from tir.script.source import Source
+from tir.simplify import prove, simplify
+from tir.traverse import rewrite, substitute, variables, walk
+
+from .error import ScheduleError
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """`outputs` over the variables `inputs`."""
+
+    inputs: tuple[Var, ...]
+    outputs: tuple[Expr, ...]
+
+    def __call__(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The place that an index goes to."""
+        table = {v.name: i for v, i in zip(self.inputs, indices, strict=True)}
+        return tuple(substitute(e, table) for e in self.outputs)
+
+    def __str__(self) -> str:
+        names = ", ".join(v.name for v in self.inputs)
+        results = [expr_text(e) for e in self.outputs]
+        return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An index map on a box of given extents: the box `extents` that holds all places, and the way back.
+
+    `inverse` are the old indices over the variables `places`; a place belongs to an old index if the `conditions` hold there, and is
+    padding otherwise. `digits` says for each place which of the old variables it is made of.
+    """
+
+    places: tuple[Var, ...]
+    extents: tuple[Expr, ...]
+    inverse: tuple[Expr, ...]
+    conditions: tuple[Expr, ...]
+    sources: tuple[frozenset[str], ...]
+
+    @property
+    def ranges(self) -> dict[str, Interval]:
+        return {v.name: extent_range(e) for v, e in zip(self.places, self.extents, strict=True)}
+
+
+def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int]) -> str:
+    """An index map as the text that traces hold: a function is called once, on variables; `rank` says how many it gets for `*axes`."""
+    if isinstance(index_map, str):
+        return index_map
+    if not callable(index_map):
+        raise ScheduleError(f"an index map is a function such as `lambda i, j: (j, i)`, or its text, got {index_map!r}")
+    names: list[str] = []
+    for p in inspect.signature(index_map).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            names += [f"{p.name}{n}" for n in range(rank() - len(names))]
+        elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
+            raise ScheduleError(f"an index map takes indices in order, this one takes `{p.name}` by name")
+        else:
+            names.append(p.name)
+    inputs = tuple(Var(n) for n in names)
+    try:
+        return str(_index_map(inputs, index_map(*inputs)))
+    except TypeError as error:
+        raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
+
+
+def parse_index_map(text: str, rank: int) -> IndexMap:
+    """The index map of a text such as `lambda i, j: (j, i)`; refuses what is none, or takes another number of indices than `rank`."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}") from None
+    if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
+        raise ScheduleError(f"an index map is a function such as 'lambda i, j: (j, i)', got {text!r}")
+    inputs = tuple(Var(a.arg) for a in (*tree.args.posonlyargs, *tree.args.args))
+    if len(inputs) != rank:
+        raise ScheduleError(f"the index map {text!r} takes {len(inputs)} indices, and there are {rank}")
+    evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
+    evaluator.scope.names.update({v.name: v for v in inputs})
+    evaluator.scope.variables.update(v.name for v in inputs)
+    try:
+        return _index_map(inputs, evaluator.value(tree.body))
+    except (ScriptError, TypeError) as error:
+        reason = error.reason if isinstance(error, ScriptError) else str(error)
+        raise ScheduleError(f"the index map {text!r} cannot be evaluated: {reason}") from None
+
+
+def _index_map(inputs: tuple[Var, ...], result: Any) -> IndexMap:
+    outputs = tuple(as_index(e) for e in (result if isinstance(result, (tuple, list)) else (result,)))
+    if not outputs:
+        raise ScheduleError("the index map gives no index")
+    return IndexMap(inputs, outputs)
+
+
+# --- inverses ------------------------------------------------------------------------------------------------------------
+
+
+def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) -> Layout:
+    """The layout of a box under an index map, over variables called `places`; refuses a map that it cannot show to be one to one.
+
+    Each index is read as a number, cut into digits where the map divides it by constants (a sum such as `i * 13 + j` of whole
+    indices, j < 13, is first taken as one number). The map is one to one if every output is again a number made of such digits, and
+    every digit occurs in one output. Where a cut does not divide the extent, the highest digit is rounded up: what that adds is
+    padding.
+    """
+    shown = str(index_map)
+    sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
+    outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes, shown)
+    owners = _owners(index_map, fused)
+
+    digits: dict[str, tuple[str, int, Expr]] = {}  # by name: the number it belongs to, its weight there, how many values
+    expanded: dict[str, Expr] = {}
+    ranges: dict[str, Interval] = {}
+    padded: list[str] = []
+    for name, size in sizes.items():
+        if name in owners.consumed:
+            continue
+        total: Expr | None = None
+        edges = _edges(name, outputs, shown)
+        top = simplify((size + (edges[-1] - 1)) // edges[-1])
+        counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
+        for n, (weight, count) in enumerate(zip(edges, counts, strict=True)):
+            digit = Var(f"{name}.{n}")
+            digits[digit.name] = (name, weight, count)
+            ranges[digit.name] = extent_range(count)
+            total = digit * weight if total is None else total + digit * weight
+        expanded[name] = total  # type: ignore[assignment]
+        if not prove((top * edges[-1]).equal(size), {}):
+            padded.append(name)
+
+    values: dict[str, Expr] = {name: Const(0) for name in digits}
+    used: dict[str, int] = {}
+    shape: list[Expr] = []
+    for place, e in zip(places, outputs, strict=True):
+        terms = dict(polynomial(simplify(substitute(e, expanded), ranges)))
+        reach: Expr = Const(1)
+        rest = Var(place)
+        for n, (monomial, weight) in enumerate(sorted(terms.items(), key=lambda term: term[1])):
+            atom = monomial[0] if len(monomial) == 1 else None
+            if type(atom) is not Var or atom.name not in digits or reach != Const(weight):
+                raise ScheduleError(
+                    f"the index map `{shown}` cannot be shown to be one to one: the values of `{expr_text(index_map.outputs[len(shape)])}` "
+                    "are not those of a number made of the indices and their quotients and remainders",
+                )
+            if atom.name in used:
+                raise _not_one_to_one(shown, digits[atom.name][0], "twice", owners)
+            used[atom.name] = len(shape)
+            count = digits[atom.name][2]
+            quotient = rest if weight == 1 else rest // weight
+            values[atom.name] = quotient if n == len(terms) - 1 else quotient % count
+            reach = simplify(reach * count)
+        shape.append(reach)
+    for name, (number, _, count) in digits.items():
+        if name not in used and count != Const(1, count.dtype):
+            raise _not_one_to_one(shown, number, "not at all", owners)
+
+    place_ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
+    back = {name: simplify(substitute(e, values), place_ranges) for name, e in expanded.items()}
+    conditions = [back[name] < sizes[name] for name in padded]
+    for number, (names, counts) in fused.items():
+        for name, weight, count in zip(names, owners.weights[number], counts, strict=True):
+            quotient = back[number] if weight == 1 else back[number] // weight
+            back[name] = simplify(quotient if name == names[-1] else quotient % count, place_ranges)
+    conditions = [c for c in conditions if not prove(c, place_ranges)]
+    origin = {v.name: n for n, v in enumerate(index_map.inputs)}
+    sources: list[set[str]] = [set() for _ in shape]
+    for digit, place in used.items():
+        number = digits[digit][0]
+        sources[place].update(fused[number][0] if number in fused else [number])
+    assert all(n in origin for found in sources for n in found)
+    return Layout(
+        tuple(Var(p) for p in places),
+        tuple(shape),
+        tuple(back[v.name] for v in index_map.inputs),
+        tuple(conditions),
+        tuple(frozenset(s) for s in sources),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """Which indices are parts of a fused number, and their weights in it."""
+
+    consumed: frozenset[str]
+    weights: Mapping[str, list[int]]
+
+
+def _owners(index_map: IndexMap, fused: Mapping[str, tuple[list[str], list[int]]]) -> _Owners:
+    weights: dict[str, list[int]] = {}
+    for number, (_, counts) in fused.items():
+        weights[number] = [1]
+        for c in counts[:-1]:
+            weights[number].append(weights[number][-1] * c)
+    return _Owners(frozenset(n for names, _ in fused.values() for n in names), weights)
+
+
+def _fused(
+    outputs: tuple[Expr, ...], sizes: dict[str, Expr], shown: str
+) -> tuple[tuple[Expr, ...], dict[str, tuple[list[str], list[int]]]]:
+    """The outputs with each sum under `//` and `%` made one variable; of each such number its indices, lowest first, and their extents.
+
+    `sizes` gets the extents of the new numbers.
+    """
+    fused: dict[str, tuple[list[str], list[int]]] = {}
+    known: dict[frozenset, str] = {}
+
+    def visit(n):
+        match n:
+            case Binary("//" | "%" as op, Binary("+" | "-" | "*") as a, Const()) if variables(a):
+                terms = polynomial(a)
+                key = frozenset(terms.items())
+                if key not in known:
+                    known[key] = number = f"sum{len(known)}"
+                    names, counts, reach = [], [], 1
+                    for m, c in sorted(terms.items(), key=lambda term: term[1]):
+                        atom = m[0] if len(m) == 1 else None
+                        if type(atom) is not Var or c != reach or type(size := sizes.get(atom.name)) is not Const:
+                            raise ScheduleError(
+                                f"the index map `{shown}` cannot be shown to be one to one: `{expr_text(a)}` does not count through its indices"
+                            )
+                        names.append(atom.name)
+                        counts.append(int(size.value))
+                        reach *= int(size.value)
+                    fused[number] = (names, counts)
+                    sizes[number] = Const(reach)
+                return Binary(op, Var(known[key]), n.b)
+        return None
+
+    results = tuple(rewrite(e, visit) for e in outputs)
+    parts = [name for names, _ in fused.values() for name in names]
+    left = set().union(*(variables(e) for e in results), set())
+    if len(parts) != len(set(parts)) or left & set(parts):
+        raise ScheduleError(
+            f"the index map `{shown}` cannot be shown to be one to one: `{next(p for p in parts if p in left or parts.count(p) > 1)}` "
+            "occurs in several sums"
+        )
+    return results, fused
+
+
+def _edges(name: str, outputs: Sequence[Expr], shown: str) -> list[int]:
+    """1 and the constants at which the outputs cut an index, in order, each a multiple of the one before."""
+    cuts: set[int] = {1}
+    for e in outputs:
+        for n in walk(e):
+            match n:
+                case Binary("//" | "%", Var(v), Const(c)) if v == name and c > 0:
+                    cuts.add(int(c))
+                case Binary("%", Binary("//", Var(v), Const(c)), Const(d)) if v == name and c > 0 and d > 0:
+                    cuts.update((int(c), int(c) * int(d)))
+    edges = sorted(cuts)
+    strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
+    if strange is not None:
+        raise ScheduleError(
+            f"the index map `{shown}` divides `{name}` by {strange[0]} and by {strange[1]}, and neither is a multiple of the other"
+        )
+    return edges
+
+
+def _not_one_to_one(shown: str, number: str, how: str, owners: _Owners) -> ScheduleError:
+    what = "a part of a sum" if number in owners.weights else f"`{number}`, or a part of it,"
+    return ScheduleError(f"the index map `{shown}` is not one to one: {what} occurs {how} in the result")

@@ -1,0 +1,59 @@
+"""peel: a loop with conditions becomes a main part without them, and what is before and after it."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import extent_range
+from tir.ir import Const, For, PrimFunc
+from tir.traverse import variables
+
+from .error import ScheduleError
+from .guards import guarded_statements, iterations_where, ranges_around
+from .loop_partition import loop_partition
+from .primitive import path_to_loop, primitive, statements
+from .trim import trim, useful_iterations
+
+
+@primitive
+def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
+    """Divide a loop where the conditions below it begin and cease to hold always; returns the loops of the parts, in order.
+
+    Most often these are a main part without conditions and a tail, in which loops lose the iterations that do nothing any more.
+
+    Rewrite   for i_0 in range(4): for i_1 in range(4): with T.block("B"): where(i_0 * 4 + i_1 < 13); S(i_0 * 4 + i_1)
+           => for i_0_0 in range(3): for i_1 in range(4): with T.block("B_i_0_0"): S(i_0_0 * 4 + i_1)
+              for i_0_1 in range(1): for i_1_1 in range(1): with T.block("B_i_0_1"): S(i_0_1 * 4 + i_1_1 + 12)
+    Legal     always, where there are such conditions: it is `loop_partition`, then `trim` within the parts.
+    Example   vector: s.split("i", [None, 4]); s.peel("i_0")
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    if type(target.extent) is not Const:
+        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
+    extent = int(target.extent.value)
+    start, stop, marks = 0, extent, []
+    for g in guarded_statements(target):
+        inside = ranges_around(above[:-1])
+        for x in g.loops:
+            inside[x.name] = extent_range(x.extent, inside)
+        for c in g.conditions:
+            if loop not in variables(c):
+                continue
+            found = iterations_where(c, target, inside, always=True)
+            marks.append((g.stmt, f"runs where `{c}`"))
+            if found is not None and found[0] < found[1]:
+                start, stop = max(start, found[0]), min(stop, found[1])
+    if not marks:
+        raise ScheduleError(f"no condition below `{loop}` depends on it", (target, "nothing to peel"))
+    if start >= stop or (start, stop) == (0, extent):
+        raise ScheduleError(f"there are no iterations of `{loop}` in which its conditions always hold", (target, "the loop"), marks[0])
+    sizes = [n for n in (start, stop - start, extent - stop) if n > 0]
+    func, parts = loop_partition(func, loop, list(sizes))
+    main = parts[1 if start else 0]
+    for name in parts:
+        if name != main:
+            for inner in [s.name for s in statements(path_to_loop(func, name)[-1]) if type(s) is For]:
+                path = path_to_loop(func, inner)
+                last: For = path[-1]  # type: ignore[assignment]
+                if type(last.extent) is Const and useful_iterations(last, ranges_around(path[:-1])) < last.extent.value:
+                    func, _ = trim(func, inner)
+    return func, parts

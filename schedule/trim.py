@@ -1,0 +1,44 @@
+"""trim: iterations at the end of a loop that do nothing are cut off."""
+
+from __future__ import annotations
+
+from tir.affine import Interval
+from tir.analysis.regions import extent_range
+from tir.ir import Const, For, PrimFunc
+
+from .error import ScheduleError
+from .guards import assuming, guarded_statements, iterations_where, ranges_around
+from .primitive import path_to_loop, primitive, replace_path
+
+
+@primitive
+def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Cut off the iterations at the end of a loop in which no block below it runs.
+
+    Rewrite   for i in range(N): with T.block("B"): where(i < n); S(i)   =>   for i in range(n): with T.block("B"): S(i)
+    Legal     if in each iteration that is cut off every statement below has a condition that never holds there.
+    Example   matmul: s.split("j", [5, 4]); s.trim("j_0")
+    """
+    above = path_to_loop(func, loop)
+    target: For = above[-1]  # type: ignore[assignment]
+    if type(target.extent) is not Const:
+        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
+    ranges = ranges_around(above[:-1])
+    size = useful_iterations(target, ranges)
+    if size >= target.extent.value:
+        raise ScheduleError(f"no iteration at the end of `{loop}` is without effect", (target, f"{target.extent} iterations"))
+    new = target.with_(extent=Const(max(size, 1), target.extent.dtype))
+    return replace_path(func, above, assuming(new, ranges)), None
+
+
+def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
+    """The number of iterations of a loop of constant extent after which nothing below it runs any more."""
+    extent = int(loop.extent.value)  # type: ignore[attr-defined]
+    most = 0
+    for g in guarded_statements(loop):
+        inside = dict(ranges)
+        for x in g.loops:
+            inside[x.name] = extent_range(x.extent, inside)
+        found = [iterations_where(c, loop, inside, always=False) for c in g.conditions]
+        most = max(most, min((stop for _, stop in (f for f in found if f is not None)), default=extent))
+    return most

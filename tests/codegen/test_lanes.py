@@ -1,0 +1,80 @@
+"""combine_lanes: reductions across the lanes of a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from tir import te
+from tir.interpreter import run
+from tir.traverse import loops
+
+
+def reduction(reducer, rows: int, columns: int, dtype: str):
+    A = te.placeholder((rows, columns), dtype, name="A")
+    k = te.reduce_axis((0, columns), name="k")
+    C = te.compute((rows,), lambda i: reducer(A[i, k], axis=k), name="C")
+    return te.create_prim_func([A, C])
+
+
+def annotated(func):
+    s = tir.Schedule(func)
+    s.annotate(s.get_loops("C")[-1], "combine_lanes", True)
+    return s.func
+
+
+def test_marks_the_loop_of_an_update():
+    func = annotated(reduction(te.sum, 3, 16, "float32"))
+    assert tir.dump(func, "llvm -num-cores 1", after="combine_lanes").split("# --- ")[-1].endswith(
+        """    for i in range(3):
+        C[i] = T.float32(0.0)
+        for k in T.vectorized(16, annotations={"combine_lanes": T.bool(True)}):
+            C[i] = C[i] + A[i, k]
+"""
+    )
+
+
+def test_leaves_what_is_no_update():
+    A = te.placeholder((7, 16), name="A")
+    C = te.compute((7, 16), lambda i, k: A[i, k] + 1.0, name="C")
+    lowered = tir.dump(annotated(te.create_prim_func([A, C])), "llvm -num-cores 1", after="combine_lanes")
+    assert "vectorized" not in lowered
+    func = reduction(te.sum, 3, 16, "float32")
+    assert "vectorized" not in tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 13, 16, 32, 109])
+@pytest.mark.parametrize("reducer", [te.sum, te.max, te.min, te.prod], ids=lambda r: r.name)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "float16"])
+def test_equals_the_interpreter(reducer, dtype, columns):
+    func = reduction(reducer, 5, columns, dtype)
+    rng = np.random.default_rng(columns)
+    a = rng.choice([-1, 1, 2] if reducer is te.prod and columns < 8 else [-1, 1], size=(5, columns)).astype(dtype)
+    expected, found = np.zeros(5, dtype), np.zeros(5, dtype)
+    run(func, a, expected)
+    tir.build(annotated(func), "llvm -num-cores 1")(a, found)
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_masked_lanes_count_nothing():
+    """A guard on lanes: those beyond the end must be neutral, also for max of negative numbers and for products."""
+    for reducer in (te.sum, te.max, te.min, te.prod):
+        func = reduction(reducer, 3, 13, "float32")
+        s = tir.Schedule(func)
+        _, inner = s.split(s.get_loops("C")[-1], [None, 8])
+        s.annotate(inner, "combine_lanes", True)
+        a = np.where(np.arange(39).reshape(3, 13) % 3, -1, -2).astype("float32")
+        expected, found = np.zeros(3, "float32"), np.zeros(3, "float32")
+        run(func, a, expected)
+        tir.build(s.func, "llvm -num-cores 1")(a, found)
+        assert found.tobytes() == expected.tobytes(), reducer.name
+
+
+def test_the_annotation_survives_a_trace():
+    func = reduction(te.sum, 3, 16, "float32")
+    s = tir.Schedule(func)
+    s.annotate(s.get_loops("C")[-1], "combine_lanes", True)
+    again = tir.replay(func, s.trace)
+    assert again.script == s.script
+    assert any(loop.annotations for loop in loops(again.func))

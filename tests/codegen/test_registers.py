@@ -1,0 +1,272 @@
+"""Accumulators live in registers while the loops that reduce into them run."""
+
+import pytest
+
+from schedule import Schedule
+from tests.codegen.harness import check_pass, same
+from tests.schedule.programs import matmul
+from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, seq
+
+A, C, X = Buffer("A", (Const(13),)), Buffer("C", (Const(13),)), Buffer("X", (Const(13),), "int32")
+i, j, k, x = (Var(name) for name in "ijkx")
+
+
+def func(body: Stmt, *params) -> PrimFunc:
+    return PrimFunc("main", (A, C, *params), body)
+
+
+def update(*index) -> Stmt:
+    """C[index] += A[k]"""
+    return Store(C, index, Load(C, index) + Load(A, (k,)))
+
+
+def test_a_scalar_accumulator():
+    check_pass(
+        matmul(7, 13, 5),
+        "promote_registers",
+        """
+        for i, j in T.grid(7, 13):
+            C[i, j] = T.float32(0.0)
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i, j]
+            for k in range(5):
+                C_reg[0] = C_reg[0] + A[i, k] * B[k, j]
+            C[i, j] = C_reg[0]
+        """,
+    )
+
+
+def test_a_tile_of_vectors_with_a_tail():
+    """One axis for the unrolled loop, one for the lanes; the tail of the vector is a tile of its own."""
+    s = Schedule(matmul(3, 13, 5))
+    s.reorder("k", "i", "j")
+    s.unroll("i")
+    s.vectorize("j")
+    check_pass(
+        s.func,
+        "promote_registers",
+        """
+        for i_init in range(3):
+            for j_init_lane in T.vectorized(8):
+                C[i_init, j_init_lane] = T.float32(0.0)
+            for j_init_tail in T.vectorized(5):
+                C[i_init, j_init_tail + 8] = T.float32(0.0)
+        C_reg = T.decl_buffer((3, 8), scope="register")
+        C_reg_1 = T.decl_buffer((3, 5), scope="register")
+        for i_1 in T.unroll(3):
+            for j_lane_1 in T.vectorized(8):
+                C_reg[i_1, j_lane_1] = C[i_1, j_lane_1]
+        for i_3 in T.unroll(3):
+            for j_tail_1 in T.vectorized(5):
+                C_reg_1[i_3, j_tail_1] = C[i_3, j_tail_1 + 8]
+        for k in range(5):
+            for i in T.unroll(3):
+                for j_lane in T.vectorized(8):
+                    C_reg[i, j_lane] = C_reg[i, j_lane] + A[i, k] * B[k, j_lane]
+                for j_tail in T.vectorized(5):
+                    C_reg_1[i, j_tail] = C_reg_1[i, j_tail] + A[i, k] * B[k, j_tail + 8]
+        for i_2 in T.unroll(3):
+            for j_lane_2 in T.vectorized(8):
+                C[i_2, j_lane_2] = C_reg[i_2, j_lane_2]
+        for i_4 in T.unroll(3):
+            for j_tail_2 in T.vectorized(5):
+                C[i_4, j_tail_2 + 8] = C_reg_1[i_4, j_tail_2]
+        """,
+    )
+
+
+def test_a_nest_of_loops_reduces_into_one_register():
+    s = Schedule(matmul(2, 3, 7))
+    s.split("k", [None, 3])
+    check_pass(
+        s.func,
+        "promote_registers",
+        """
+        for i, j in T.grid(2, 3):
+            C[i, j] = T.float32(0.0)
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i, j]
+            for k_0 in range(3):
+                for k_1 in range(T.min(3, k_0 * -3 + 7)):
+                    C_reg[0] = C_reg[0] + A[i, k_0 * 3 + k_1] * B[k_0 * 3 + k_1, j]
+            C[i, j] = C_reg[0]
+        """,
+    )
+
+
+def test_the_guard_of_a_partial_tile_guards_its_loads_and_stores():
+    guarded = If(Binary("<", i * 4 + j, Const(13)), update(i * 4 + j))
+    check_pass(
+        func(For(i, Const(4), For(k, Const(5), For(j, Const(4), guarded, Kind.UNROLLED)))),
+        "promote_registers",
+        """
+        for i in range(4):
+            if i * 4 < 10:
+                C_reg = T.decl_buffer((4, 1), scope="register")
+                for j_1 in T.unroll(4):
+                    C_reg[j_1, 0] = C[i * 4 + j_1]
+                for k in range(5):
+                    for j in T.unroll(4):
+                        C_reg[j, 0] = C_reg[j, 0] + A[k]
+                for j_2 in T.unroll(4):
+                    C[i * 4 + j_2] = C_reg[j_2, 0]
+            else:
+                C_reg_1 = T.decl_buffer((4, 1), scope="register")
+                for j_3 in T.unroll(4):
+                    if i * 4 + j_3 < 13:
+                        C_reg_1[j_3, 0] = C[i * 4 + j_3]
+                for k in range(5):
+                    for j in T.unroll(4):
+                        if i * 4 + j < 13:
+                            C_reg_1[j, 0] = C_reg_1[j, 0] + A[k]
+                for j_4 in T.unroll(4):
+                    if i * 4 + j_4 < 13:
+                        C[i * 4 + j_4] = C_reg_1[j_4, 0]
+        """,
+    )
+
+
+def test_a_guard_that_the_data_decide_stays_inside():
+    """Behind the loops it may mean something else."""
+    condition = Binary("and", Binary("<", Load(X, (Const(0),)), Const(3)), Binary("<", k, Const(4)))
+    check_pass(
+        func(For(i, Const(13), For(k, Const(5), If(condition, update(i)))), X),
+        "promote_registers",
+        """
+        for i in range(13):
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i]
+            for k in range(4):
+                if X[0] < 3:
+                    C_reg[0] = C_reg[0] + A[k]
+            C[i] = C_reg[0]
+        """,
+    )
+
+
+def test_a_guard_over_a_let_stays_inside():
+    body = Let(x, k % 3, If(Binary("<", x, Const(2)), update(i)))
+    check_pass(
+        func(For(i, Const(13), For(k, Const(5), body))),
+        "promote_registers",
+        """
+        for i in range(13):
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i]
+            for k in range(5):
+                x: T.int32 = k % 3
+                if x < 2:
+                    C_reg[0] = C_reg[0] + A[k]
+            C[i] = C_reg[0]
+        """,
+    )
+
+
+def test_a_guard_over_the_reduction_stays_inside():
+    body = For(k, Const(5), For(j, Const(2), If(Binary("<", k * 2 + j, Const(9)), Store(C, (i,), Load(C, (i,)) + Load(A, (k * 2 + j,)))), Kind.UNROLLED))
+    check_pass(
+        func(For(i, Const(13), body)),
+        "promote_registers",
+        """
+        for i in range(13):
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i]
+            for k in range(5):
+                if k * 2 < 8:
+                    for j in T.unroll(2):
+                        C_reg[0] = C_reg[0] + A[k * 2 + j]
+                else:
+                    for j in T.unroll(2):
+                        if k * 2 + j < 9:
+                            C_reg[0] = C_reg[0] + A[k * 2 + j]
+            C[i] = C_reg[0]
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "lines"),
+    [
+        (Store(C, (k,), Load(C, (Const(3),)) + 1.0), ["C[k] = C[3] + T.float32(1.0)"]),
+        (seq(update(i), update(12 - i)), ["C[i] = C[i] + A[k]", "C[i * -1 + 12] = C[i * -1 + 12] + A[k]"]),
+        (For(j, Const(4), Store(C, (i,), Load(A, (i,))), Kind.VECTORIZED), ["for j in T.vectorized(4):", "    C[i] = A[i]"]),
+    ],
+    ids=["one moves and meets the other", "they may be one", "one place for all lanes"],
+)
+def test_places_that_are_not_provably_apart_stay_in_memory(statement, lines):
+    expected = "\n    ".join(["for i, k in T.grid(13, 5):", *lines])
+    check_pass(func(For(i, Const(13), For(k, Const(5), statement))), "promote_registers", expected)
+
+
+def test_two_places_apart_are_two_registers():
+    check_pass(
+        func(For(i, Const(6), For(k, Const(5), seq(update(i * 2), Store(C, (i * 2 + 1,), Load(C, (i * 2 + 1,)) * 2.0))))),
+        "promote_registers",
+        """
+        for i in range(6):
+            C_reg = T.decl_buffer((1,), scope="register")
+            C_reg_1 = T.decl_buffer((1,), scope="register")
+            C_reg[0] = C[i * 2]
+            C_reg_1[0] = C[i * 2 + 1]
+            for k in range(5):
+                C_reg[0] = C_reg[0] + A[k]
+                C_reg_1[0] = C_reg_1[0] * T.float32(2.0)
+            C[i * 2] = C_reg[0]
+            C[i * 2 + 1] = C_reg_1[0]
+        """,
+    )
+
+
+def test_an_index_that_the_body_changes_stays_in_memory():
+    """X[0] moves C's place; X itself may be a register."""
+    here = Load(X, (Const(0),))
+    check_pass(
+        func(For(k, Const(5), seq(Store(X, (Const(0),), k), update(here))), X),
+        "promote_registers",
+        """
+        X_reg = T.decl_buffer((1,), "int32", scope="register")
+        X_reg[0] = X[0]
+        for k in range(5):
+            X_reg[0] = k
+            C[X_reg[0]] = C[X_reg[0]] + A[k]
+        X[0] = X_reg[0]
+        """,
+    )
+
+
+def test_an_index_in_a_register_is_read_anew_after_each_change():
+    here = Load(X, (Const(0),))
+    one = Store(C, (here,), Load(C, (here,)) + 1.0)
+    same(func(For(k, Const(5), seq(Store(X, (Const(0),), k), one, Store(X, (Const(0),), k + 3), one)), X))
+
+
+def test_a_temporary_of_the_iteration_is_none_of_ours():
+    t = Buffer("T", (Const(1),))
+    body = Allocate(t, seq(Store(t, (Const(0),), Load(A, (k,))), Store(C, (k,), Load(t, (Const(0),)))))
+    check_pass(
+        func(For(k, Const(5), body)),
+        "promote_registers",
+        """
+        for k in range(5):
+            T = T.decl_buffer((1,))
+            T[0] = A[k]
+            C[k] = T[0]
+        """,
+    )
+
+
+def test_lanes_around_the_reduction():
+    """The lane belongs to a loop outside: loads and stores of the register stand in it already."""
+    body = For(j, Const(8), For(k, Const(5), update(j)), Kind.VECTORIZED)
+    check_pass(
+        func(body),
+        "promote_registers",
+        """
+        for j in T.vectorized(8):
+            C_reg = T.decl_buffer((8,), scope="register")
+            C_reg[j] = C[j]
+            for k in range(5):
+                C_reg[j] = C_reg[j] + A[k]
+            C[j] = C_reg[j]
+        """,
+    )

@@ -1,0 +1,96 @@
+"""Targets from strings and keywords, and what is said about the ones that are wrong."""
+
+import pytest
+
+from codegen import Target
+from codegen.target import host_caches, host_cores, host_processor
+
+
+def test_the_host():
+    target = Target("llvm")
+    assert target == Target() == Target(target) == Target("llvm", num_cores=None or host_cores())
+    assert (target.kind, target.num_cores, target.arch) == ("llvm", host_cores(), "")
+    assert (target.mcpu, target.mattr) == host_processor()
+    assert (target.l1, target.l2, target.l3) == host_caches()
+    assert 0 < target.l1 < target.l2 < target.l3
+    assert target.vector_bits in (128, 256, 512)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("llvm -num-cores 3", {"num_cores": 3}),
+        ("llvm --num-cores=3", {"num_cores": 3}),
+        ("llvm -num_cores 3 -mcpu znver4", {"num_cores": 3, "mcpu": "znver4", "mattr": "", "vector_bits": 512}),
+        ("llvm -mcpu haswell", {"mcpu": "haswell", "mattr": "", "vector_bits": 256}),
+        ("llvm -mcpu x86-64-v3", {"vector_bits": 256}),
+        ("llvm -mcpu x86-64-v4", {"vector_bits": 512}),
+        ("llvm -mcpu znver3", {"vector_bits": 256}),
+        ("llvm -mcpu skylake", {"vector_bits": 256}),
+        ("llvm -mcpu skylake-avx512", {"vector_bits": 512}),
+        ("llvm -mcpu x86-64", {"vector_bits": 128}),
+        ("llvm -mcpu x86-64 -mattr +avx2,+fma", {"mattr": "+avx2,+fma", "vector_bits": 256}),
+        ("llvm -vector-bits 256 -l1 49152 -l2 2097152 -l3 33554432", {"vector_bits": 256, "l1": 49152, "l2": 2**21, "l3": 2**25}),
+        ("cuda -arch sm_90a", {"kind": "cuda", "arch": "sm_90a"}),
+        ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": ""}),
+    ],
+)
+def test_strings(spec, expected):
+    target = Target(spec)
+    assert {key: getattr(target, key) for key in expected} == expected
+
+
+def test_keywords_go_before_the_string():
+    assert Target("llvm -num-cores 3", num_cores=1).num_cores == 1
+    assert Target("llvm", num_cores=1) == Target("llvm -num-cores 1")
+    assert Target(Target("llvm", num_cores=7), mcpu="x86-64", mattr="", vector_bits=128).num_cores == 7
+    assert Target("cuda", arch="sm_80").arch == "sm_80"
+
+
+def test_the_printed_form_means_the_same():
+    specs = ("llvm -num-cores 3", "llvm -mcpu znver4 -num-cores 1", "cuda -arch sm_80", "llvm -mcpu x86-64 -mattr +avx2,+fma", "llvm -l2 7")
+    for spec in (*specs, "llvm -vector-bits 128 -l1 99", "llvm -mattr ''"):
+        target = Target(spec)
+        assert Target(str(target)) == target
+    assert str(Target("llvm -num-cores 2 -mcpu haswell")) == "llvm -num-cores 2 -mcpu haswell"
+
+
+def test_targets_are_values():
+    a, b = Target("llvm -num-cores 2"), Target("llvm", num_cores=2)
+    assert a == b and hash(a) == hash(b) and a != Target("llvm -num-cores 3")
+    with pytest.raises(AttributeError):
+        a.num_cores = 3
+
+
+def test_lanes():
+    target = Target("llvm -vector-bits 512")
+    assert [target.lanes(bits) for bits in (8, 16, 32, 64, 512, 1024)] == [64, 32, 16, 8, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("", {}, "target '': the first word must be one of llvm, cuda"),
+        ("gcc -O3", {}, "target 'gcc -O3': the first word must be one of llvm, cuda"),
+        ("llvm 3", {}, "target 'llvm 3': expected an option such as -num-cores, got '3'"),
+        ("llvm -num-cores", {}, "target 'llvm -num-cores': option -num-cores needs a value"),
+        ("llvm -num-core 3", {}, "target option '-num-core' is unknown; did you mean num_cores?"),
+        ("llvm -colour red", {}, "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, kind"),
+        ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
+        ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),
+        ("llvm -num-cores 0", {}, "target option num_cores must be at least 1, got 0"),
+        ("llvm", {"num_cores": -1}, "target option num_cores must be at least 1, got -1"),
+        ("llvm", {"l2": 0}, "target option l2 must be at least 1, got 0"),
+        ("llvm", {"num_cores": [1]}, "target option num_cores must be an integer, got [1]"),
+        ("llvm -vector-bits wide", {}, "target option vector_bits must be an integer, got 'wide'"),
+        ("llvm -vector-bits 100", {}, "target option vector_bits must be a power of two from 64 to 2048, got 100"),
+        ("llvm -arch sm_90", {}, "target option arch is for cuda; use mcpu with llvm"),
+        ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
+        ("llvm", {"kind": "metal"}, "target kind 'metal' is unknown; known are llvm, cuda"),
+        (3, {}, "a target is a string such as 'llvm -num-cores 2', got 3"),
+    ],
+)
+def test_errors(spec, options, message):
+    with pytest.raises(ValueError) as caught:
+        Target(spec, **options)
+    assert str(caught.value) == message

@@ -1,0 +1,204 @@
+"""The tile model: its counts and footprints against enumeration, and that it tells good tiles from bad ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from costmodel import Access, Machine, Nest, RandomModel, TileModel
+from costmodel.tile_model import LINE, _count, _levels, _lines, _rivals
+from search.geometry import machine, nests
+from search.sample import sample
+from search.space import generate
+from tir import workloads
+
+MACHINE = Machine(threads=1, vector_bits=512, l1=32 << 10, l2=1 << 20, l3=32 << 20)
+TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+
+
+def matmul(m: int, k: int, n: int) -> Nest:
+    """C[i, j] += A[i, k] * B[k, j] with the holes i1 i2 i3 j1 j2 j3 k1."""
+    return Nest(
+        extents=(m, n, k),
+        reduce=(False, False, True),
+        columns=((0, 1, 2), (3, 4, 5), (6,)),
+        accesses=(
+            Access((((0, 1),), ((1, 1),)), (m, n), 4, written=True),
+            Access((((0, 1),), ((2, 1),)), (m, k), 4),
+            Access((((2, 1),), ((1, 1),)), (k, n), 4),
+        ),
+        vector=1,
+    )
+
+
+def convolution(stride: int) -> Nest:
+    """Y[c, x] += X[stride x + r] * K[c, r], one channel whole: the axis of the kernel is not split."""
+    return Nest(
+        extents=(5, 13, 3),
+        reduce=(False, False, True),
+        columns=((0, 1, 2), (3, 4, 5), (6,)),
+        accesses=(
+            Access((((0, 1),), ((1, 1),)), (5, 13), 4, written=True),
+            Access((((1, stride), (2, 1)),), (12 * stride + 3,), 4),
+            Access((((0, 1),), ((2, 1),)), (5, 3), 4),
+        ),
+        vector=1,
+    )
+
+
+ROWS = np.array([[1, 1, 1, 1, 1, 1, 1], [2, 1, 3, 2, 1, 16, 5], [1, 2, 2, 3, 1, 7, 13], [7, 1, 1, 1, 13, 1, 2]])
+
+
+def test_lengths_of_the_levels():
+    """The outermost level takes what the others leave, rounded up; a reduction has a loop in the two R levels alone."""
+    levels = _levels(matmul(7, 13, 109), np.array([[1, 1, 3, 2, 1, 32, 5]]))
+    assert [level[0].tolist() for level in levels] == [
+        [3, 2, 1],  # S0: ceil(7 / 3), ceil(109 / 64)
+        [1, 2, 1],  # S1
+        [1, 1, 3],  # R0: ceil(13 / 5)
+        [1, 1, 1],  # S2
+        [1, 1, 5],  # R1
+        [3, 32, 1],  # S3
+    ]
+
+
+def test_an_axis_without_holes_is_outermost():
+    nest = Nest((1, 13), (False, True), ((), (0,)), (), None)
+    assert [level[0].tolist() for level in _levels(nest, np.array([[5]]))] == [[1, 1], [1, 1], [1, 3], [1, 1], [1, 5], [1, 1]]
+
+
+def test_counts_are_products_of_the_levels_outside():
+    nest = matmul(7, 13, 109)
+    levels = _levels(nest, ROWS)
+    for depth in range(6):
+        expected = [math.prod(int(x) for level in levels[:depth] for x in level[r]) for r in range(len(ROWS))]
+        assert _count(nest, levels, depth).tolist() == expected
+    assert (_count(nest, levels, 5) >= 7 * 13 * 109 / np.prod(levels[5], axis=1)).all()
+
+
+@pytest.mark.parametrize("nest", [matmul(7, 13, 109), matmul(13, 109, 7), convolution(1), convolution(2)])
+def test_footprints_are_those_of_the_first_tile(nest):
+    """Against enumeration: the span that each dimension of the access covers, in whole lines along the last."""
+    levels = _levels(nest, ROWS)
+    for row, depth in itertools.product(range(len(ROWS)), range(6)):
+        axes = []
+        for axis, extent in enumerate(nest.extents):
+            length = math.prod(int(level[row, axis]) for level in levels[depth:])
+            axes.append(range(min(length, extent)))
+        for access in nest.accesses:
+            lines = 1
+            for position, dim in enumerate(access.dims):
+                touched = [sum(c * point[a] for a, c in dim) for point in itertools.product(*axes)]
+                span = min(max(touched) - min(touched) + 1, access.shape[position])
+                lines *= math.ceil(span * access.nbytes / LINE) if position == len(access.dims) - 1 else span
+            assert _lines(nest, access, levels, depth)[row] == lines
+
+
+def test_footprints_shrink_inwards_and_grow_with_the_tile():
+    nest = matmul(128, 128, 128)
+    rng = np.random.default_rng(0)
+    rows = rng.integers(1, 9, (200, 7))
+    larger = rows + rng.integers(0, 3, rows.shape)
+    for access in nest.accesses:
+        lines = [_lines(nest, access, _levels(nest, rows), depth) for depth in range(6)]
+        assert all((inner <= outer).all() for outer, inner in itertools.pairwise(lines))
+        assert (_lines(nest, access, _levels(nest, larger), 5) >= lines[5]).all()
+
+
+def test_rivals_for_a_set():
+    """Rows 4 KiB apart share one set of the cache, rows that follow one another share none."""
+    access = Access((((0, 1),), ((1, 1),)), (1024, 1024), 4)
+    nest = Nest((1024, 16), (False, False), ((0, 1, 2), (3, 4, 5)), (access,), 1)
+    levels = _levels(nest, np.array([[1, 1, 12, 1, 1, 16], [1, 1, 1, 1, 1, 16]]))
+    assert _rivals(nest, access, levels).tolist() == [12, 1]
+    assert _rivals(nest, Access(access.dims, (1024, 16), 4), levels).tolist() == [1, 1]
+
+
+# --- scores ------------------------------------------------------------------------------------------------------------
+
+GOOD = [1, 16, 6, 1, 1, 64, 256]  # 6 x 4 registers, 256 steps of the reduction, 96 rows for each panel of the other operand
+WORSE = {
+    "one register, entered for each step": [1, 1, 1, 1, 1, 16, 1],
+    "more loads than multiply-adds": [1, 96, 1, 1, 1, 64, 256],
+    "more accumulators than registers": [1, 3, 32, 1, 1, 64, 256],
+    "accumulators moved too often": [1, 16, 6, 1, 1, 64, 2],
+    "half of the lanes idle": [1, 16, 6, 1, 1, 8, 256],
+}
+
+
+@pytest.mark.parametrize("shape", [(1024, 1024, 1024), (768, 768, 768), (109, 1024, 130), (2048, 256, 64)])
+def test_a_good_tile_of_a_matrix_product_scores_higher(shape):
+    good, *others = TileModel(MACHINE).score([matmul(*shape)], np.array([GOOD, *WORSE.values()]))
+    assert [name for name, score in zip(WORSE, others, strict=True) if score >= good] == []
+
+
+def test_scores_follow_the_cycles():
+    nest = matmul(109, 128, 130)
+    model = TileModel(MACHINE)
+    rows = np.random.default_rng(0).integers(1, 17, (100, 7))
+    cycles = model.cycles(nest, rows)
+    assert (cycles >= 109 * 128 * 130 / 16 / 2).all()  # no faster than the multiply-adds alone
+    assert np.allclose(model.score([nest], rows), -np.log(cycles), rtol=1e-12)
+    assert np.allclose(model.score([nest, nest], rows), -np.log(2 * cycles), rtol=1e-12)
+    assert (model.score([], rows) == 0).all()
+
+
+def test_threads_help_as_far_as_there_are_tasks():
+    nest = matmul(128, 128, 128)
+    four = TileModel(Machine(4, 512, 32 << 10, 1 << 20, 32 << 20))
+    one = TileModel(MACHINE)
+    rows = np.array([[1, 16, 8, 1, 2, 64, 16], [1, 4, 8, 1, 2, 64, 16], [1, 4, 8, 1, 1, 64, 16], [1, 2, 8, 1, 1, 26, 16]])
+    tasks = [1, 4, 8, 40]
+    assert np.prod(_levels(nest, rows)[0], axis=1).tolist() == tasks
+    assert np.allclose(one.cycles(nest, rows) / four.cycles(nest, rows), [1, 4, 4, 4])
+    five = TileModel(Machine(5, 512, 32 << 10, 1 << 20, 32 << 20))
+    assert np.allclose(one.cycles(nest, rows) / five.cycles(nest, rows), [1, 4, 4, 5])  # 8 tasks on 5 threads take two rounds
+
+
+def test_a_smaller_cache_is_not_faster():
+    nest = matmul(512, 512, 512)
+    rows = np.random.default_rng(0).integers(1, 17, (200, 7))
+    small = TileModel(Machine(1, 512, 8 << 10, 64 << 10, 1 << 20)).cycles(nest, rows)
+    assert (small >= TileModel(MACHINE).cycles(nest, rows)).all()
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_scores_of_every_workload_are_finite(name):
+    rng = np.random.default_rng(0)
+    model = TileModel(machine(TWO))
+    for shape in (None, {"gmm": (7, 13, 109), "mlp": (7, 13, 109, 1)}.get(name)):
+        for sketch in generate(workloads.make(name, shape).func, TWO):
+            scores = model.score(nests(sketch), sample(sketch, TWO, 50, rng))
+            assert scores.shape == (50,) and np.isfinite(scores).all()
+            assert model.score(nests(sketch), sample(sketch, TWO, 0, rng)).shape == (0,)
+
+
+def test_the_nest_of_a_strided_convolution():
+    func = workloads.make("conv2d", (2, 7, 7, 5, 17, 3, 3, 2, 0)).func
+    (nest,) = nests(generate(func, TWO)[0])
+    assert nest.extents == (2, 17, 3, 3, 5, 3, 3)
+    assert nest.reduce == (False,) * 4 + (True,) * 3
+    assert [len(c) for c in nest.columns] == [3, 3, 3, 3, 1, 1, 1]
+    assert nest.vector == 3 and nest.element_bits == 32
+    write, image, kernel = nest.accesses
+    assert write.written and write.dims == (((0, 1),), ((1, 1),), ((2, 1),), ((3, 1),))
+    assert image.dims == (((0, 1),), ((4, 1),), ((2, 2), (5, 1)), ((3, 2), (6, 1))) and image.shape == (2, 5, 7, 7)
+    assert kernel.dims == (((1, 1),), ((4, 1),), ((5, 1),), ((6, 1),)) and kernel.nbytes == 4
+
+
+def test_two_products_make_two_nests():
+    sketch = generate(workloads.make("mlp", (7, 13, 109, 40)).func, TWO)[0]
+    first, second = nests(sketch)
+    assert {first.extents, second.extents} == {(7, 109, 13), (7, 40, 109)}
+    columns = [c for nest in (first, second) for axis in nest.columns for c in axis]
+    assert sorted(columns) == list(range(sketch.columns))
+
+
+def test_random_scores():
+    rows = np.ones((7, 3), dtype=np.int64)
+    first, second = (RandomModel(np.random.default_rng(0)).score([], rows) for _ in range(2))
+    assert (first == second).all() and len(set(first)) == 7

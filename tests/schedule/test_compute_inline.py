@@ -1,0 +1,239 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tir import te
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.traverse import blocks, replace_stmt
+
+
+def test_chain():
+    before = chain()
+    s = Schedule(before)
+    assert s.compute_inline("B") is None
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+
+
+def test_several_loads_and_a_guard():
+    before = stencil()
+    s = Schedule(before)
+    s.compute_inline("B")
+    s.compute_inline("P")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_2 in range(13):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_2)
+                    C[v_i] = T.if_then_else(v_i >= 1, A[v_i - 1] * T.float32(2.0), T.float32(0.0)) + A[v_i] * T.float32(2.0) + T.if_then_else(v_i + 2 < 14, A[v_i + 1] * T.float32(2.0), T.float32(0.0))
+        """,
+    )
+
+
+def test_transposed_and_several_consumers():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((13, 7), lambda i, j: A[j, i] + 1.0, name="B")
+    C = te.compute((7, 13), lambda i, j: B[j, i] * 2.0, name="C")
+    D = te.compute((13,), lambda i: B[i, 0] + B[12 - i, 6], name="D")
+    before = te.create_prim_func([A, C, D])
+    s = Schedule(before)
+    s.compute_inline("B")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32"), D: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
+            for i_2 in range(13):
+                with T.block("D"):
+                    v_i = T.axis.spatial(13, i_2)
+                    D[v_i] = A[0, v_i] + T.float32(1.0) + (A[6, v_i * -1 + 12] + T.float32(1.0))
+        """,
+    )
+
+
+def test_scalar_into_a_reduction():
+    A = te.placeholder((7,), name="A")
+    S = te.compute((), lambda: te.const(2, "float32"), name="S")
+    k = te.reduce_axis((0, 7), name="k")
+    C = te.compute((1,), lambda i: te.sum(A[k] * S[()], axis=k), name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    s.compute_inline("S")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32"), C: T.Buffer((1,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, k in T.grid(1, 7):
+                with T.block("C"):
+                    v_i, v_k = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + A[v_k] * T.float32(2.0)
+        """,
+    )
+
+
+def test_split_loops_do_not_matter():
+    before = chain()
+    s = Schedule(before)
+    s.fuse(*s.split("i", [None, 4]))
+    s.split("j", [None, 5])
+    s.compute_inline("B")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+
+
+def test_refuses_a_reduction():
+    s = Schedule(relu_of_matmul())
+    refuse(s, lambda s: s.compute_inline("C"),
+        """
+        compute_inline('C'): `C` is a reduction, and has no single formula to put elsewhere
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reduces
+        """,
+    )
+
+
+def test_refuses_an_output():
+    s = Schedule(chain())
+    refuse(s, lambda s: s.compute_inline("C"),
+        """
+        compute_inline('C'): `C` is a parameter of the function, so `C` cannot be inlined
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
+
+
+def test_refuses_several_stores():
+    A = te.placeholder((7,), name="A")
+    X, Y = te.compute((7,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="X")
+    C = te.compute((7,), lambda i: X[i] + Y[i], name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.compute_inline("X"),
+        """
+        compute_inline('X'): `X` is more than a single store
+           16 |             X_v1[v_i] = v_X_v1
+              |             ^^^^^^^^^^^^^^^^^^ not the only statement
+        """,
+    )
+
+
+def test_refuses_other_places_than_its_axes():
+    func = chain()
+    B = blocks(func)[0]
+    v_i, v_j = (it.var for it in B.iters)
+    moved = B.with_(body=B.body.with_(indices=(6 - v_i, v_j)))
+    s = Schedule(replace_stmt(func, B, moved))
+    refuse(s, lambda s: s.compute_inline("B"),
+        """
+        compute_inline('B'): `B` writes `B` at `6 - v_i`, which is not an axis of its own
+           12 |             B[6 - v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+        """,
+    )
+
+
+def test_refuses_an_axis_that_does_not_index():
+    func = chain()
+    B = blocks(func)[0]
+    _, v_j = (it.var for it in B.iters)
+    moved = B.with_(body=B.body.with_(indices=(Const(0), v_j)))
+    s = Schedule(replace_stmt(func, B, moved))
+    refuse(s, lambda s: s.compute_inline("B"),
+        """
+        compute_inline('B'): the axis `v_i` of `B` does not index `B`, so the last of its iterations counts
+           12 |             B[0, v_j] = A[v_i, v_j] + T.float32(1.0)
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+        """,
+    )
+
+
+def test_refuses_a_second_writer():
+    func = chain()
+    v = Var("v")
+    B = next(b for b in func.allocs if b.name == "B")
+    first = For(Var("x"), Const(7), Block("Z", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(B, (v, Const(0)), Const(0.0, "float32"))))
+    s = Schedule(func.with_(body=seq(first, func.body)))
+    refuse(s, lambda s: s.compute_inline("B"),
+        """
+        compute_inline('B'): `Z` writes `B` too, so `B` cannot be inlined
+           10 |         with T.block("Z"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+           11 |             v = T.axis.spatial(7, x)
+           12 |             B[v, 0] = T.float32(0.0)
+           13 |     for i, j in T.grid(7, 13):
+           14 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+        """,
+    )
+
+
+def shifted_in_place() -> PrimFunc:
+    """B[i] = A[i + 1]; A[i] = B[i]."""
+    A, B = Buffer("A", (Const(8),)), Buffer("B", (Const(7),))
+    v = Var("v")
+    first = Block("B", (Iter(v, Const(7), Axis.SPATIAL, Var("i")),), Store(B, (v,), A[v + 1]))
+    second = Block("A", (Iter(v, Const(7), Axis.SPATIAL, Var("j")),), Store(A, (v,), B[v]))
+    return PrimFunc("main", (A,), seq(For(Var("i"), Const(7), first), For(Var("j"), Const(7), second)), (B,))
+
+
+def test_refuses_a_consumer_that_overwrites_the_input():
+    s = Schedule(shifted_in_place())
+    refuse(s, lambda s: s.compute_inline("B"),
+        """
+        compute_inline('B'): `A` writes `A`, which `B` reads, before the new place
+            9 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+           10 |             v = T.axis.spatial(7, i)
+           11 |             B[v] = A[v + 1]
+           12 |     for j in range(7):
+           13 |         with T.block("A"):
+              |         ^^^^^^^^^^^^^^^^^^ writes A
+        """,
+    )
+
+
+def test_refuses_what_nothing_reads():
+    func = matmul()
+    X = Buffer("X", (Const(7),))
+    v = Var("v_x")
+    unread = For(Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32"))))
+    s = Schedule(func.with_(body=seq(unread, func.body), allocs=(X,)))
+    refuse(s, lambda s: s.compute_inline("X"),
+        """
+        compute_inline('X'): nothing reads `X`, so there is nothing to inline `X` into
+           10 |         with T.block("X"):
+              |         ^^^^^^^^^^^^^^^^^^ never read
+        """,
+    )

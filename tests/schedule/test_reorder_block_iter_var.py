@@ -1,0 +1,56 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul
+
+
+def test_reduction_first():
+    before = matmul()
+    s = Schedule(before)
+    s.reorder_block_iter_var("C", [2, 0, 1])
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_k, v_i, v_j = T.axis.remap("RSS", [k, i, j])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reorder_block_iter_var("C", [0, 1]),
+        """
+reorder_block_iter_var('C', [0, 1]): `new_order` must be a permutation of the numbers 0 to 2, got [0, 1]
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ has 3 iteration variables
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reorder_block_iter_var("C", [0, 1, 1]),
+        """
+reorder_block_iter_var('C', [0, 1, 1]): `new_order` must be a permutation of the numbers 0 to 2, got [0, 1, 1]
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ has 3 iteration variables
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reorder_block_iter_var("k", [0, 1, 2]),
+        """
+reorder_block_iter_var('k', [0, 1, 2]): `k` is a loop, not a block; its blocks are `C`
+""",
+    )

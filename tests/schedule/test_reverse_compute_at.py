@@ -1,0 +1,475 @@
+import pytest
+
+from schedule import Schedule
+from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tir import te
+from tir.ir import PrimFunc
+
+
+def tiled() -> Schedule:
+    s = Schedule(relu_of_matmul())
+    i, j, k = s.get_loops("C")
+    io, ii = s.split(i, [None, 4])
+    jo, ji = s.split(j, [None, 5])
+    ko, ki = s.split(k, [None, 2])
+    s.reorder(io, jo, ko, ii, ki, ji)
+    return s
+
+
+def test_epilogue_under_a_tile_loop():
+    before = relu_of_matmul()
+    s = tiled()
+    assert s.reverse_compute_at("D", "j_0") is None
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            for i_0, j_0 in T.grid(2, 3):
+                for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
+                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                        T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v_j = T.axis.spatial(13, j_0 * 5 + ax1)
+                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_epilogue_under_the_outermost_loop():
+    before = relu_of_matmul()
+    s = tiled()
+    s.reverse_compute_at("D", "i_0", preserve_unit_loops=True)
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            for i_0 in range(2):
+                for j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(3, 3, 4, 2, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
+                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                        T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 13):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v_j = T.axis.spatial(13, ax1)
+                        T.where(i_0 * 4 + ax0 < 7)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_under_a_fused_loop():
+    before = relu_of_matmul()
+    s = tiled()
+    s.fuse("i_0", "j_0")
+    s.reverse_compute_at("D", "i_0_j_0_fused")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            for i_0_j_0_fused in range(6):
+                for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + j_1_1)
+                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                        T.where(i_0_j_0_fused // 3 * 4 + i_1_1 < 7 and i_0_j_0_fused % 3 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + ax0)
+                        v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + ax1)
+                        T.where(i_0_j_0_fused // 3 * 4 + ax0 < 7 and i_0_j_0_fused % 3 * 5 + ax1 < 13)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_split_of_a_split():
+    before = relu_of_matmul()
+    s = Schedule(before)
+    _, j, _ = s.get_loops("C")
+    jo, ji = s.split(j, [None, 5])
+    j1, j2 = s.split(ji, [None, 3])
+    s.reverse_compute_at("D", j1)
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            for i, j_0, j_1_1_0 in T.grid(7, 3, 2):
+                for j_1_1_1, k in T.grid(3, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + j_1_1_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(j_0 * 5 + j_1_1_0 * 3 + j_1_1_1 < 13 and j_1_1_0 * 3 + j_1_1_1 < 5)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0 in range(3):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + ax0)
+                        T.where(j_0 * 5 + j_1_1_0 * 3 + ax0 < 13 and j_1_1_0 * 3 + ax0 < 5)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_reduction_after_its_rows_are_made():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    s.reverse_compute_at("C", "i")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for i in range(7):
+                for j in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i, j])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0 in range(13):
+                    with T.block("C"):
+                        v_i, v_k = T.axis.remap("SR", [i, ax0])
+                        with T.init():
+                            C[v_i] = T.float32(0.0)
+                        C[v_i] = C[v_i] + B[v_i, v_k]
+        """,
+    )
+
+
+def test_consumer_of_a_part_of_the_producer():
+    A = te.placeholder((13,), name="A")
+    B = te.compute((13,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((5,), lambda i: B[i + 6] * 2.0, name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    io, _ = s.split("i", [None, 8])
+    s.reverse_compute_at("C", io)
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((5,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13,))
+            for i_0 in range(2):
+                for i_1_1 in range(8):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(13, i_0 * 8 + i_1_1)
+                        T.where(i_0 * 8 + i_1_1 < 13)
+                        B[v_i] = A[v_i] + T.float32(1.0)
+                for ax0 in range(8):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(5, i_0 * 8 + ax0 - 6)
+                        T.where(i_0 * 8 + ax0 - 6 >= 0 and i_0 * 8 + ax0 - 6 < 5)
+                        C[v_i] = B[v_i + 6] * T.float32(2.0)
+        """,
+    )
+
+
+def test_two_producers_in_one_loop():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")
+    D = te.compute((7, 13), lambda i, j: B[i, j] - C[i, j], name="D")
+    before = te.create_prim_func([A, D])
+    s = Schedule(before)
+    s.reverse_compute_at("C", "i")
+    s.reverse_compute_at("D", "i")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            C = T.alloc_buffer((7, 13))
+            for i in range(7):
+                for j in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i, j])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i, ax0])
+                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+                for ax0_1 in range(13):
+                    with T.block("D"):
+                        v_i, v_j = T.axis.remap("SS", [i, ax0_1])
+                        D[v_i, v_j] = B[v_i, v_j] - C[v_i, v_j]
+        """,
+    )
+
+
+def test_index_chooses_the_place():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: B[i] * 3.0, name="C")
+    D = te.compute((7,), lambda i: B[i] * 2.0, name="D")
+    for index, order in ((-1, ["B", "C", "D"]), (-2, ["B", "D", "C"]), (1, ["B", "D", "C"]), (2, ["B", "C", "D"])):
+        before = te.create_prim_func([A, C, D])
+        s = Schedule(before)
+        s.reverse_compute_at("C", "i")
+        s.reverse_compute_at("D", "i", index=index)
+        assert s.get_child_blocks("i") == order
+        same_numbers(before, s.func)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 13, 109), (13, 7, 4)])
+@pytest.mark.parametrize("cached", [True, False])
+def test_the_sketch_of_a_search(shape, cached):
+    """SSRSRS tiling with factors that don't divide, a write cache or a fused epilogue, a packed operand, and all marks."""
+    before = relu_of_matmul(*shape)
+    s = Schedule(before)
+    follow = s.cache_write("C", 0, "local") if cached else "D"
+    i, j, k = s.get_loops("C")
+    i0, i1, i2, i3 = s.split(i, [None, 2, 1, 3])
+    j0, j1, j2, j3 = s.split(j, [None, 2, 2, 3])
+    k0, k1 = s.split(k, [None, 16])
+    s.reorder(i0, j0, i1, j1, k0, i2, j2, k1, i3, j3)
+    s.reverse_compute_at(follow, j1)
+    packed = s.cache_read("C", "B", "local")
+    s.compute_at(packed, k0)
+    s.decompose_reduction("C", k0)
+    s.vectorize(j3)
+    s.unroll(i3)
+    s.parallel(s.fuse(i0, j0))
+    same_numbers(before, s.func)
+    well_formed(s.func)
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------------
+
+
+def test_refuses_a_loop_of_the_reduction():
+    refuse(tiled(), lambda s: s.reverse_compute_at("D", "k_0"),
+        """
+        reverse_compute_at('D', 'k_0'): it cannot be shown that `C` finishes a part of its own in each iteration of `k_0`: `k_0` is a loop of the reduction
+            9 |     for i_0, j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(2, 3, 3, 4, 2, 5):
+              |                   ^^^ the loop
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+              ...
+           19 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the consumer
+        """,
+    )
+
+
+def test_refuses_a_loop_without_producers():
+    s = Schedule(stencil())
+    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+        """
+        reverse_compute_at('C', 'i'): no producer of `C` is under `i`
+           10 |     for i in range(13):
+              |     ^^^^^^^^^^^^^^^^^^^ the loop
+              ...
+           19 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_a_producer():
+    s = Schedule(chain())
+    refuse(s, lambda s: s.reverse_compute_at("B", "i_1"),
+        """
+        reverse_compute_at('B', 'i_1'): no producer of `B` is under `i_1`
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 13):
+              |         ^^^ the loop
+        """,
+    )
+
+
+def test_refuses_neighbours():
+    s = Schedule(stencil())
+    refuse(s, lambda s: s.reverse_compute_at("C", "i_1"),
+        """
+        reverse_compute_at('C', 'i_1'): the inputs of `C` are not finished in the same windows of `v_i`
+           15 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ a producer
+           16 |             v_i = T.axis.spatial(15, i_1)
+           17 |             P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+           18 |     for i_2 in range(13):
+           19 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_what_is_read_along_two_axes():
+    A = te.placeholder((7, 5), name="A")
+    B = te.compute((7, 5), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7, 7), lambda i, j: te.sum(B[i, k] * B[j, k], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+        """
+        reverse_compute_at('C', 'i'): `C` is bound in `v_j` by what `B` finishes, but in other axes by other reads, so that some of its points would be left out
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ a producer
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1, k in T.grid(7, 7, 5):
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_a_reduction_over_what_is_made_in_parts():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_at("C", "j"),
+        """
+        reverse_compute_at('C', 'j'): `C` reads dimension 1 of `B` at `v_k`, which is not one of its spatial axes, but only a part of it is finished in an iteration
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, k in T.grid(7, 13):
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+        """,
+    )
+
+
+def test_refuses_windows_that_are_not_contiguous():
+    s = Schedule(chain())
+    io, ii = s.split("i", [None, 4])
+    s.reorder(ii, io)
+    refuse(s, lambda s: s.reverse_compute_at("C", ii),
+        """
+        reverse_compute_at('C', 'i_1_1'): it cannot be shown that `B` finishes a part of its own in each iteration of `i_1_1`: `v_i` = `i_0 * 4 + i_1_1` takes values that are not contiguous in an iteration of the loop
+            9 |     for i_1_1, i_0, j in T.grid(4, 2, 13):
+              |         ^^^^^ the loop
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+              ...
+           16 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the consumer
+        """,
+    )
+
+
+def test_refuses_a_producer_that_is_repeated():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((13, 7), lambda i, j: B[j] * 3.0, name="C")
+    D = te.compute((7,), lambda j: B[j] * 2.0, name="D")
+    before = te.create_prim_func([A, C, D])
+    s = Schedule(before)
+    s.cache_read("C", 0, "local", ["C"])
+    s.compute_at("B_local", s.get_loops("C")[0])
+    s.cache_read("C", 0, "global")
+    refuse(s, lambda s: s.reverse_compute_at("B_local_global", s.get_loops("B_local")[0]),
+        """
+        reverse_compute_at('B_local_global', 'i_1'): `B_local_global` is under `i_1` already
+           15 |     for i_1 in range(13):
+              |     ^^^^^^^^^^^^^^^^^^^^^ the loop
+              ...
+           21 |             with T.block("B_local_global"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def in_between() -> PrimFunc:
+    """B = A + 1; D = E; C = B + D; so that D is made after B."""
+    A, E = te.placeholder((7,), name="A"), te.placeholder((7,), name="E")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    D = te.compute((7,), lambda i: E[i] * 2.0, name="D")
+    C = te.compute((7,), lambda i: B[i] + D[i], name="C")
+    return te.create_prim_func([A, E, C])
+
+
+def test_refuses_an_input_that_is_made_later():
+    s = Schedule(in_between())
+    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+        """
+        reverse_compute_at('C', 'i'): `D` writes `D`, which `C` reads, after the new place
+           15 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ writes D
+           16 |             v_i = T.axis.spatial(7, i_1)
+           17 |             D[v_i] = E[v_i] * T.float32(2.0)
+           18 |     for i_2 in range(7):
+           19 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads D
+        """,
+    )
+
+
+def test_refuses_more_than_is_produced():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((9,), lambda i: te.if_then_else(te.all(i >= 1, i < 8), B[i - 1], 0.0), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+        """
+        reverse_compute_at('C', 'i'): `C` reads more of dimension 0 of `B` than `B` writes
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+        """,
+    )
+
+
+def test_refuses_an_impossible_index():
+    s = Schedule(matmul_copy())
+    refuse(s, lambda s: s.reverse_compute_at("C_local", "i", index=0),
+        """
+        reverse_compute_at('C_local', 'i', index=0): index 0 is not possible, only 1 (or -1 for the last, -2 for the first)
+            9 |     for i, j, k in T.grid(7, 13, 5):
+              |         ^ the loop
+        """,
+    )
+
+
+def matmul_copy() -> PrimFunc:
+    s = Schedule(matmul())
+    s.cache_write("C", 0, "local")
+    return s.func

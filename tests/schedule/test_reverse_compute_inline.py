@@ -1,0 +1,220 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, relu_of_matmul, stencil
+from tir import te
+
+
+def test_chain():
+    before = chain()
+    s = Schedule(before)
+    assert s.reverse_compute_inline("C") is None
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+
+
+def test_transposed_with_another_input():
+    A, E = te.placeholder((7, 13), name="A"), te.placeholder((13,), name="E")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((13, 7), lambda i, j: B[j, i] * E[i] + te.maximum(B[j, i], 0.0), name="C")
+    before = te.create_prim_func([A, E, C])
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.reverse_compute_inline("C")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((13,), "float32"), C: T.Buffer((13, 7), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j_0, j_1_1 in T.grid(7, 4, 4):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
+                    T.where(j_0 * 4 + j_1_1 < 13)
+                    C[v_j, v_i] = (A[v_i, v_j] + T.float32(1.0)) * E[v_j] + T.max(A[v_i, v_j] + T.float32(1.0), T.float32(0.0))
+        """,
+    )
+
+
+def test_only_a_part_is_used():
+    A = te.placeholder((13,), name="A")
+    B = te.compute((13,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: B[i + 2] * 3.0, name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    s.reverse_compute_inline("C")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i in range(13):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i)
+                    if v_i - 2 >= 0 and v_i - 2 < 7:
+                        C[v_i - 2] = (A[v_i] + T.float32(1.0)) * T.float32(3.0)
+        """,
+    )
+
+
+def test_unit_axes():
+    A = te.placeholder((1, 7), name="A")
+    B = te.compute((1, 7), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((7, 1, 1), lambda i, j, k: B[0, i] * 2.0, name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    s.reverse_compute_inline("C")
+    check(s, before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((1, 7), "float32"), C: T.Buffer((7, 1, 1), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j in T.grid(1, 7):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    C[v_j, 0, 0] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
+        """,
+    )
+
+
+def test_refuses_a_reduction_producer():
+    s = Schedule(relu_of_matmul())
+    refuse(s, lambda s: s.reverse_compute_inline("D"),
+        """
+        reverse_compute_inline('D'): `C`, the producer of `D`, is a reduction: its result is not final where it is stored
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reduces
+              ...
+           16 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ reads the result
+          hint: reverse_compute_at('D', ...) runs it right after the reduction
+        """,
+    )
+
+
+def test_refuses_a_reduction():
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_inline("C"),
+        """
+        reverse_compute_inline('C'): `C` is a reduction, not an elementwise function of its input
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reduces
+        """,
+    )
+
+
+def test_refuses_without_a_producer():
+    s = Schedule(chain())
+    refuse(s, lambda s: s.reverse_compute_inline("B"),
+        """
+        reverse_compute_inline('B'): no block makes a temporary that `B` reads
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_several_producers():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[i] * 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] + C[i], name="D")
+    s = Schedule(te.create_prim_func([A, D]))
+    refuse(s, lambda s: s.reverse_compute_inline("D"),
+        """
+        reverse_compute_inline('D'): `D` has several producers, `B` and `C`
+           19 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_neighbours():
+    s = Schedule(stencil())
+    refuse(s, lambda s: s.reverse_compute_inline("C"),
+        """
+        reverse_compute_inline('C'): `C` reads several elements of `P`
+           19 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads P
+        """,
+    )
+
+
+def test_refuses_padding():
+    s = Schedule(stencil())
+    refuse(s, lambda s: s.reverse_compute_inline("P"),
+        """
+        reverse_compute_inline('P'): `P` reads other elements of `B` than `B` makes there
+           15 |         with T.block("P"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+        """,
+    )
+
+
+def test_refuses_another_reader():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: B[i] * 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] * 3.0, name="D")
+    s = Schedule(te.create_prim_func([A, C, D]))
+    refuse(s, lambda s: s.reverse_compute_inline("C"),
+        """
+        reverse_compute_inline('C'): `D` reads `B` too
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+           11 |             v_i = T.axis.spatial(7, i)
+           12 |             B[v_i] = A[v_i] + T.float32(1.0)
+           13 |     for i_1 in range(7):
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+           15 |             v_i = T.axis.spatial(7, i_1)
+           16 |             C[v_i] = B[v_i] * T.float32(2.0)
+           17 |     for i_2 in range(7):
+           18 |         with T.block("D"):
+              |         ^^^^^^^^^^^^^^^^^^ another reader
+        """,
+    )
+
+
+def test_refuses_a_broadcast():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7, 13), lambda i, j: B[i] * 2.0, name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_inline("C"),
+        """
+        reverse_compute_inline('C'): the axis `v_j` of `C` does not index `B`, so an element is used more than once
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+        """,
+    )
+
+
+def test_refuses_an_axis_used_by_a_fixed_index():
+    A = te.placeholder((7, 3), name="A")
+    B = te.compute((7, 3), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((7,), lambda i: B[i, 2] * 2.0, name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    refuse(s, lambda s: s.reverse_compute_inline("C"),
+        """
+        reverse_compute_inline('C'): `C` reads `B` at `2`, which is not an axis of its own
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads B
+        """,
+    )

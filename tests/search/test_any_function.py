@@ -1,0 +1,62 @@
+"""`autotune` on functions that are no named workload: the program as written is the reference, and a valid schedule is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import Trace
+from search.measure import Limits
+from search.oracle import max_error, outputs, random_inputs, scale_of, to_float, tolerance
+from tests.search import programs
+from tir import te
+
+QUICK = Limits(min_seconds=0.0, min_runs=1, race=0.05)
+
+FUNCTIONS = {
+    "batched matmul": programs.batched_matmul,
+    "transposed matmul": programs.transposed_matmul,
+    "int8 matmul": lambda: programs.widening_matmul("int8", "int32"),
+    "float16 matmul": lambda: programs.widening_matmul("float16", "float32"),
+    "float64 matmul": lambda: programs.matmul(dtype="float64"),
+    "dilated convolution": programs.dilated_conv,
+    "argmax": programs.argmax,
+    "own reducer": programs.largest_magnitude,
+    "three axes": programs.sum_of_three_axes,
+    "rank 0": programs.total,
+    "chain": programs.elementwise_chain,
+    "two outputs": programs.two_outputs,
+    "no blocks": programs.without_blocks,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_schedule_is_found(name):
+    func = FUNCTIONS[name]()
+    result = tir.autotune(func, "llvm -num-cores 2", trials=4, limits=QUICK, workers=1)
+    assert result.outcomes["ok"] == result.trials, [m.message for m in result.measurements]
+    assert result.trials >= 1 and 0 < result.seconds < float("inf")
+    assert result.trace is None or Trace.from_json(result.trace) == result.schedule.trace
+    # The interpreter is another reference than the one that the run had.
+    expected, found = random_inputs(func, np.random.default_rng(1)), random_inputs(func, np.random.default_rng(1))
+    tir.run(func, *expected)
+    result.kernel(*found)
+    for i in outputs(func):
+        dtype = func.params[i].dtype
+        a, b = to_float(found[i], dtype), to_float(expected[i], dtype)
+        assert max_error(a, b, scale_of(b)) <= tolerance(func)
+
+
+def test_a_function_that_nothing_improves_is_its_own_best():
+    """All its candidates are the program as written."""
+    X = te.placeholder((7,), name="X")
+    k = te.reduce_axis((0, 7), name="k")
+    func = te.create_prim_func([X, te.compute((), lambda: te.sum(X[k], axis=k), name="S")])
+    result = tir.autotune(func, "llvm -num-cores 1", trials=8, limits=QUICK, workers=1)
+    assert result.trace is None and result.seconds == result.baseline and result.trials == 0
+
+
+def test_symbolic_sizes_are_refused():
+    with pytest.raises(ValueError, match="symbolic"):
+        tir.autotune(programs.symbolic(), trials=8)
