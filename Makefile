@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 TRIALS ?= 64
-BUDGET ?= 60
+BUDGET ?= 78
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 

@@ -113,7 +113,7 @@ def _complete(given: dict) -> dict:
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
         return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch}
-    if "arch" in given and given["arch"]:
+    if given.get("arch"):
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
     host_cpu, host_features = host_processor()
     mcpu = given.get("mcpu") or host_cpu

@@ -39,6 +39,10 @@ class Machine:
     l3: int
 
     @property
+    def caches(self) -> tuple[int, int, int]:
+        return self.l1, self.l2, self.l3
+
+    @property
     def registers(self) -> int:
         """The number of vector registers, as x86 has them."""
         return 32 if self.vector_bits >= 512 else 16

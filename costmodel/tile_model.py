@@ -1,7 +1,8 @@
 """A formula for tiled nests: multiply-adds against loads in the register tile, and bytes moved into each cache.
 
 After Low et al., "Analytical modeling is enough for high-performance BLIS" (TOMS 2016), for the micro-kernel, and the closed-form
-traffic of MOpt (ASPLOS 2021) for the caches, made coarse: a cache keeps the largest tile level whose footprint fits it.
+traffic of MOpt (ASPLOS 2021) for the caches, made coarse: a cache keeps the largest tile level whose footprint fits it, and whose
+lines don't crowd its sets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LINE = 64
 LATENCY = 4
 MULTIPLY_ADDS_A_CYCLE = 2
 LOADS_A_CYCLE = 2
-WAY = 4096  # bytes after which addresses fall into the same set of L1
+WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
 SHARE = 0.75  # of a cache that a tile can count on
 ENTRY = 20.0  # cycles to enter the innermost reduction, besides moving the accumulators in and out
 
@@ -68,6 +69,7 @@ class TileModel:
         inner = levels[-1]
         vectors = self._vectors(nest, levels)
         loads = np.zeros(len(inner))
+        panel = np.zeros(len(inner))  # of the loads those of vectors, which are used again further on in the tile
         for access in nest.accesses:
             if access.written:
                 continue
@@ -76,28 +78,46 @@ class TileModel:
             for axis in used:
                 size = inner[:, axis]
                 number = number * (np.ceil(size / lanes) if axis == nest.vector else size)
+            if nest.vector in used:
+                panel += number
+                number = number * (1 if _aligned(access) else 2)
             loads += number
         issue = np.maximum(vectors / MULTIPLY_ADDS_A_CYCLE, loads / LOADS_A_CYCLE)
-        # More accumulators than registers: each spilled one is stored and loaded again.
-        panel = np.ceil(inner[:, nest.vector] / lanes) if nest.vector is not None else 1.0
+        # More values than registers: each spilled one is stored and loaded again.
         spilled = np.maximum(0.0, vectors + panel + 1 - self.machine.registers)
         chained = LATENCY if any(nest.reduce) else 0
         return np.maximum(issue + spilled, chained)
 
     def _traffic(self, nest: Nest, levels: list[np.ndarray], counts: list[np.ndarray]) -> np.ndarray:
-        """Cycles spent on moving cache lines."""
-        total = np.zeros(len(levels[0]))
-        footprints = [np.sum([_lines(nest, a, levels, depth) for a in nest.accesses], axis=0) for depth in range(6)]
-        for size, cycles in zip((self.machine.l1, self.machine.l2, self.machine.l3), LINE_CYCLES, strict=True):
-            moved = np.full(len(total), np.inf)
-            for depth in range(6):  # 0 is the whole nest; the deeper, the smaller
+        """Cycles spent on moving cache lines.
+
+        The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there:
+        the lines that the runs of that one loop share are loaded once.
+        """
+        n = len(levels[0])
+        tiles = [_tile(nest, levels, depth) for depth in range(6)]
+        footprints = [sum(_lines(access, tile) for access in nest.accesses) for tile in tiles]
+        loaded = [footprints[0]]
+        for depth in range(1, 6):
+            around, length = _innermost(levels[depth - 1])
+            strip = tiles[depth].copy()
+            strip[np.arange(n), around] *= length
+            strip = np.minimum(strip, np.array(nest.extents, dtype=float))
+            loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
+        total = np.zeros(n)
+        for size, way, cycles in zip(self.machine.caches, WAYS, LINE_CYCLES, strict=True):
+            moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
+            for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
                 fits = footprints[depth] * LINE <= SHARE * size
-                moved = np.where(np.isinf(moved) & fits, footprints[depth] * counts[depth], moved)
-            total += np.where(np.isinf(moved), footprints[5] * counts[5], moved) * cycles
-        ways = max(1, self.machine.l1 // WAY)
-        for access in nest.accesses:
-            rivals = _rivals(nest, access, levels)
-            total += np.where(rivals > ways, _lines(nest, access, levels, 5) * counts[5] * LINE_CYCLES[0], 0.0)
+                if way:
+                    rivals = sum(_rivals(access, tiles[depth], way) for access in nest.accesses)
+                    fits &= rivals <= max(len(nest.accesses), size // way)
+                moved = np.where(fits, loaded[depth], moved)
+            total += moved * cycles
+        for access in nest.accesses:  # operands that evict each other in the innermost tile
+            if not access.written:
+                crowded = _rivals(access, tiles[5], WAYS[0]) > max(1, self.machine.l1 // WAYS[0])
+                total += np.where(crowded, _lines(access, tiles[5]) * counts[5] * LINE_CYCLES[0], 0.0)
         return total
 
 
@@ -125,18 +145,31 @@ def _count(nest: Nest, levels: list[np.ndarray], depth: int) -> np.ndarray:
     return result
 
 
-def _lines(nest: Nest, access: Access, levels: list[np.ndarray], depth: int) -> np.ndarray:
-    """Cache lines that one access touches while the levels from `depth` inwards run."""
-    n = len(levels[0])
-    sizes = np.ones((n, len(nest.extents)))
-    for level in levels[depth:]:
-        sizes = sizes * level
-    sizes = np.minimum(sizes, np.array(nest.extents, dtype=float))
-    result = np.ones(n)
+def _aligned(access: Access) -> bool:
+    """Whether vectors along the last dimension start where lines do; others cross lines, and each such load counts twice."""
+    return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % LINE == 0
+
+
+def _tile(nest: Nest, levels: list[np.ndarray], depth: int) -> np.ndarray:
+    """How far each axis runs while the levels from `depth` inwards do, an (n, axes) float64 matrix."""
+    return np.minimum(np.prod(levels[depth:], axis=0), np.array(nest.extents, dtype=float))
+
+
+def _innermost(level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The axis of the innermost loop of a level that has more than one iteration (the last axis where none has), and its
+    length."""
+    axes = level.shape[1]
+    around = axes - 1 - np.argmax(level[:, ::-1] > 1, axis=1)
+    return around, level[np.arange(len(level)), around]
+
+
+def _lines(access: Access, tile: np.ndarray) -> np.ndarray:
+    """Cache lines that one access touches in a tile, whose size along each axis is a column of `tile`."""
+    result = np.ones(len(tile))
     for position, dim in enumerate(access.dims):
-        span = np.ones(n)
+        span = np.ones(len(tile))
         for axis, coefficient in dim:
-            span = span + coefficient * (sizes[:, axis] - 1)
+            span = span + coefficient * (tile[:, axis] - 1)
         span = np.minimum(span, access.shape[position])
         if position == len(access.dims) - 1:
             span = np.ceil(span * access.nbytes / LINE)
@@ -144,16 +177,17 @@ def _lines(nest: Nest, access: Access, levels: list[np.ndarray], depth: int) -> 
     return result
 
 
-def _rivals(nest: Nest, access: Access, levels: list[np.ndarray]) -> np.ndarray:
-    """How many lines of the innermost tile compete for one set of L1, as the rows of a matrix with a power-of-two length do."""
-    result = np.ones(len(levels[0]))
+def _rivals(access: Access, tile: np.ndarray, way: int) -> np.ndarray:
+    """How many lines of a tile compete for one set of a cache, as the rows of a matrix with a power-of-two length do; addresses
+    `way` bytes apart fall into the same set."""
+    result = np.ones(len(tile))
     stride = access.nbytes
     for position in reversed(range(len(access.dims))):
         if position < len(access.dims) - 1:
-            span = np.ones(len(result))
+            span = np.ones(len(tile))
             for axis, coefficient in access.dims[position]:
-                span = span + coefficient * (levels[5][:, axis] - 1)
-            places = WAY // math.gcd(stride, WAY)
-            result = result * np.ceil(np.minimum(span, access.shape[position]) / max(1, min(places, WAY // LINE)))
+                span = span + coefficient * (tile[:, axis] - 1)
+            places = way // math.gcd(stride, way)
+            result = result * np.ceil(np.minimum(span, access.shape[position]) / max(1, min(places, way // LINE)))
         stride *= access.shape[position]
     return result

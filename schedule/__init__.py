@@ -10,13 +10,19 @@ from . import (  # noqa: F401  (register)
     cache_write,
     compute_at,
     compute_inline,
+    decompose_padding,
     decompose_reduction,
     fuse,
+    fuse_reduction_epilogue,
     hoist_predicate,
+    lift_alloc,
     loop_partition,
     merge,
+    pack,
+    pad_einsum,
     parallel,
     peel,
+    reindex,
     reorder,
     reorder_block_iter_var,
     reverse_compute_at,
@@ -25,7 +31,12 @@ from . import (  # noqa: F401  (register)
     sample,
     set_scope,
     split,
+    stage_mem,
+    storage_align,
+    tensorize,
     tile,
+    transform_block_layout,
+    transform_layout,
     trim,
     unroll,
     vectorize,
@@ -33,6 +44,7 @@ from . import (  # noqa: F401  (register)
 from .error import ScheduleError
 from .primitive import REGISTRY, Primitive, primitive
 from .schedule import Schedule
+from .tensor_intrin import TensorIntrin
 from .trace import Step, Trace, replay
 
-__all__ = ["REGISTRY", "Primitive", "Schedule", "ScheduleError", "Step", "Trace", "primitive", "replay"]
+__all__ = ["REGISTRY", "Primitive", "Schedule", "ScheduleError", "Step", "TensorIntrin", "Trace", "primitive", "replay"]

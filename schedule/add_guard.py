@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tir.ir import FALSE, TRUE, If, PrimFunc, Unary
-from tir.simplify import simplify
+from tir.ir import FALSE, TRUE, Const, Expr, If, PrimFunc, Stmt, Unary
+from tir.simplify import prove, simplify
+from tir.traverse import substitute, variables
 
-from .copies import renamed
+from .copies import renamed, with_starting_inits
 from .dataflow import Names
 from .error import ScheduleError
-from .guards import assuming, parsed_condition, ranges_around
+from .guards import assuming, parsed_condition, ranges_around, sharpened
 from .primitive import path_to_named, primitive, replace_path
 
 
@@ -20,7 +21,8 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     version keeps its names. What follows from the condition is dropped from the predicates in it, and likewise in the second.
 
     Rewrite   S   =>   if c: S  else: S'
-    Legal     always: S' is a copy of S under new names, and exactly one of the two runs.
+    Legal     S' is a copy of S under new names, and exactly one of the two runs. A reduction whose loops occur in the condition
+              must provably start in one version, wherever it starts; the other loses the init.
     Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
     """
     above = path_to_named(func, block_or_loop)
@@ -31,7 +33,17 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     if decided in (TRUE, FALSE):
         word = "always" if decided == TRUE else "never"
         raise ScheduleError(f"the condition {condition!r} {word} holds here", (target, "nothing to distinguish"))
+    fails = sharpened(simplify(Unary("not", holds), ranges), ranges)
+
+    def version(stmt: Stmt, fact: Expr) -> Stmt:
+        def starts(driving: set[str]) -> bool:
+            if not driving & variables(fact):
+                return True
+            return prove(substitute(fact, {n: Const(0) for n in driving}), ranges)  # type: ignore[arg-type]
+
+        return with_starting_inits(assuming(stmt, ranges, [fact]), ranges, [fact], starts)
+
+    version(target, fails)  # refuses, if at all, with marks on what stands in the function
     copy = renamed(target, Names.of(func))
-    fails = simplify(Unary("not", holds), ranges)
-    both = If(holds, assuming(target, ranges, [holds]), assuming(copy, ranges, [fails]))
+    both = If(holds, version(target, sharpened(holds, ranges)), version(copy, fails))
     return replace_path(func, above, both), [block_or_loop, copy.name]  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ def add_unit_loop(func: PrimFunc, block_or_loop: str) -> tuple[PrimFunc, str]:
 
     Rewrite   S   =>   for u in range(1): S
     Legal     always.
+    Example   vector: s.add_unit_loop("i")
     """
     above = path_to_named(func, block_or_loop)
     (name,) = fresh_names(func, "u")

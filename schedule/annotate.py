@@ -16,6 +16,7 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
     Legal     always: the meaning of a program does not depend on annotations.
+    Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
     above = path_to_named(func, block_or_loop)
     target: For | Block = above[-1]  # type: ignore[assignment]
@@ -30,6 +31,7 @@ def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFu
 
     Rewrite   for i in T.serial(N, annotations={"key": value}): S   =>   for i in range(N): S
     Legal     where the key is there.
+    Example   vector: s.annotate("i", "note", 1); s.unannotate("i", "note")
     """
     above = path_to_named(func, block_or_loop)
     target: For | Block = above[-1]  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import For, Kind, PrimFunc
+from tir.ir import Buffer, For, Kind, PrimFunc
 from tir.traverse import walk
 
 from .error import ScheduleError, nearest
@@ -13,7 +13,11 @@ from .private import private_buffers
 AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
 
 # The memories of which each block, or each thread, of a GPU has its own.
-OWN = {"blockIdx": ("shared", "shared.dyn", "local", "register"), "threadIdx": ("local", "register"), "vthread": ("local", "register")}
+OWN = {
+    "blockIdx": ("shared", "shared.dyn", "local", "register"),
+    "threadIdx": ("local", "register"),
+    "vthread": ("local", "register"),
+}
 
 
 @primitive
@@ -66,7 +70,7 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
             )
 
     def private() -> set[str]:
-        scopes = {n.name: n.scope for n in walk(target.body) if type(n).__name__ == "Buffer"}
+        scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
         return {name for name in private_buffers(func, above) if scopes[name] in OWN[kind]}
 
     independent_iterations(above, "bound", private)

@@ -16,6 +16,7 @@ from .dataflow import Names
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
 from .primitive import path_to_loop, primitive, replace_path
+from .window import Unproved, need_distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     """Make the nest at a loop the body of a new block; returns the name of the block, that of the one inside with `_o` added.
 
     The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction becomes one of the
-    new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`.
+    new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`; where no
+    reduce axis is left outside, the init stays inside.
 
     Rewrite   for i_0: for i_1 in range(f): with T.block("B"): v = i_0 * f + i_1; S(v)
            => for i_0:
@@ -66,7 +68,11 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
 
     divisions = {it.var.name: _divided(it, block, outer, inner, ranges) for it in block.iters}
     names = Names.of(func)
-    outside, inside, mapping = [], [], {}
+    outside: list[Iter] = []
+    inside: list[Iter] = []
+    mapping: dict[str, Expr] = {}
+    # A reduction keeps an axis that says so.
+    last_reduce = next((it for it in reversed(block.iters) if it.axis is not Axis.SPATIAL), None)
     for it in block.iters:
         d = divisions[it.var.name]
         count = simplify((it.extent + (d.size - 1)) // d.size)
@@ -76,7 +82,8 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
         if preserve_unit_iters or count != one:
             outside.append(Iter(o, count, it.axis, d.outer))
             index = o * d.size if d.size != one else o
-        if preserve_unit_iters or simplify(d.size) != one:
+        lonely = it is last_reduce and not any(x.axis is not Axis.SPATIAL for x in (*outside, *inside))
+        if preserve_unit_iters or simplify(d.size) != one or lonely:
             inside.append(Iter(i, d.size, it.axis, d.inner))
             index = i if index is None else index + i
         mapping[it.var.name] = Const(0, it.var.dtype) if index is None else index
@@ -95,9 +102,11 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
         if not prove(within, ranges, outer_conditions):
             outer_conditions.append(simplify(within))
 
-    new = substitute_loops(block.with_(iters=(), predicate=TRUE, init=None), mapping, ())
+    # A reduction that is complete within the tile keeps its init.
+    split_init = block.init is not None and any(x.axis is not Axis.SPATIAL for x in outside)
+    new = substitute_loops(block.with_(iters=(), predicate=TRUE, init=None if split_init else block.init), mapping, ())
     reads = block.reads
-    if block.init is not None and reads is not None and block.writes is not None:
+    if split_init and reads is not None and block.writes is not None:
         reads = (*(r for r in block.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
     regions = {
         "reads": None if reads is None else tuple(substitute(r, mapping) for r in reads),
@@ -105,7 +114,17 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     }
     new = new.with_(iters=tuple(inside), predicate=conjunction(*inner_conditions), **regions)
     init = None
-    if block.init is not None:
+    if split_init:
+        try:
+            # Each point once, of the reduction as well: then none of them is started again within the tile.
+            need_distinct(block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in block.iters)), inner, outer)
+        except Unproved as reason:
+            raise ScheduleError(
+                f"it cannot be shown that `{block.name}` visits each of its points once under `{target}`: {reason}",
+                (inner[0], "the loop"),
+                (block, "starts each of them with its init"),
+                hint="decompose_reduction first",
+            ) from None
         spatial = [it for it in inside if it.axis is Axis.SPATIAL]
         init = _tile_init(block, inner, divisions, outside, spatial, mapping, inner_conditions, names, ranges)
     name = names.block(f"{block.name}_o")
@@ -141,7 +160,7 @@ def _divided(it: Iter, block: Block, outer: Sequence[For], inner: Sequence[For],
         weights = gcd(weights, c)
     if low is None or high is None or low < 0 or high >= weights:
         raise ScheduleError(
-            f"`{it.var.name}` = `{it.binding}` is not a multiple of some tile size outside of `{inner[0].name}` plus less than that inside",
+            f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{inner[0].name}` and places in a tile inside",
             (inner[0], "the loop"),
             (block, "the block"),
         )
@@ -150,9 +169,7 @@ def _divided(it: Iter, block: Block, outer: Sequence[For], inner: Sequence[For],
     return Division(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
 
 
-def _inside(
-    condition: Expr, block: Block, divisions: dict[str, Division], axes: dict[str, Var | None], inner: set[str]
-) -> Expr:
+def _inside(condition: Expr, block: Block, divisions: dict[str, Division], axes: dict[str, Var | None], inner: set[str]) -> Expr:
     """A condition for the block inside: what loops outside contribute is written in the outer iteration variable of one axis."""
     match condition:
         case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, a, b):
@@ -207,7 +224,9 @@ def _tile_init(
     zeros |= {x.var.name: Const(0, x.var.dtype) for x in outside if x.axis is not Axis.SPATIAL}
     for it, d in _pairs(block, divisions):
         if it.axis is not Axis.SPATIAL and as_constant(polynomial(simplify(substitute(d.inner, zeros)))) != 0:
-            raise ScheduleError(f"the reduction axis `{it.var.name}` never has its first value, so no init runs", (block, "the block"))
+            raise ScheduleError(
+                f"the reduction axis `{it.var.name}` never has its first value, so no init runs", (block, "the block")
+            )
     first: dict[str, Expr] = dict(zeros)
     kept = []
     for loop in inner:

@@ -29,6 +29,7 @@ def cache_read(
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
               consumers share, only what is read in their iteration is copied.
     Legal     if no consumer writes A, and nothing writes A between the copy and the last use.
+    Example   chain: s.cache_read("C", "B", "local")
     """
     scope, leaf = locate(func, block)
     memory = need_scope(storage_scope)
@@ -41,7 +42,7 @@ def cache_read(
             )
     writers = scope.writers(source.name)
     before = [w for w in writers if w.order < consumers[-1].order]
-    common, position = _between(before, consumers, source.name) if before else ((scope.root,), 0)
+    common, position = between(before, consumers, source.name) if before else ((scope.root,), 0)
     body = common[-1]
     loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
     for w in writers:
@@ -81,7 +82,7 @@ def _consumers(scope: Scope, leaf: Leaf, name: str, wanted: list[str] | None) ->
     return [r for r in readers if r.name in wanted and type(r.stmt) is Block]
 
 
-def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
+def between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
     """The innermost path that leads to all of them, and the number of the statement there before which all has been written."""
     common = (*writers[0].above, writers[0].stmt)
     for other in (*writers, *consumers):
@@ -114,4 +115,3 @@ def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Blo
         iters.append(Iter(v, dim, Axis.SPATIAL, Const(0, dim.dtype)))
     place: tuple[Expr, ...] = tuple(it.var for it in iters)
     return Block(names.block(wanted), tuple(iters), Store(target, place, Load(source, place)))
-

@@ -43,6 +43,7 @@ def cache_write(
     Legal     if the block is data parallel or a reduction with its init, alone in writing C, and what is copied is all
               written: C is a temporary copied as a whole, or the block runs over its whole domain and each of its axes
               indexes a dimension of C.
+    Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block)
     memory = need_scope(storage_scope)
@@ -53,11 +54,15 @@ def cache_write(
     readers = [r for r in scope.readers(target.name) if r is not leaf]
     early = next((r for r in readers if r.order < leaf.order), None)
     if early is not None:
-        raise ScheduleError(f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (producer, "then"))
+        raise ScheduleError(
+            f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (producer, "then")
+        )
     known = {r.name: r for r in readers if type(r.stmt) is Block}
     for w in consumer_blocks or ():
         if w not in known:
-            raise ScheduleError(f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=nearest(w, known))
+            raise ScheduleError(
+                f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=nearest(w, known)
+            )
     moved = [known[w] for w in dict.fromkeys(consumer_blocks or ())]
     remaining = [r for r in readers if r not in moved]
 
@@ -72,13 +77,13 @@ def cache_write(
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
-    found = _finished(scope, leaf, target, copying, loops)
+    found = finished(scope, leaf, target, copying, loops)
     placed = laid_out(copying, found, ranges, names, exact=True)
     changes: list[tuple[Stmt, Stmt | None]] = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]  # type: ignore[misc]
     return with_buffer(edited(func, changes, Insertion(body, position, placed)), scope, copy), copying.name
 
 
-def _finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: list) -> dict[str, Window]:
+def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: list) -> dict[str, Window]:
     """The windows of the copying block's axes that are written in an iteration of `loops`; refuses where they are not exact."""
     block: Block = leaf.stmt  # type: ignore[assignment]
     try:

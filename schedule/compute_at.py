@@ -47,6 +47,7 @@ def compute_at(
               under `loop`; the block is complete where it stands: no loop around both places drives its reduction; and its
               inputs are final there and unchanged until the last use. Elements that several iterations need are computed in
               each of them, always to the same value.
+    Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
         return (func, None) if loop == ROOT else compute_inline(func, block)
@@ -65,15 +66,20 @@ def compute_at(
     for c in consumers:
         if not c.under(target):
             raise ScheduleError(
-                f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`", (target, "the loop"), (c.stmt, "a consumer outside of it")
+                f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`",
+                (target, "the loop"),
+                (c.stmt, "a consumer outside of it"),
             )
         if c.order < moved.order:
-            raise ScheduleError(f"{c.quoted} reads what `{block}` writes, but stands before it", (c.stmt, "first"), (producer, "then"))
+            raise ScheduleError(
+                f"{c.quoted} reads what `{block}` writes, but stands before it", (c.stmt, "first"), (producer, "then")
+            )
     for common in shared_loops(moved.above, path):
         it = next((it for it in producer.iters if it.axis is Axis.REDUCE and common.name in variables(it.binding)), None)
         if it is not None:
             raise ScheduleError(
-                f"`{common.name}` is around `{block}` and `{loop}` and drives the reduction `{it.var.name}`, which must be complete",
+                f"`{common.name}` is around `{block}` and `{loop}` and drives the reduction `{it.var.name}`, "
+                "which must be complete",
                 (common, "a loop of the reduction"),
                 (producer, "is incomplete here"),
             )

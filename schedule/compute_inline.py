@@ -31,6 +31,7 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
            => S(f(p))
     Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order; and
               its inputs are final there and unchanged until the last use.
+    Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)
     what = "inlined"
@@ -44,10 +45,14 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     places = own_axes(producer, store)
     consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]
     if not consumers:
-        raise ScheduleError(f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into", (producer, "never read"))
+        raise ScheduleError(
+            f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into", (producer, "never read")
+        )
     first = next((c for c in consumers if c.order < leaf.order), None)
     if first is not None:
-        raise ScheduleError(f"{first.quoted} reads `{store.buffer.name}`, but stands before `{block}`", (first.stmt, "first"), (producer, "then"))
+        raise ScheduleError(
+            f"{first.quoted} reads `{store.buffer.name}`, but stands before `{block}`", (first.stmt, "first"), (producer, "then")
+        )
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
     need_safe_domain(scope, leaf, what)
 
@@ -82,7 +87,9 @@ def single_store(block: Block) -> Store:
     """The only statement of a block, if that is a store."""
     if type(block.body) is not Store or block.init is not None:
         found = stores(block)
-        raise ScheduleError(f"`{block.name}` is more than a single store", (found[-1] if found else block, "not the only statement"))
+        raise ScheduleError(
+            f"`{block.name}` is more than a single store", (found[-1] if found else block, "not the only statement")
+        )
     return block.body
 
 
@@ -99,11 +106,13 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
         elif type(index) is Const and index.value == 0:
             result.append(None)
         else:
-            raise ScheduleError(f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own", (store, "the store"))
+            raise ScheduleError(
+                f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own", (store, "the store")
+            )
     for name, it in axes.items():
         if name not in result and it.extent != Const(1, it.extent.dtype):
             raise ScheduleError(
-                f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts", (store, "the store")
+                f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts",
+                (store, "the store"),
             )
     return result
-

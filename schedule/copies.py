@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tir.affine import Interval
-from tir.analysis.regions import extent_range
+from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Var
-from tir.simplify import bounds
-from tir.traverse import map_children, replace_buffers, substitute
+from tir.simplify import bounds, prove
+from tir.traverse import map_children, replace_buffers, substitute, variables
 
 from .dataflow import Names
+from .error import ScheduleError
 from .primitive import statements
 
 
@@ -42,16 +45,31 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
     return rename(result) if blocks else result
 
 
-def without_idle_inits(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
-    """`stmt` without the inits of reductions that never start in it: some reduce axis is provably never 0."""
+def with_starting_inits(
+    stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = (), starts: Callable[[set[str]], bool] | None = None
+) -> Stmt:
+    """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
+
+    An init goes where some reduce axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
+    called with the loops that drive it, says whether the copy runs where these are 0. Refuses where neither is certain; None
+    says that it always does.
+    """
 
     def visit(s, inside: dict[str, Interval]):
         if type(s) is For:
             inside = {**inside, s.name: extent_range(s.extent, inside)}
         elif type(s) is Block:
-            if s.init is not None and any((bounds(it.binding, inside)[0] or 0) >= 1 for it in s.iters if it.axis is Axis.REDUCE):
-                s = s.with_(init=None)
-            inside = {**inside, **{it.var.name: extent_range(it.extent, inside) for it in s.iters}}
+            reduces = [it for it in s.iters if it.axis is Axis.REDUCE]
+            if s.init is not None:
+                if any((bounds(it.binding, inside)[0] or 0) >= 1 or prove(it.binding >= 1, inside, facts) for it in reduces):
+                    s = s.with_(init=None)
+                elif starts is not None and not starts(set().union(*(variables(it.binding) for it in reduces), set())):
+                    raise ScheduleError(
+                        f"it cannot be shown in which part the reduction `{s.name}` starts with its init",
+                        (s, "a reduction"),
+                        hint="decompose_reduction first",
+                    )
+            inside = {**inside, **iter_ranges(s)}
         return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)
 
     return visit(stmt, ranges)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tir.affine import Interval
 from tir.analysis.regions import iter_ranges, loop_ranges
 from tir.ir import (
     TRUE,
+    Allocate,
     Axis,
+    Binary,
     Block,
     Buffer,
     Const,
@@ -20,6 +21,7 @@ from tir.ir import (
     Kind,
     Let,
     Load,
+    Node,
     PrimFunc,
     Select,
     Seq,
@@ -36,6 +38,23 @@ from .error import ScheduleError, listing
 from .primitive import KIND_WORDS, path_to_block, path_to_loop
 
 
+def _inside(n: Node) -> Iterable[Node]:
+    """The nodes directly below that are executed: `children` without buffers and stated regions, and quicker."""
+    kind = type(n)
+    if kind is Binary:
+        return n.a, n.b  # type: ignore[attr-defined]
+    if kind is Load:
+        return n.indices  # type: ignore[attr-defined]
+    if kind is Var or kind is Const:
+        return ()
+    if kind is Store:
+        return *n.indices, n.value  # type: ignore[attr-defined]
+    if kind is Block:
+        inside = [it.binding for it in n.iters]  # type: ignore[attr-defined]
+        return [x for x in (*inside, n.predicate, n.init, n.body) if x is not None]  # type: ignore[attr-defined]
+    return [c for c in children(n) if type(c) is not Buffer]
+
+
 @dataclass(frozen=True, eq=False)
 class Leaf:
     """A block, or a statement that is in none: `above` is the way from the root of the scope to it, itself left out."""
@@ -48,11 +67,14 @@ class Leaf:
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
         """The names of the buffers read and of those written."""
         read, written = set(), set()
-        for n in walk(self.stmt):
+        stack: list[Node] = [self.stmt]
+        while stack:
+            n = stack.pop()
             if type(n) is Load:
                 read.add(n.buffer.name)
             elif type(n) is Store:
                 written.add(n.buffer.name)
+            stack.extend(_inside(n))
         return frozenset(read), frozenset(written)
 
     @property
@@ -187,7 +209,9 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[Stmt, ...]:
     for s in inside:
         if type(s) is For and s.kind is Kind.VECTORIZED:
             raise ScheduleError(
-                f"`{s.name}` is vectorized, and nothing can be moved into its lanes", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards"
+                f"`{s.name}` is vectorized, and nothing can be moved into its lanes",
+                (s, KIND_WORDS[s.kind]),
+                hint="vectorize afterwards",
             )
     return tuple(inside)
 
@@ -195,7 +219,7 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[Stmt, ...]:
 def _scope(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
     cut = max((n for n, s in enumerate(path[:-1]) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
-    return Scope(func, around, around[-1].body if around else func.body)  # type: ignore[attr-defined]
+    return Scope(func, around, path[cut + 1])  # the block's body, or its init
 
 
 def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
@@ -214,11 +238,13 @@ def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
 
 
 def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
-    """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or a reduction with its init."""
+    """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or reduce with its init."""
     block: Block = leaf.stmt  # type: ignore[assignment]
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
-            raise ScheduleError(f"`{block.name}` has the ordered axis `{it.var.name}`, so it cannot be {what}", (block, "ordered axis"))
+            raise ScheduleError(
+                f"`{block.name}` has the ordered axis `{it.var.name}`, so it cannot be {what}", (block, "ordered axis")
+            )
     itself = _old_values(block)
     if itself and not (block.is_reduction and block.init is not None):
         name = sorted(itself)[0]
@@ -226,7 +252,9 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
         if block.is_reduction and any(w.stmt is not block for w in scope.writers(name)):
             hint = "do this before decompose_reduction"
         raise ScheduleError(
-            f"`{block.name}` updates `{name}` without an init, so it cannot be {what}", (block, f"reads and writes {name}"), hint=hint
+            f"`{block.name}` updates `{name}` without an init, so it cannot be {what}",
+            (block, f"reads and writes {name}"),
+            hint=hint,
         )
 
 
@@ -251,7 +279,9 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
     """Refuse a block that writes something which is needed outside."""
     for name in sorted(leaf.writes):
         if name in scope.outputs:
-            kind = "a parameter of the function" if any(b.name == name for b in scope.func.buffers) else "used outside of this block"
+            kind = (
+                "a parameter of the function" if any(b.name == name for b in scope.func.buffers) else "used outside of this block"
+            )
             raise ScheduleError(f"`{name}` is {kind}, so {leaf.quoted} cannot be {what}", (leaf.stmt, f"writes {name}"))
 
 
@@ -260,9 +290,12 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
 
     Theorem: the block reads the same at each of `targets` (paths from the root of the scope) if, among the statements that run
     from its place to that place, each writer of an input stands before the block, and writes only final values: in every
-    iteration of the loops that it shares with the block it writes to an element what it always writes there. And no input is made
-    inside of a parallel loop that the block leaves: each iteration of it may have its own.
+    iteration of the loops that it shares with the block it writes to an element what it always writes there. Where the input had
+    values before, as a parameter has, what the block reads must also have been written when it does. And no input is made inside
+    of a parallel loop that the block leaves: each iteration of it may have its own.
     """
+    from .private import holds  # which is made of what is in this module
+
     for target in targets:
         common = shared(leaf.above, target)
         for loop in leaf.loops:
@@ -292,6 +325,14 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
                     (other.stmt, f"writes {changed[0]}"),
                 )
             loops = shared_loops(other.above, leaf.above)
+            for name in changed:
+                if loops and name in scope.outputs and not holds(scope, other, leaf, name):
+                    raise ScheduleError(
+                        f"{leaf.quoted} may read elements of `{name}` that {other.quoted} writes only later",
+                        (loops[-1], "the loop around both"),
+                        (other.stmt, f"writes {name}"),
+                        (leaf.stmt, f"reads {name}"),
+                    )
             if loops and not _final(scope, other, {loop.name for loop in loops}, {changed[0]}):
                 raise ScheduleError(
                     f"{leaf.quoted} may read `{changed[0]}` before {other.quoted} has finished it",
@@ -351,14 +392,16 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
         return
     ranges = {**scope.ranges, **loop_ranges(leaf.above)}
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
-    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or _in_bounds(block, {**scope.ranges, **iter_ranges(block)}):
+    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(
+        block, {**scope.ranges, **iter_ranges(block)}
+    ):
         return
     raise ScheduleError(
         f"`{block.name}` runs only where `{block.predicate}`, and cannot be {what} without that condition", (block, "guarded")
     )
 
 
-def _in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
+def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
     """Whether every access in a block is provably within its buffer at all points of the block's domain."""
 
     def visit(n, facts: tuple[Expr, ...]) -> bool:
@@ -392,7 +435,7 @@ class Insertion:
 
 
 def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertion: Insertion | None = None) -> PrimFunc:
-    """`func` with statements replaced, by identity, and one inserted; None removes, and with it the loops and sequences left empty."""
+    """`func` with statements replaced, by identity, and one inserted; None removes, with the loops and sequences left empty."""
     table = {id(old): new for old, new in changes}
 
     def visit(stmt: Stmt) -> Stmt | None:
@@ -415,6 +458,8 @@ def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertio
         if type(stmt) is For:
             body = visit(stmt.body)
             return stmt if body is stmt.body else None if body is None else stmt.with_(body=body)
+        if type(stmt) is Store or (type(stmt) is Block and type(stmt.body) is Store and id(stmt.body) not in table):
+            return stmt
         gone = False
 
         def child(n):
@@ -447,7 +492,9 @@ def pick_position(index: int, first: int, last: int, where: For) -> int:
     if first <= index <= last:
         return index
     possible = f"{first}" if first == last else f"{first} to {last}"
-    raise ScheduleError(f"index {index} is not possible, only {possible} (or -1 for the last, -2 for the first)", (where, "the loop"))
+    raise ScheduleError(
+        f"index {index} is not possible, only {possible} (or -1 for the last, -2 for the first)", (where, "the loop")
+    )
 
 
 def with_buffer(func: PrimFunc, scope: Scope, buffer: Buffer) -> PrimFunc:
@@ -474,8 +521,8 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables, blocks
-    from each other; iteration variables may be the same in several blocks."""
+    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables,
+    blocks from each other; iteration variables may be the same in several blocks."""
 
     outer: set[str]  # buffers, loops, lets, parameters
     axes: set[str]  # iteration variables of blocks
@@ -486,18 +533,14 @@ class Names:
         outer = {p.name for p in func.params} | {b.name for b in func.allocs}
         axes: set[str] = set()
         handles: set[str] = set()
-        buffers: set[int] = set()
         stack: list[Node] = [func.body]
         while stack:
             n = stack.pop()
             match n:
                 case Var() | Const():
                     continue
-                case Buffer(name):
-                    if id(n) in buffers:
-                        continue
-                    buffers.add(id(n))
-                    outer.add(name)
+                case Load(buffer) | Store(buffer) | Allocate(buffer):
+                    outer.add(buffer.name)
                 case For(var):
                     outer.add(var.name)
                     handles.add(var.name)
@@ -506,7 +549,8 @@ class Names:
                 case Block():
                     handles.add(n.name)
                     axes.update(it.var.name for it in n.iters)
-            stack.extend(children(n))
+                    outer.update(buffer.name for buffer in n.allocs)
+            stack.extend(_inside(n))
         return Names(outer, axes, handles)
 
     def loop(self, wanted: str) -> str:
@@ -542,7 +586,8 @@ def _fresh(wanted: str, *taken: set[str]) -> str:
 def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     """The buffer that a block reads (or writes), by its number among them or by its name; refuses where there is none.
 
-    The order is that of the stated regions, else of first use; what a reduction with an init accumulates in is not counted as read.
+    The order is that of the stated regions, else of first use; what a reduction with an init accumulates in does not count as
+    read.
     """
     stated = block.writes if written else block.reads
     if stated is not None:
@@ -561,8 +606,12 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     what = "writes" if written else "reads"
     if isinstance(index, str):
         if index not in found:
-            raise ScheduleError(f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}", (block, f"{what} {listing(found)}"))
+            raise ScheduleError(
+                f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}", (block, f"{what} {listing(found)}")
+            )
         return found[index]
     if not 0 <= index < len(found):
-        raise ScheduleError(f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: there is no number {index}", (block, "the block"))
+        raise ScheduleError(
+            f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: there is no number {index}", (block, "the block")
+        )
     return list(found.values())[index]

@@ -27,6 +27,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     Legal     if no loop outside of `loop` drives the reduction; each loop drives spatial or reduction axes, not both; the
               spatial loops visit each point once; the reduction starts where its loops start; and the other statements under
               `loop` read the output only after the block, and never write it.
+    Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)
     reduction: Block = leaf.stmt  # type: ignore[assignment]
@@ -35,7 +36,11 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     target: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
     if not any(x is target for x in leaf.loops):
-        raise ScheduleError(f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}", (target, "the loop"), (reduction, "the block"))
+        raise ScheduleError(
+            f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}",
+            (target, "the loop"),
+            (reduction, "the block"),
+        )
     place = next(n for n, x in enumerate(leaf.loops) if x is target)
     outer, inner = leaf.loops[:place], leaf.loops[place:]
 
@@ -54,24 +59,32 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     for x in inner:
         if x.name in driving and x.name in placing:
             raise ScheduleError(
-                f"`{x.name}` drives the reduction and spatial axes of `{block}`, so the init has no loop of its own", (x, "drives both"), (reduction, "the block")
+                f"`{x.name}` drives the reduction and spatial axes of `{block}`, so the init has no loop of its own",
+                (x, "drives both"),
+                (reduction, "the block"),
             )
     try:
         need_distinct(reduction, inner, outer)
     except Unproved as reason:
         raise ScheduleError(
-            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}", (target, "the loop"), (reduction, "the block")
+            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}",
+            (target, "the loop"),
+            (reduction, "the block"),
         ) from None
     zeros = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
     ranges = ranges_of(leaf.loops)
     for it in reduces:
         start = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
         if start != Const(0, start.dtype):
-            raise ScheduleError(f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block"))
-    _need_late_readers(scope, leaf, target)
+            raise ScheduleError(
+                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block")
+            )
+    need_late_readers(scope, leaf, target)
 
     names = Names.of(func)
-    conditions = [c if not variables(c) & set(zeros) else simplify(substitute(c, zeros), ranges) for c in conjuncts(reduction.predicate)]  # type: ignore[arg-type]
+    conditions = [
+        c if not variables(c) & set(zeros) else simplify(substitute(c, zeros), ranges) for c in conjuncts(reduction.predicate)
+    ]  # type: ignore[arg-type]
     conditions = [c for c in conditions if not prove(c, ranges)]
     needed = placing.union(*(variables(c) for c in conditions), set())
     kept = [x for x in inner if x.name in needed]
@@ -96,7 +109,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     return edited(func, [(reduction, update)], Insertion(target, 0, before)), starting.name
 
 
-def _need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
+def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
     """Refuse if a statement under the loop could see that elements are initialised earlier."""
     for other in scope.leaves_under(target):
         if other is leaf:
@@ -117,4 +130,3 @@ def _need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
                     (other.stmt, f"uses {name}"),
                     (leaf.stmt, f"writes {name}"),
                 )
-

@@ -19,6 +19,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
     Legal     each loop is the whole body of the one before it, and the extent of none depends on another: then the iterations
               and their order are unchanged.
+    Example   matmul: s.fuse("i", "j")
     """
     if not loops:
         raise ScheduleError("at least one loop is needed")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.affine import Interval, Polynomial, add, polynomial, to_expr
 from tir.analysis.regions import extent_range, iter_ranges
-from tir.ir import Binary, Block, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
+from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
 from tir.traverse import map_children
@@ -88,6 +88,20 @@ def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()
         return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)
 
     return visit(stmt, dict(ranges))
+
+
+def sharpened(condition: Expr, ranges: Mapping[str, Interval]) -> Expr:
+    """The condition, `v != c` written as an inequality where c is the first or last value of v."""
+    parts = []
+    for part in conjuncts(condition):
+        match part:
+            case Binary("!=", Var(name) as v, Const(c)) if name in ranges and c == ranges[name][0]:
+                parts.append(v >= c + 1)
+            case Binary("!=", Var(name) as v, Const(c)) if name in ranges and c == ranges[name][1]:
+                parts.append(v < c)
+            case _:
+                parts.append(part)
+    return conjunction(*parts)
 
 
 @dataclass(frozen=True, slots=True)

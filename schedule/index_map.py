@@ -12,7 +12,8 @@ from typing import Any
 from tir.affine import Interval, polynomial
 from tir.analysis.regions import extent_range
 from tir.ir import Binary, Const, Expr, Var, as_index
-from tir.script import ScriptError, tir as namespace
+from tir.script import ScriptError
+from tir.script import tir as namespace
 from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
 from tir.script.source import Source
@@ -44,8 +45,8 @@ class IndexMap:
 class Layout:
     """An index map on a box of given extents: the box `extents` that holds all places, and the way back.
 
-    `inverse` are the old indices over the variables `places`; a place belongs to an old index if the `conditions` hold there, and is
-    padding otherwise. `digits` says for each place which of the old variables it is made of.
+    `inverse` are the old indices over the variables `places`; a place belongs to an old index if the `conditions` hold there,
+    and is padding otherwise. `sources` says for each place which of the old variables it is made of.
     """
 
     places: tuple[Var, ...]
@@ -60,7 +61,7 @@ class Layout:
 
 
 def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int]) -> str:
-    """An index map as the text that traces hold: a function is called once, on variables; `rank` says how many it gets for `*axes`."""
+    """An index map as the text that traces hold. A function is called once, on variables, `rank()` of them if it takes `*i`."""
     if isinstance(index_map, str):
         return index_map
     if not callable(index_map):
@@ -81,7 +82,7 @@ def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int])
 
 
 def parse_index_map(text: str, rank: int) -> IndexMap:
-    """The index map of a text such as `lambda i, j: (j, i)`; refuses what is none, or takes another number of indices than `rank`."""
+    """The index map of a text such as `lambda i, j: (j, i)`; refuses what is none, or does not take `rank` indices."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -115,13 +116,12 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     """The layout of a box under an index map, over variables called `places`; refuses a map that it cannot show to be one to one.
 
     Each index is read as a number, cut into digits where the map divides it by constants (a sum such as `i * 13 + j` of whole
-    indices, j < 13, is first taken as one number). The map is one to one if every output is again a number made of such digits, and
-    every digit occurs in one output. Where a cut does not divide the extent, the highest digit is rounded up: what that adds is
-    padding.
+    indices, j < 13, is first taken as one number). The map is one to one if every output is again a number made of such
+    digits, and every digit occurs in one output. Where a cut does not divide the extent, the highest digit is rounded up: what
+    that adds is padding.
     """
-    shown = str(index_map)
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
-    outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes, shown)
+    outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes)
     owners = _owners(index_map, fused)
 
     digits: dict[str, tuple[str, int, Expr]] = {}  # by name: the number it belongs to, its weight there, how many values
@@ -132,14 +132,14 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         if name in owners.consumed:
             continue
         total: Expr | None = None
-        edges = _edges(name, outputs, shown)
+        edges = _edges(name, outputs)
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
         counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
         for n, (weight, count) in enumerate(zip(edges, counts, strict=True)):
             digit = Var(f"{name}.{n}")
             digits[digit.name] = (name, weight, count)
             ranges[digit.name] = extent_range(count)
-            total = digit * weight if total is None else total + digit * weight
+            total = digit * weight if total is None else digit * weight + total
         expanded[name] = total  # type: ignore[assignment]
         if not prove((top * edges[-1]).equal(size), {}):
             padded.append(name)
@@ -154,12 +154,10 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         for n, (monomial, weight) in enumerate(sorted(terms.items(), key=lambda term: term[1])):
             atom = monomial[0] if len(monomial) == 1 else None
             if type(atom) is not Var or atom.name not in digits or reach != Const(weight):
-                raise ScheduleError(
-                    f"the index map `{shown}` cannot be shown to be one to one: the values of `{expr_text(index_map.outputs[len(shape)])}` "
-                    "are not those of a number made of the indices and their quotients and remainders",
-                )
+                output = expr_text(index_map.outputs[len(shape)])
+                raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
             if atom.name in used:
-                raise _not_one_to_one(shown, digits[atom.name][0], "twice", owners)
+                raise _not_one_to_one(digits[atom.name][0], "occurs twice in", owners)
             used[atom.name] = len(shape)
             count = digits[atom.name][2]
             quotient = rest if weight == 1 else rest // weight
@@ -168,7 +166,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         shape.append(reach)
     for name, (number, _, count) in digits.items():
         if name not in used and count != Const(1, count.dtype):
-            raise _not_one_to_one(shown, number, "not at all", owners)
+            raise _not_one_to_one(number, "is missing from", owners)
 
     place_ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
     back = {name: simplify(substitute(e, values), place_ranges) for name, e in expanded.items()}
@@ -210,12 +208,10 @@ def _owners(index_map: IndexMap, fused: Mapping[str, tuple[list[str], list[int]]
     return _Owners(frozenset(n for names, _ in fused.values() for n in names), weights)
 
 
-def _fused(
-    outputs: tuple[Expr, ...], sizes: dict[str, Expr], shown: str
-) -> tuple[tuple[Expr, ...], dict[str, tuple[list[str], list[int]]]]:
-    """The outputs with each sum under `//` and `%` made one variable; of each such number its indices, lowest first, and their extents.
+def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, tuple[list[str], list[int]]]]:
+    """The outputs with each sum under `//` and `%` made one variable, and of each such number its indices and their extents.
 
-    `sizes` gets the extents of the new numbers.
+    The lowest index comes first. `sizes` gets the extents of the new numbers.
     """
     fused: dict[str, tuple[list[str], list[int]]] = {}
     known: dict[frozenset, str] = {}
@@ -231,9 +227,7 @@ def _fused(
                     for m, c in sorted(terms.items(), key=lambda term: term[1]):
                         atom = m[0] if len(m) == 1 else None
                         if type(atom) is not Var or c != reach or type(size := sizes.get(atom.name)) is not Const:
-                            raise ScheduleError(
-                                f"the index map `{shown}` cannot be shown to be one to one: `{expr_text(a)}` does not count through its indices"
-                            )
+                            raise _unproved(f"`{expr_text(a)}` does not count through its indices")
                         names.append(atom.name)
                         counts.append(int(size.value))
                         reach *= int(size.value)
@@ -246,14 +240,12 @@ def _fused(
     parts = [name for names, _ in fused.values() for name in names]
     left = set().union(*(variables(e) for e in results), set())
     if len(parts) != len(set(parts)) or left & set(parts):
-        raise ScheduleError(
-            f"the index map `{shown}` cannot be shown to be one to one: `{next(p for p in parts if p in left or parts.count(p) > 1)}` "
-            "occurs in several sums"
-        )
+        twice = next(p for p in parts if p in left or parts.count(p) > 1)
+        raise _unproved(f"`{twice}` occurs in a sum and elsewhere too")
     return results, fused
 
 
-def _edges(name: str, outputs: Sequence[Expr], shown: str) -> list[int]:
+def _edges(name: str, outputs: Sequence[Expr]) -> list[int]:
     """1 and the constants at which the outputs cut an index, in order, each a multiple of the one before."""
     cuts: set[int] = {1}
     for e in outputs:
@@ -266,12 +258,14 @@ def _edges(name: str, outputs: Sequence[Expr], shown: str) -> list[int]:
     edges = sorted(cuts)
     strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
     if strange is not None:
-        raise ScheduleError(
-            f"the index map `{shown}` divides `{name}` by {strange[0]} and by {strange[1]}, and neither is a multiple of the other"
-        )
+        raise ScheduleError(f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other")
     return edges
 
 
-def _not_one_to_one(shown: str, number: str, how: str, owners: _Owners) -> ScheduleError:
+def _unproved(reason: str) -> ScheduleError:
+    return ScheduleError(f"the index map cannot be shown to be one to one: {reason}")
+
+
+def _not_one_to_one(number: str, how: str, owners: _Owners) -> ScheduleError:
     what = "a part of a sum" if number in owners.weights else f"`{number}`, or a part of it,"
-    return ScheduleError(f"the index map `{shown}` is not one to one: {what} occurs {how} in the result")
+    return ScheduleError(f"the index map is not one to one: {what} {how} the result")

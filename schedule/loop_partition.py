@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import Const, For, PrimFunc, Var, seq
 
-from .copies import renamed, without_idle_inits
+from .copies import renamed, with_starting_inits
 from .dataflow import Names
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
@@ -23,8 +23,9 @@ def loop_partition(
     Rewrite   for i in range(N): S(i)
            => for i_0 in range(f): S(i_0)
               for i_1 in range(N - f): S(f + i_1)
-    Legal     always, for a constant extent: the iterations and their order are unchanged. Conditions that hold throughout a part
-              are dropped there, and so are inits of reductions that do not start in it.
+    Legal     for a constant extent: the iterations and their order are unchanged. Conditions that hold throughout a part are
+              dropped there, and so are inits of reductions that do not start in it; of a reduction that the loop drives, no part
+              but the first may hold the start.
     Example   vector: s.loop_partition("i", [2, None])
     """
     above = path_to_loop(func, loop)
@@ -41,9 +42,7 @@ def loop_partition(
         raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
     extent, total = int(target.extent.value), sum(known)
     if total > extent:
-        raise ScheduleError(
-            f"the factors make {total} iterations, but `{loop}` has {extent}", (target, f"{extent} iterations")
-        )
+        raise ScheduleError(f"the factors make {total} iterations, but `{loop}` has {extent}", (target, f"{extent} iterations"))
     if total == extent and len(known) < len(factors):
         raise ScheduleError(f"the factors leave no iteration for None: `{loop}` has {extent}", (target, f"{extent} iterations"))
     sizes = [extent - total if f is None else f for f in factors]
@@ -52,6 +51,10 @@ def loop_partition(
 
     names = Names.of(func)
     around = [s for s in above[:-1] if type(s) is For]
+    for n in range(len(sizes)):  # marked as they stand in the function, before anything is copied
+        first = sum(sizes[:n])
+        within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}
+        with_starting_inits(target.body, within, (), None if n == 0 else lambda driving: loop not in driving)
     pieces: list[For] = []
     start = 0
     for n, size in enumerate(sizes):
@@ -61,6 +64,6 @@ def loop_partition(
         folded = () if preserve_unit_iters or size > 1 else (var.name,)
         inside = [*around, piece]
         body = substitute_loops(copy, {loop: var + start if start else var}, inside, folded)
-        pieces.append(piece.with_(body=without_idle_inits(body, ranges_of(inside))))
+        pieces.append(piece.with_(body=with_starting_inits(body, ranges_of(inside))))
         start += size
     return replace_path(func, above, seq(*pieces)), [p.name for p in pieces]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, product
+from functools import partial
+from itertools import islice, pairwise, product
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.simplify import simplify
@@ -49,7 +50,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
         raise _not_siblings(paths)  # unreachable for well-formed trees; `_nest` has refused loops inside one another
     siblings: tuple[Stmt, ...] = common[-1].stmts  # type: ignore[attr-defined]
     places = [next(n for n, s in enumerate(siblings) if s is chain[0]) for chain in nests]
-    for a, b in zip(nests, nests[1:], strict=False):
+    for a, b in pairwise(nests):
         if a[0] is b[0]:
             raise _not_siblings([p for p in paths if p[-1] in (a[-1], b[-1])])
     first = nests[0]
@@ -94,7 +95,7 @@ def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> 
     chain = path[depth:]
     if not chain:
         raise _not_siblings([path, next(p for p in paths if p is not path)])
-    for outer, inner in zip(chain, chain[1:], strict=False):
+    for outer, inner in pairwise(chain):
         if type(outer) is not For:
             raise _not_siblings(paths)
         if type(inner) is not For:
@@ -130,33 +131,34 @@ def _names(func: PrimFunc, chain: Sequence[For], removed: Iterable[For]) -> list
     return result
 
 
-def _need_forward(
-    around: list[For], merged: list[For], first: list[For], second: list[For], earlier: Stmt, later: Stmt
-) -> None:
+def _need_forward(around: list[For], merged: list[For], first: list[For], second: list[For], earlier: Stmt, later: Stmt) -> None:
     """Refuse unless no iteration of `later` depends on an iteration of `earlier` that would come after it.
 
     After merging, `later` at j runs before `earlier` at i exactly if j < i lexicographically: there is a loop in which j is
     less, all outer ones being equal. For each such loop, each pair of accesses of which one writes must touch different elements.
     """
     ignored = local_buffers(earlier) | local_buffers(later)
-    pairs = [(a, b, x, y) for a in units(earlier) for b in units(later) for x, y in clash(a, b, ignored)]
+    # The units as they stand in the function, to be shown, and as they are in the merged loops.
+    ours = list(zip(units(first[-1].body), units(earlier), strict=True))
+    theirs = list(zip(units(second[-1].body), units(later), strict=True))
+    pairs = [((s, t), x, y) for s, a in ours for t, b in theirs for x, y in clash(a, b, ignored)]
     if not pairs:
         return
     below = [*loops_below(earlier), *loops_below(later)]
-    instances = Instances(around, merged, below, [a.indices for *_, x, y in pairs for a in (x, y)])
-    for level, loop in enumerate(merged):
+    instances = Instances(around, merged, below, [a.indices for _, x, y in pairs for a in (x, y)])
+    for level in range(len(merged)):
         relation = {m.name: SAME if n < level else GREATER if n == level else ANY for n, m in enumerate(merged)}
-        for a, b, x, y in pairs:
+        for shown, x, y in pairs:
             if not instances.distinct(x.indices, y.indices, relation):
+                one, other = touching(*shown, x, y)
                 raise ScheduleError(
                     f"cannot prove that no dependence through `{x.buffer.name}` goes from a later iteration of "
                     f"`{first[level].name}` to an earlier one of `{second[level].name}`",
                     (first[level], "first nest"),
-                    *touching(a, b, x, y)[:1],
+                    one,
                     (second[level], "second nest"),
-                    *touching(a, b, x, y)[1:],
-                    witness=lambda x=x, y=y: _witness(around, merged, first, second, (earlier, later), x, y),
-                    hint="reorder both nests so that the dependence stays within the merged loops" if loop is merged[-1] else None,
+                    other,
+                    witness=partial(_witness, around, merged, first, second, (earlier, later), x, y),
                 )
 
 
@@ -205,7 +207,7 @@ def _witness(
     x: Access,
     y: Access,
 ) -> str | None:
-    """An iteration of either nest that touch one element, the second's before the first's; looked for at the ends of each loop."""
+    """Two iterations that touch one element, the second nest's being the earlier one; looked for at the ends of each loop."""
     try:
         latest: dict[tuple[int, ...], tuple[int, ...]] = {}
         for point, element in _touched(around, merged, bodies[0], x):
@@ -226,7 +228,7 @@ def _witness(
 def _touched(
     around: list[For], merged: list[For], body: Stmt, access: Access, limit: int = 20000
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Iterations of the merged loops and the elements that `access` touches in them: a few first and last values of each loop."""
+    """Iterations of the merged loops, at the first and last values of each, and the elements that `access` touches in them."""
     used = set().union(*(variables(e) for e in (*access.indices, *access.conditions)), (m.name for m in merged))
     loops = [*merged, *(x for x in loops_below(body) if x.name in used)]
     fixed = {x.name: 0 for x in around}

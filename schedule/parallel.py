@@ -37,6 +37,7 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
               and different iterations get different values of these; between different blocks, and for statements in no
               block, the elements touched are compared. Each iteration has its own of the buffers allocated inside the loop,
               and of temporaries used only there of which it reads nothing but what it has written itself.
+    Example   matmul: s.parallel("i")
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]

@@ -45,7 +45,9 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     if not marks:
         raise ScheduleError(f"no condition below `{loop}` depends on it", (target, "nothing to peel"))
     if start >= stop or (start, stop) == (0, extent):
-        raise ScheduleError(f"there are no iterations of `{loop}` in which its conditions always hold", (target, "the loop"), marks[0])
+        raise ScheduleError(
+            f"there are no iterations of `{loop}` in which its conditions always hold", (target, "the loop"), marks[0]
+        )
     sizes = [n for n in (start, stop - start, extent - stop) if n > 0]
     func, parts = loop_partition(func, loop, list(sizes))
     main = parts[1 if start else 0]

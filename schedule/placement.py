@@ -18,7 +18,12 @@ ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, 
 
 
 def laid_out(
-    block: Block, windows: Mapping[str, Window], ranges: Ranges, names: Names, preserve_unit_loops: bool = False, exact: bool = False
+    block: Block,
+    windows: Mapping[str, Window],
+    ranges: Ranges,
+    names: Names,
+    preserve_unit_loops: bool = False,
+    exact: bool = False,
 ) -> Stmt:
     """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges.
 
@@ -44,7 +49,9 @@ def laid_out(
         binding = simplify(window.start + offset, inside)
         iters.append(it.with_(binding=binding))
         proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
-        within = (binding >= 0, binding < it.extent)
+        within: tuple[Expr, ...] = (binding >= 0, binding < it.extent)
+        if window.start == Const(0, window.start.dtype) and difference(window.extent, it.extent) == 0:
+            within = ()
         conditions += [simplify(c, inside) for c in within if not prove(c, proving)]
         conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, within)]
     return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
@@ -86,7 +93,9 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
             solved = _solved(index, r, spatial, ranges)
             if solved is not None:
                 found.setdefault(solved[0], solved[1])
-        result = found if result is None else {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
+        result = (
+            found if result is None else {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
+        )
     return result or {}
 
 
@@ -103,7 +112,9 @@ def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[
     if len(p) == 1:
         ((m, a),) = p.items()
         if a > 1 and len(m) == 1 and type(m[0]) is Var and m[0].name in spatial:
-            return m[0].name, Window(simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges))
+            return m[0].name, Window(
+                simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges)
+            )
     return None
 
 

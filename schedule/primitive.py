@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, Store
+from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import children
 
 from .error import ScheduleError, listing, nearest
@@ -380,6 +380,8 @@ def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
     for parent, old in zip(reversed(above[:-1]), reversed(above[1:]), strict=True):
         if type(parent) is For:
             new = parent.with_(body=new)
+        elif type(parent) is Seq and type(new) is Seq:
+            new = seq(*(new if s is old else s for s in parent.stmts))
         else:
             new = tir.traverse.map_children(parent, lambda child, old=old, new=new: new if child is old else child)  # type: ignore[assignment,misc]
     return func.with_(body=new)

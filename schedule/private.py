@@ -22,7 +22,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt]) -> set[str]:
     loop = path[-1]
     cut = max((n for n, s in enumerate(path) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
-    scope = Scope(func, around, around[-1].body if around else func.body)  # type: ignore[attr-defined]
+    scope = Scope(func, around, path[cut + 1])
     under = scope.leaves_under(loop)
     names = {n for leaf in under for n in leaf.writes} - scope.outputs
     for leaf in scope.leaves:
@@ -38,12 +38,14 @@ def _written_first(scope: Scope, under: list[Leaf], name: str) -> bool:
         itself = reader.stmt
         if type(itself) is Block and itself.init is not None and any(s.buffer.name == name for s in stores(itself.init)):
             continue
-        if not any(_holds(scope, writer, reader, name) for writer in under if writer.order < reader.order and name in writer.writes):
+        if not any(
+            holds(scope, writer, reader, name) for writer in under if writer.order < reader.order and name in writer.writes
+        ):
             return False
     return True
 
 
-def _holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
+def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
     """Whether all that `reader` reads of a buffer, in an iteration of the loops around both, `writer` has written in it."""
     block = writer.stmt
     if type(block) is not Block or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.init or block.body)):
@@ -81,8 +83,6 @@ def _holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
         if held:
             return True
     return False
-
-
 
 
 def _at_most(a: Polynomial, b: Polynomial, ranges: Ranges) -> bool:

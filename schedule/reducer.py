@@ -180,10 +180,13 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
     else:
         low, high = dtypes.limits(dtype)
         extreme = high if op == "min" else low
-        neutral = start.value == extreme or (dtypes.is_float(dtype) and start.value == (float("inf") if op == "min" else -float("inf")))
+        neutral = start.value == extreme or (
+            dtypes.is_float(dtype) and start.value == (float("inf") if op == "min" else -float("inf"))
+        )
     if not neutral:
         raise ScheduleError(
-            f"`{block.name}` starts at {start.value}, which is not neutral for `{op}`: it would count once for each partial result",
+            f"`{block.name}` starts at {start.value}, which is not neutral for `{op}`: "
+            "it would count once for each partial result",
             (block, "the reduction"),
         )
 
@@ -198,7 +201,9 @@ def _try_out(block: Block, r: Reducer, reordered: bool) -> None:
         return tuple(_value(c, env) for c in r.combined)
 
     def refuse(what: str, left: str, x: tuple, right: str, y: tuple) -> None:
-        raise ScheduleError(f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), witness=f"{left} = {x}, but {right} = {y}")
+        raise ScheduleError(
+            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), witness=f"{left} = {x}, but {right} = {y}"
+        )
 
     for a in points:
         if f(first, a) != a:

@@ -25,6 +25,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
               instances of one block with different spatial axes are independent, those of a reduction commute, but the one
               with all reduce axes zero, which runs the init, must come first; different blocks, and statements in no block,
               must touch different elements.
+    Example   matmul: s.reorder("k", "i", "j")
     """
     if len(set(ordered_loops)) < len(ordered_loops):
         twice = next(n for n in ordered_loops if ordered_loops.count(n) > 1)

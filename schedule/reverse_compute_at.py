@@ -7,7 +7,6 @@ from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
 from tir.simplify import prove, simplify
 from tir.traverse import loads, stores
 
-from .reverse_compute_inline import reverse_compute_inline
 from .dataflow import (
     Insertion,
     Leaf,
@@ -27,6 +26,7 @@ from .error import ScheduleError
 from .placement import INLINE, ROOT, laid_out, loops_and_ranges
 from .primitive import path as path_of
 from .primitive import primitive
+from .reverse_compute_inline import reverse_compute_inline
 from .window import Unproved, Window, affine_index, shifted, windows
 
 
@@ -49,6 +49,7 @@ def reverse_compute_at(
               each of them finished in its iteration (no reduction is driven by `loop` or a loop around it); the block reads
               X at its own spatial axes, and runs over its whole domain; and no statement between the two places writes its
               other inputs or touches its outputs.
+    Example   chain: s.reverse_compute_at("C", "i")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):
         return (func, None) if loop == ROOT else reverse_compute_inline(func, block)
@@ -61,7 +62,9 @@ def reverse_compute_at(
     if not producers:
         raise ScheduleError(f"no producer of `{block}` is under `{loop}`", (target, "the loop"), (consumer, "the block"))
     if producers[-1].order > moved.order:
-        raise ScheduleError(f"`{block}` stands before {producers[-1].quoted}, its producer", (consumer, "first"), (producers[-1].stmt, "then"))
+        raise ScheduleError(
+            f"`{block}` stands before {producers[-1].quoted}, its producer", (consumer, "first"), (producers[-1].stmt, "then")
+        )
 
     common = shared(moved.above, path)
     top = path[len(common)]
@@ -132,10 +135,14 @@ def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...]
                     (block, "the block"),
                 )
             best = tiling[v]
-            inside = prove(other.start <= best.start, ranges) and prove(best.start + best.extent <= other.start + other.extent, ranges)
+            inside = prove(other.start <= best.start, ranges) and prove(
+                best.start + best.extent <= other.start + other.extent, ranges
+            )
             if other != best and not (inside and not other.limits):
                 raise ScheduleError(
-                    f"the inputs of `{block.name}` are not finished in the same windows of `{v}`", (producer.stmt, "a producer"), (block, "the block")
+                    f"the inputs of `{block.name}` are not finished in the same windows of `{v}`",
+                    (producer.stmt, "a producer"),
+                    (block, "the block"),
                 )
     return tiling
 
@@ -147,13 +154,16 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
     block: Block = moved.stmt  # type: ignore[assignment]
     source = producer.stmt
     if type(source) is not Block:
-        raise ScheduleError(f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown", (source, "not in a block"))
+        raise ScheduleError(
+            f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown", (source, "not in a block")
+        )
     inner = [x for x in producer.loops if not any(x is o for o in outer)]
     try:
         share = windows(source, outer, inner)
     except Unproved as reason:
         raise ScheduleError(
-            f"it cannot be shown that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`: {reason}",
+            f"it cannot be shown that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`: "
+            f"{reason}",
             (outer[-1], "the loop"),
             (source, "the producer"),
             (block, "the consumer"),
@@ -182,7 +192,15 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
 
 
 def _add(
-    result: dict[str, Window], block: Block, source: Block, name: str, n: int, index: Expr, offset: int, extent: Expr, window: Window
+    result: dict[str, Window],
+    block: Block,
+    source: Block,
+    name: str,
+    n: int,
+    index: Expr,
+    offset: int,
+    extent: Expr,
+    window: Window,
 ) -> None:
     """Bound the axis of `block` that reads dimension `n` of a buffer, of which `window` + offset is finished."""
     axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
@@ -197,11 +215,14 @@ def _add(
     axis = axes[read[0]]
     shift = offset - read[1]
     if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
-        raise ScheduleError(f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes", (block, f"reads {name}"))
+        raise ScheduleError(
+            f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes", (block, f"reads {name}")
+        )
     mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
     if result.setdefault(axis.var.name, mine) != mine:
         raise ScheduleError(
-            f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, which are not finished in the same iteration",
+            f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
+            "which are not finished in the same iteration",
             (source, f"writes {name}"),
             (block, f"reads {name}"),
         )
@@ -229,7 +250,9 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
     try:
         now = windows(block, around, inner)
     except Unproved as reason:
-        raise ScheduleError(f"it cannot be shown that `{block.name}` runs over its whole domain, once: {reason}", (block, "the block")) from None
+        raise ScheduleError(
+            f"it cannot be shown that `{block.name}` runs over its whole domain, once: {reason}", (block, "the block")
+        ) from None
     if not around:
         return
     then = _made(scope, moved, feeding, common, ranges)
@@ -240,7 +263,8 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
         other = then.get(it.var.name, Window(Const(0, it.extent.dtype), it.extent))
         if mine != other:
             raise ScheduleError(
-                f"in an iteration of `{around[-1].name}`, `{block.name}` runs for other values of `{it.var.name}` than its producers finish",
+                f"in an iteration of `{around[-1].name}`, `{block.name}` runs for other values of `{it.var.name}` "
+                "than its producers finish",
                 (around[-1], "around both"),
                 (block, "the block"),
             )

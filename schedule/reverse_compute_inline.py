@@ -24,6 +24,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     Legal     if both are data parallel, single stores; X is a temporary read by the block alone, at its own axes (up to a
               constant) and written at those of the producer; both run over their whole domains, once; and no statement
               between the two writes what the block reads otherwise, or touches what it writes.
+    Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
     what = "inlined into its producer"
@@ -57,7 +58,12 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     name = first.buffer.name
     other = next((r for r in scope.readers(name) if r is not leaf), None)
     if other is not None:
-        raise ScheduleError(f"{other.quoted} reads `{name}` too", (producer, f"writes {name}"), (other.stmt, "another reader"), (consumer, "the block"))
+        raise ScheduleError(
+            f"{other.quoted} reads `{name}` too",
+            (producer, f"writes {name}"),
+            (other.stmt, "another reader"),
+            (consumer, "the block"),
+        )
     for x in span(scope, (*leaf.above, consumer), (*made.above, producer)):
         if x is leaf or x is made:
             continue
@@ -71,14 +77,20 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
             )
     if leaf.writes & made.reads:
         clash = sorted(leaf.writes & made.reads)[0]
-        raise ScheduleError(f"`{producer.name}` reads `{clash}`, which `{block}` writes", (producer, f"reads {clash}"), (consumer, f"writes {clash}"))
+        raise ScheduleError(
+            f"`{producer.name}` reads `{clash}`, which `{block}` writes",
+            (producer, f"reads {clash}"),
+            (consumer, f"writes {clash}"),
+        )
     common = shared_loops(leaf.above, made.above)
     shares = []
     for x in (made, leaf):
         try:
             shares.append(windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)]))  # type: ignore[arg-type]
         except Unproved as reason:
-            raise ScheduleError(f"it cannot be shown that {x.quoted} runs over its whole domain, once: {reason}", (x.stmt, "the block")) from None
+            raise ScheduleError(
+                f"it cannot be shown that {x.quoted} runs over its whole domain, once: {reason}", (x.stmt, "the block")
+            ) from None
 
     axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
     theirs = {it.var.name: it for it in producer.iters}
@@ -94,10 +106,15 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
                 inside = read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
                 same = not common or (shares[0][v] == shares[1][read[0]] and read[1] == 0)
                 if not inside or not same:
-                    raise ScheduleError(f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there", (consumer, f"reads {name}"))
+                    raise ScheduleError(
+                        f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there",
+                        (consumer, f"reads {name}"),
+                    )
                 found[read[0]] = simplify(source.var - read[1])
             elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
-                raise ScheduleError(f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own", (consumer, f"reads {name}"))
+                raise ScheduleError(
+                    f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own", (consumer, f"reads {name}")
+                )
         if mapping is not None and mapping != found:
             raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"))
         mapping = found
@@ -105,7 +122,10 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     for v, it in axes.items():
         if v not in mapping:
             if it.extent != Const(1, it.extent.dtype):
-                raise ScheduleError(f"the axis `{v}` of `{block}` does not index `{name}`, so an element is used more than once", (consumer, f"reads {name}"))
+                raise ScheduleError(
+                    f"the axis `{v}` of `{block}` does not index `{name}`, so an element is used more than once",
+                    (consumer, f"reads {name}"),
+                )
             mapping[v] = Const(0, it.var.dtype)
 
     ranges = iter_ranges(producer)

@@ -48,12 +48,17 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
               the loops down to it from the outermost one that has nothing else below; and the operation is recognised: +, *,
               min, max, and, or with its identity as init, or a reducer of several values, taken to be one if small numbers
               don't refute it. Floating results differ by rounding.
+    Example   rows: s.rfactor("k", 0)
     """
     path = path_to_loop(func, loop)
     target: For = path[-1]  # type: ignore[assignment]
     below = blocks_below(target.body)
     if len(below) != 1:
-        raise ScheduleError(f"`{loop}` must have one block below it, not {listing(b.name for b in below)}", (target, "the loop"), *((b, "below") for b in below))
+        raise ScheduleError(
+            f"`{loop}` must have one block below it, not {listing(b.name for b in below)}",
+            (target, "the loop"),
+            *((b, "below") for b in below),
+        )
     block = below[0]
     scope, leaf = locate(func, block.name)
     if not block.is_reduction or block.init is None:
@@ -70,30 +75,45 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
         raise ScheduleError(f"`{loop}` {what} of `{block.name}`, not its reduction alone", (target, what), (block, "the block"))
     mixed = next((x for x in leaf.loops if x.name in driving & placing), None)
     if mixed is not None:
-        raise ScheduleError(f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`", (mixed, "drives both"), (block, "the block"))
+        raise ScheduleError(
+            f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`",
+            (mixed, "drives both"),
+            (block, "the block"),
+        )
     chain, outer = _chain(leaf)
     if not any(x is target for x in chain):
         raise ScheduleError(f"`{block.name}` is not alone below `{loop}`", (target, "the loop"), (block, "the block"))
     above = next((x for x in outer if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
     if above is not None:
         raise ScheduleError(
-            f"`{above.name}` drives the reduction, and has more below it than `{block.name}`", (above, "drives the reduction"), (block, "the block")
+            f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
+            (above, "drives the reduction"),
+            (block, "the block"),
         )
     try:
         need_distinct(block, chain, outer)
     except Unproved as reason:
-        raise ScheduleError(f"it cannot be shown that `{block.name}` visits each of its points once: {reason}", (block, "the block")) from None
+        raise ScheduleError(
+            f"it cannot be shown that `{block.name}` visits each of its points once: {reason}", (block, "the block")
+        ) from None
     rank = len(stores(block.body)[0].indices)
     axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= rank:
-        raise ScheduleError(f"factor_axis must be from {-rank - 1} to {rank} for a result of rank {rank}, got {factor_axis}", (block, "the block"))
+        raise ScheduleError(
+            f"factor_axis must be from {-rank - 1} to {rank} for a result of rank {rank}, got {factor_axis}", (block, "the block")
+        )
     if any(x.name in variables(target.extent) for x in chain):
         raise ScheduleError(f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"))
     reducer = reducer_of(block, not _keeps_order(reduces, target, chain))
 
     names = Names.of(func)
     partial = tuple(
-        Buffer(names.buffer(f"{o.buffer.name}_rf"), (*o.buffer.shape[:axis], target.extent, *o.buffer.shape[axis:]), o.dtype, o.buffer.scope)
+        Buffer(
+            names.buffer(f"{o.buffer.name}_rf"),
+            (*o.buffer.shape[:axis], target.extent, *o.buffer.shape[axis:]),
+            o.dtype,
+            o.buffer.scope,
+        )
         for o in reducer.outputs
     )
     lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
@@ -119,12 +139,21 @@ def _chain(leaf: Leaf) -> tuple[list[For], list[For]]:
 
 def _keeps_order(reduces: list[Iter], target: For, chain: list[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
-    driving = [x for x in chain if any(x.name in variables(it.binding) for it in reduces) and x.extent != Const(1, x.extent.dtype)]
+    driving = [
+        x for x in chain if any(x.name in variables(it.binding) for it in reduces) and x.extent != Const(1, x.extent.dtype)
+    ]
     return bool(driving) and driving[0] is target
 
 
 def _factored(
-    block: Block, target: For, chain: list[For], reducer: Reducer, places: tuple[Load, ...], lane: Var, lets: tuple[Var, ...], names: Names
+    block: Block,
+    target: For,
+    chain: list[For],
+    reducer: Reducer,
+    places: tuple[Load, ...],
+    lane: Var,
+    lets: tuple[Var, ...],
+    names: Names,
 ) -> Block:
     """The block of partial results: the axes that the loop drives are replaced by the loops that drive them."""
     touched = [it for it in block.iters if it.axis is Axis.REDUCE and target.name in variables(it.binding)]
@@ -149,17 +178,23 @@ def _factored(
 
     # Init must run for every partial result: conditions that could exclude its first instance guard the update alone.
     ranges = ranges_of(chain)
-    rest = {x.name: Const(0, x.var.dtype) for x in chain if any(it.axis is Axis.REDUCE and x.name in variables(it.binding) for it in block.iters)}
+    rest = {
+        x.name: Const(0, x.var.dtype)
+        for x in chain
+        if any(it.axis is Axis.REDUCE and x.name in variables(it.binding) for it in block.iters)
+    }
     del rest[target.name]
     kept, guards = [], []
     for c in conjuncts(block.predicate):
         reducing = variables(c) & {target.name, *rest}
         if not reducing or prove(substitute(c, rest), ranges):  # type: ignore[arg-type]
             kept.append(c)
-        elif variables(c) <= set(fresh):
+        elif variables(c) & {x.name for x in chain} <= set(fresh):
             guards.append(substitute(c, fresh))
         else:
-            raise ScheduleError(f"the condition `{c}` of `{block.name}` concerns the reduction and other axes together", (block, "the block"))
+            raise ScheduleError(
+                f"the condition `{c}` of `{block.name}` concerns the reduction and other axes together", (block, "the block")
+            )
     guard = conjunction(*guards)  # type: ignore[arg-type]
     condition = TRUE if reducer.condition is None else substitute(reducer.condition, values)
 
@@ -173,13 +208,22 @@ def _factored(
     else:
         init = None
         both = conjunction(guard, condition)  # type: ignore[arg-type]
-        given = sources if both == TRUE else [Select(both, s, i, lazy=True) for s, i in zip(sources, reducer.identities, strict=True)]  # type: ignore[arg-type]
+        given = (
+            sources if both == TRUE else [Select(both, s, i, lazy=True) for s, i in zip(sources, reducer.identities, strict=True)]
+        )  # type: ignore[arg-type]
         body = reducer.store(places, given, lets)  # type: ignore[arg-type]
     return Block(names.block(f"{block.name}_rf"), tuple(iters), body, init, conjunction(*kept), annotations=block.annotations)
 
 
 def _combining(
-    block: Block, target: For, chain: list[For], reducer: Reducer, places: tuple[Load, ...], lane: Var, lets: tuple[Var, ...], names: Names
+    block: Block,
+    target: For,
+    chain: list[For],
+    reducer: Reducer,
+    places: tuple[Load, ...],
+    lane: Var,
+    lets: tuple[Var, ...],
+    names: Names,
 ) -> Stmt:
     """The nest that reduces the partial results."""
     spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]

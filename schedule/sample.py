@@ -47,9 +47,13 @@ def sample_perfect_tile(
     if decision is not None:
         _need_factors(decision, n, loop)
         if math.prod(decision) != extent:
-            raise ScheduleError(f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations")
+            raise ScheduleError(
+                f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations"
+            )
         if decision[-1] > limit:
-            raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")
+            raise ScheduleError(
+                f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}"
+            )
         return func, (decision, decision)
     divisors = [d for d in range(1, extent + 1) if extent % d == 0]
 
@@ -103,7 +107,9 @@ def sample_tile(
                 hint=f"the first factor must be {-(-extent // inner)}",
             )
         if decision[-1] > limit:
-            raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")
+            raise ScheduleError(
+                f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}"
+            )
         return func, (decision, decision)
     draw = _generator(rng)
     factors: list[int] = []
@@ -152,8 +158,9 @@ def sample_compute_location(
 ) -> tuple[PrimFunc, tuple[str, int]]:
     """Choose where a block could be computed; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
-    It may also return "root", to leave the block where it is, or "inline". All possible places are equally likely. The decision is
-    the number of the loop among those around the first consumer (or last producer), outermost first; -1 is the root, -2 inline.
+    It may also return "root", to leave the block where it is, or "inline". All possible places are equally likely. The decision
+    is the number of the loop among those around the first consumer (or last producer), outermost first; -1 is the root, -2
+    inline.
 
     Rewrite   none: the function stays as it is.
     Legal     for a block; a given decision must be one of the possible places.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from tir.ir import Block, PrimFunc, Stmt
 from tir.traverse import loads, stores
 
 from .error import ScheduleError
+from .index_map import index_map_text
 from .primitive import REGISTRY, blocks_below, find_block, loops_of, path_to_block, path_to_named
 from .trace import Step, Trace
+from .transform_layout import which
 
 
 class Schedule:
@@ -85,6 +88,11 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
+    def _index_map(self, name: str, args: tuple, index_map: Callable[..., Any] | str, rank: Callable[[Block], int]) -> str:
+        """The text of an index map; `rank` says how many indices it gets if it is a function of any number of them."""
+        call = f"{name}({', '.join(map(repr, args))}, ...)"
+        return self._look(call, lambda: index_map_text(index_map, lambda: rank(find_block(self._func, args[0]))))
+
     # --- looking ---------------------------------------------------------------------------------------------------------
 
     def get_block(self, name: str) -> str:
@@ -123,7 +131,9 @@ class Schedule:
         above = path_to_block(self._func, block)
         target: Block = above[-1]  # type: ignore[assignment]
         scopes = [s for s in above[:-1] if type(s) is Block]
-        siblings = blocks_below(scopes[-1].body if scopes else self._func.body)
+        siblings = blocks_below(self._func.body)
+        if scopes:
+            siblings = [b for part in (scopes[-1].init, scopes[-1].body) if part is not None for b in blocks_below(part)]
         place = next(n for n, b in enumerate(siblings) if b is target)
         if producers:
             read = _read(target)
@@ -221,11 +231,68 @@ class Schedule:
         """Put a temporary that a block writes into another memory; returns its new name."""
         return self._apply("set_scope", block, buffer_index, storage_scope)
 
+    def reindex(self, block: str, buffer: tuple[str, int] | str) -> str:
+        """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block."""
+        return self._apply("reindex", block, buffer)
+
+    def reindex_cache_read(
+        self, block: str, read_buffer_index: int | str, storage_scope: str, index_map: Callable[..., Any] | str
+    ) -> str:
+        """Read a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
+        args = (block, read_buffer_index, storage_scope)
+        return self._apply("reindex_cache_read", *args, self._index_map("reindex_cache_read", args, index_map, lambda b: len(b.iters)))
+
+    def reindex_cache_write(
+        self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: Callable[..., Any] | str
+    ) -> str:
+        """Write a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
+        args = (block, write_buffer_index, storage_scope)
+        return self._apply("reindex_cache_write", *args, self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters)))
+
+    def pack(self, block: str, read_buffer_index: int | str, storage_scope: str = "global") -> str:
+        """Read a buffer through a copy in the order in which the loops of a block walk it; returns the copying block."""
+        return self._apply("pack", block, read_buffer_index, storage_scope)
+
+    def transform_layout(
+        self,
+        block: str,
+        buffer: tuple[str, int] | str,
+        index_map: Callable[..., Any] | str,
+        pad_value: int | float | None = None,
+    ) -> None:
+        """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)]; `pad_value` is what stands in new places."""
+        text = self._index_map("transform_layout", (block, buffer), index_map, lambda b: len(which(b, buffer).shape))
+        self._apply("transform_layout", block, buffer, text, pad_value)
+
+    def stage_mem(self, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global") -> list[str]:
+        """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks."""
+        return self._apply("stage_mem", block_or_loop, buffer, name, storage_scope)
+
+    def lift_alloc(self, buffer: str, n_lifts: int = 1) -> None:
+        """Allocate a temporary further out, in the next block around the one that allocates it."""
+        self._apply("lift_alloc", buffer, n_lifts)
+
+    def storage_align(self, block: str, buffer_index: int | str, axis: int, factor: int, offset: int) -> None:
+        """Have a temporary laid out so that its stride along an axis is `k * factor + offset` for some k."""
+        self._apply("storage_align", block, buffer_index, axis, factor, offset)
+
     # --- reductions ------------------------------------------------------------------------------------------------------
 
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Move the init of a reduction into a block of its own before a loop; returns the name of that block."""
         return self._apply("decompose_reduction", block, loop)
+
+    def decompose_padding(self, block: str, loop: str) -> str:
+        """Divide a block that pads into one that fills, before a loop, and one that copies; returns the name of the former."""
+        return self._apply("decompose_padding", block, loop)
+
+    def pad_einsum(self, block: str, padding: list[int]) -> None:
+        """Round the extents of a sum of products up to multiples, its temporaries with them."""
+        self._apply("pad_einsum", block, padding)
+
+    def fuse_reduction_epilogue(self, reduction_block: str, epilogue_block: str) -> None:
+        """Put a block that adds something to the result of a reduction into the init of the reduction."""
+        self._apply("fuse_reduction_epilogue", reduction_block, epilogue_block)
 
     def rfactor(self, loop: str, factor_axis: int = 0) -> str:
         """Factor a reduction over a loop into partial results and their reduction; returns the block of the partial results."""
@@ -254,6 +321,15 @@ class Schedule:
     def blockize(self, target: str, preserve_unit_iters: bool = True) -> str:
         """Make the nest at a loop the body of a new block; returns the name of the block."""
         return self._apply("blockize", target, preserve_unit_iters)
+
+    def tensorize(self, block_or_loop: str, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
+        """Replace what a block, or the nest at a loop, computes by a registered intrinsic."""
+        self._apply("tensorize", block_or_loop, tensor_intrin, preserve_unit_iters)
+
+    def transform_block_layout(self, block: str, index_map: Callable[..., Any] | str) -> None:
+        """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
+        text = self._index_map("transform_block_layout", (block,), index_map, lambda b: len(b.iters))
+        self._apply("transform_block_layout", block, text)
 
     def reorder_block_iter_var(self, block: str, new_order: list[int]) -> None:
         """Put the iteration variables of a block into another order."""

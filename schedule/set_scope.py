@@ -19,6 +19,7 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
 
     Rewrite   X = T.alloc_buffer(shape)   =>   X_local = T.alloc_buffer(shape, scope="local")
     Legal     if the buffer is no parameter of the function.
+    Example   chain: s.set_scope("B", 0, "local")
     """
     writer = find_block(func, block)
     memory = need_scope(storage_scope)

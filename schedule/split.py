@@ -23,6 +23,7 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
                   S(i_0 * f + i_1)      # where i_0 * f + i_1 < N, unless that is proved
     Legal     always: the iterations and their order are unchanged. The condition joins the predicate of each block below;
               statements that are in no block get an `if`.
+    Example   matmul: s.split("j", [None, 4])
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]

@@ -16,6 +16,7 @@ def tile(func: PrimFunc, x: str, y: str, x_factor: int, y_factor: int) -> tuple[
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_0, j_0, i_1, j_1 in T.grid(M / f, N / g, f, g): S(i_0 * f + i_1, j_0 * g + j_1)
     Legal     where `split` of both and `reorder` are.
+    Example   matmul: s.tile("i", "j", 4, 4)
     """
     func, (x_outer, x_inner) = split(func, x, [None, x_factor])
     func, (y_outer, y_inner) = split(func, y, [None, y_factor])

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from functools import reduce
 
-from tir.affine import Interval
-from tir.analysis.regions import extent_range
-from tir.dtypes import is_float
+from tir.affine import Ranges
+from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import (
     TRUE,
     Allocate,
     Axis,
+    Binary,
     Block,
     Buffer,
     Const,
     Expr,
     For,
-    If,
     Iter,
     Kind,
     Load,
-    Node,
     PrimFunc,
     Region,
     Select,
-    Seq,
     Stmt,
     Store,
     Unary,
     Var,
     conjunction,
+    const,
     nest,
-    seq,
 )
 from tir.simplify import simplify
-from tir.traverse import map_children, substitute
+from tir.traverse import blocks, loads, map_children, stores, substitute, walk
 
-from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, parts
+from .compute_inline import own_axes, single_store
+from .dataflow import Insertion, Leaf, Names, buffer_of, edited, locate, parts
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, invert, parse_index_map
-from .primitive import find_block, primitive
+from .primitive import find_block, primitive, substatements
 from .window import Unproved, windows
-
-N = TypeVar("N", bound=Node)
 
 
 @primitive
@@ -52,10 +47,10 @@ def transform_layout(
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 
-    The buffer is `("read", n)` or `("write", n)`, number n of those that `block` reads or writes, or a name. The index map is a
-    function such as `lambda i, j: (i // 16, j, i % 16)`, of quotients and remainders by constants, and of sums that count. Where a
-    tile does not divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the whole buffer in
-    loops of its own, which then run over the new shape; else by a block of its own, before the first use.
+    The buffer is `("read", n)` or `("write", n)`, number n of those that `block` reads or writes, or a name. The index map is
+    a function such as `lambda i, j: (i // 16, j, i % 16)`, of quotients and remainders by constants, and of sums that count.
+    Where a tile does not divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the
+    whole buffer in loops of its own, which then run over the new shape; else by a block of its own, before the first use.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
@@ -64,43 +59,161 @@ def transform_layout(
     """
     user = find_block(func, block)
     target = which(user, buffer)
+    mark = (user, f"uses {target.name}")
     if any(p.name == target.name for p in func.buffers):
-        how = "cache_write" if any(type(s) is Store and s.buffer.name == target.name for s in _accesses(user)) else "cache_read"
+        how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
         raise ScheduleError(
             f"`{target.name}` is a parameter of the function, and its layout is the caller's",
-            (user, f"uses {target.name}"),
+            mark,
             hint=f"{how} makes a copy whose layout is free",
         )
     mapping = parse_index_map(index_map, len(target.shape))
     names = Names.of(func)
-    places = [names.axis(f"v{n}") for n in range(len(mapping.outputs))]
-    layout = invert(mapping, target.shape, places)
-    if layout.conditions and pad_value is None:
+    layout = invert(mapping, target.shape, [names.axis(f"v{n}") for n in range(len(mapping.outputs))])
+    if not layout.conditions:
+        return relaid(func, target.name, target.with_(shape=layout.extents), mapping), None
+    if pad_value is None:
         raise ScheduleError(
-            f"the index map makes `{target.name}` larger than it is, and there is no `pad_value` for what is added",
-            (user, f"uses {target.name}"),
+            f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
+            mark,
             hint="pad_value=0",
         )
+    try:
+        padding = const(pad_value, target.dtype)
+    except TypeError:
+        raise ScheduleError(f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}", mark) from None
+    return padded(func, target, mapping, layout, padding, names), None
+
+
+def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names) -> PrimFunc:
+    """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
     new = target.with_(shape=layout.extents)
-    if not layout.conditions:
-        return relaid(func, target.name, new, mapping), None
-    padding = Const(float(pad_value) if is_float(target.dtype) else pad_value, target.dtype)  # type: ignore[arg-type]
-    if not is_float(target.dtype) and type(pad_value) is float:
-        raise ScheduleError(f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}", (user, f"uses {target.name}"))
-    home, position, writers = _uses(func, target.name)
-    producer = _replaceable(func, writers, target)
+    producer = _producer(func, target)
     if producer is not None:
-        old, store, order = producer
-        shift = {v: layout.inverse[n] for n, v in enumerate(order)}
-        value = Select(conjunction(*layout.conditions), substitute(store.value, shift), padding, lazy=True)
-        # The value is computed at the old place of the new element; accesses in it are those of other buffers.
-        written = _over_places(names, layout, leaf_name(old), Store(new, layout.places, _simplified(value, layout.ranges)))
-        func = edited(func, [(old, written)])
-        return relaid(func, target.name, new, mapping, but=written), None
-    outside = [simplify(Unary("not", c)) for c in layout.conditions]
-    excluded = outside[0]
-    for c in outside[1:]:
-        excluded = excluded.__class__("or", excluded, c)  # type: ignore[call-arg]
-    filling = _over_places(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), excluded)
-    func = edited(func, [], Insertion(home, position, filling))
-    return relaid(func, target.name, new, mapping, but=filling), None
+        leaf, top = producer
+        store = single_store(leaf.stmt)  # type: ignore[arg-type]
+        back = {v: layout.inverse[n] for n, v in enumerate(own_axes(leaf.stmt, store)) if v is not None}  # type: ignore[arg-type]
+        back |= {it.var.name: back.get(it.var.name, Const(0, it.var.dtype)) for it in leaf.stmt.iters}  # type: ignore[attr-defined]
+        value = simplify(substitute(store.value, back), layout.ranges)
+        chosen = Select(conjunction(*layout.conditions), value, padding, lazy=True)
+        written = _everywhere(names, layout, leaf.name, Store(new, layout.places, chosen))
+        func = edited(func, [(top, written)])
+    else:
+        outside = [simplify(Unary("not", c)) for c in layout.conditions]
+        where = reduce(lambda a, b: Binary("or", a, b), outside)
+        written = _everywhere(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), where)
+        func = edited(func, [], Insertion(*_first_use(func, target.name), written))
+    return relaid(func, target.name, new, mapping, written)
+
+
+def which(block: Block, buffer: list[str | int] | str) -> Buffer:
+    """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
+    match buffer:
+        case [("read" | "write") as kind, index]:
+            return buffer_of(block, index, written=kind == "write")
+        case str() as name:
+            for n in walk(block):
+                if type(n) is Buffer and n.name == name:
+                    return n
+            raise ScheduleError(f"`{block.name}` uses no buffer called `{name}`", (block, "the block"))
+        case _:
+            raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
+
+
+def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
+    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped."""
+
+    def visit(n, ranges: Ranges):
+        if n is but:
+            return n
+        match n:
+            case Buffer():
+                return new if n.name == name else n
+            case For(var, extent):
+                inside = {**ranges, var.name: extent_range(extent, ranges)}
+            case Block(iters=iters):
+                inside = {**ranges, **iter_ranges(n)}
+                n = n.with_(
+                    reads=None if _states(n.reads, name) else n.reads,
+                    writes=None if _states(n.writes, name) else n.writes,
+                )
+                n = n.with_(
+                    iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in iters),
+                    predicate=visit(n.predicate, ranges),
+                    body=visit(n.body, inside),
+                    init=None if n.init is None else visit(n.init, inside),
+                    allocs=tuple(visit(b, ranges) for b in n.allocs),
+                )
+                return n
+            case _:
+                inside = ranges
+        n = map_children(n, lambda c: visit(c, inside))
+        if type(n) in (Load, Store) and n.buffer is new:
+            n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))
+        return n
+
+    return func.with_(body=visit(func.body, {}), allocs=tuple(new if b.name == name else b for b in func.allocs))
+
+
+def _states(regions: tuple[Region, ...] | None, name: str) -> bool:
+    return any(r.buffer.name == name for r in regions or ())
+
+
+def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate: Expr = TRUE) -> Stmt:
+    """A block over all places of a layout, where the predicate (over the places) holds."""
+    loops = [Var(names.loop(f"ax{n}"), v.dtype) for n, v in enumerate(layout.places)]
+    iters = tuple(Iter(v, e, Axis.SPATIAL, x) for v, e, x in zip(layout.places, layout.extents, loops, strict=True))
+    table = {v.name: x for v, x in zip(layout.places, loops, strict=True)}
+    return nest(zip(loops, layout.extents, strict=True), Block(block, iters, body, None, substitute(predicate, table)))
+
+
+def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
+    """The only writer of a buffer with the nest that it is alone in, if that writes every element once, from other buffers."""
+    writers = [b for b in blocks(func.body) if any(type(s) is Store and s.buffer.name == target.name for s in _direct(b))]
+    if len(writers) != 1:
+        return None
+    try:
+        _, leaf = locate(func, writers[0].name)
+        if leaf.stmt is not writers[0] or any(it.axis is not Axis.SPATIAL for it in writers[0].iters):
+            return None
+        store = single_store(writers[0])
+        axes = {it.var.name: it for it in writers[0].iters}
+        for v, dim in zip(own_axes(writers[0], store), target.shape, strict=True):
+            if (Const(1, dim.dtype) if v is None else axes[v].extent) != dim:
+                return None
+        if any(n.buffer.name == target.name for n in loads(writers[0])):
+            return None
+        windows(writers[0], (), leaf.loops)
+    except (ScheduleError, Unproved):
+        return None
+    top: Stmt = leaf.stmt
+    for s in reversed(leaf.above):
+        if type(s) is not For or s.body is not top:
+            break
+        if s.kind is not Kind.SERIAL or s.annotations:
+            return None
+        top = s
+    return (leaf, top) if leaf.loops == () or top is leaf.loops[0] else None
+
+
+def _direct(stmt: Stmt) -> list[Stmt]:
+    """The statements of a block that are in no block inside it."""
+    found: list[Stmt] = []
+    stack = list(substatements(stmt))
+    while stack:
+        s = stack.pop()
+        if type(s) is not Block:
+            found.append(s)
+            stack.extend(substatements(s))
+    return found
+
+
+def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:
+    """The body in which a buffer is allocated, and the number of the first statement there that uses it."""
+    body = func.body
+    for s in walk(func.body):
+        if (type(s) is Block and any(b.name == name for b in s.allocs)) or (type(s) is Allocate and s.buffer.name == name):
+            body = s.body
+            break
+    used = (n for n, s in enumerate(parts(body)) if any(type(x) is Buffer and x.name == name for x in walk(s)))
+    return body, next(used)

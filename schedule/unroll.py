@@ -15,6 +15,7 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)
     Legal     the number of iterations is a constant; they and their order are unchanged.
+    Example   matmul: s.unroll("k")
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]

@@ -18,6 +18,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     Rewrite   for i in range(4): S(i)   =>   for i in T.vectorized(4): S(i)
     Legal     the iterations are independent, as for `parallel`, and their number is a constant. Serial and unrolled loops may
               be inside if their extents do not depend on this one: all lanes then run them together.
+    Example   matmul: s.reorder("k", "j"); s.vectorize("j")
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]

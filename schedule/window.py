@@ -71,20 +71,16 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
     """
     result: dict[str, Window] = {}
-    rest = []
+    plain = _plain(block, (*outer, *inner))
     for it in block.iters:
         # A loop that is the whole binding needs no constants.
-        if it.axis is Axis.SPATIAL:
-            loop = next((x for x in (*outer, *inner) if x.var == it.binding and x.extent == it.extent), None)
-            if loop is not None and not any(loop.name in variables(o.binding) for o in block.iters if o is not it) and loop.name not in variables(
-                block.predicate
-            ):
-                is_outer = any(loop is x for x in outer)
-                zero = Const(0, it.extent.dtype)
-                result[it.var.name] = Window(loop.var, Const(1, it.extent.dtype)) if is_outer else Window(zero, it.extent)
-                continue
-        rest.append(it)
-    done = {variables(it.binding).pop() for it in block.iters if it.var.name in result}
+        loop = plain.get(it.var.name)
+        if loop is not None and loop.extent == it.extent and loop.name not in variables(block.predicate):
+            is_outer = any(loop is x for x in outer)
+            one, zero = Const(1, it.extent.dtype), Const(0, it.extent.dtype)
+            result[it.var.name] = Window(loop.var, one) if is_outer else Window(zero, it.extent)
+    rest = [it for it in block.iters if it.var.name not in result]
+    done = {plain[name].name for name in result}
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
     numbers = _numbers(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
@@ -179,9 +175,12 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
 
 
 def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """Show that the non-reducing loops among `inner` visit each spatial point at most once, `outer` standing still; raises Unproved."""
-    numbers = _numbers(block, block.iters, outer, inner, distinct=True)
-    for it in block.iters:
+    """Show that the spatial loops among `inner` visit each point at most once while `outer` stand still; raises Unproved."""
+    plain = _plain(block, inner)
+    rest = [it for it in block.iters if it.var.name not in plain]
+    done = {x.name for x in plain.values()}
+    numbers = _numbers(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
+    for it in rest:
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
@@ -200,6 +199,18 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
                     reach = min(reach, (limit.bound - 1) * scale + 1)
 
 
+def _plain(block: Block, loops: Iterable[For]) -> dict[str, For]:
+    """The spatial iteration variables that are bound to a loop which no other one uses, with that loop."""
+    by_name = {x.name: x for x in loops}
+    result: dict[str, For] = {}
+    for it in block.iters:
+        loop = by_name.get(it.binding.name) if type(it.binding) is Var else None
+        alone = loop is not None and not any(loop.name in variables(o.binding) for o in block.iters if o is not it)
+        if loop is not None and alone and it.axis is Axis.SPATIAL:
+            result[it.var.name] = loop
+    return result
+
+
 def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> Numbers:
     """Read bindings and predicate as numbers; raises Unproved where they are something else.
 
@@ -209,14 +220,16 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
     ranges = ranges_of(loops)
     inner_names = {x.name for x in inner}
     extents: dict[str, int] = {}
-    for x in loops:
-        if type(x.extent) is Const:
-            extents[x.name] = int(x.extent.value)
-        elif not distinct or x.name in inner_names:
-            raise Unproved(f"the extent of `{x.name}` is not a constant")
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
     reducing = set().union(*(variables(it.binding) for it in iters if it.axis is not Axis.SPATIAL), set())
     used = set().union(*(variables(it.binding) for it in spatial), set())
+    for x in loops:
+        if type(x.extent) is Const:
+            extents[x.name] = int(x.extent.value)
+        elif x.name in inner_names and x.name in reducing - used:
+            continue
+        elif not distinct or x.name in inner_names:
+            raise Unproved(f"the extent of `{x.name}` is not a constant")
     for x in loops:
         if extents.get(x.name) == 1 or (distinct and x.name not in inner_names):
             continue
@@ -263,12 +276,12 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
         name = it.var.name
         found, constants[name] = terms(bindings[name], f"`{name}` = `{it.binding}`")
         digits[name] = []
-        for d, c in sorted(found.items(), key=lambda item: item[1]):
+        for d, factor in sorted(found.items(), key=lambda item: item[1]):
             if sizes[d] == 1:
                 continue
             if owner.setdefault(d, name) != name and (not distinct or d in inside):
                 raise Unproved(f"`{owner[d]}` and `{name}` move together")
-            digits[name].append(Digit(d, c, sizes[d], d in inside))
+            digits[name].append(Digit(d, factor, sizes[d], d in inside))
     limits: dict[str, list[Limit]] = {name: [] for name in digits}
     for expr, bound in conditions:
         try:
@@ -323,11 +336,11 @@ def _fused(
         if any(b % a for a, b in pairwise(edges)):
             continue
         total: Expr | None = None
-        for n, (a, b) in enumerate(pairwise(edges)):
-            digit = Var(f"{f}.{n}")
-            names[digit.name] = b // a
-            digit_ranges[digit.name] = (0, b // a - 1)
-            total = digit * a if total is None else total + digit * a
+        for number, (low, high) in enumerate(pairwise(edges)):
+            part = Var(f"{f}.{number}")
+            names[part.name] = high // low
+            digit_ranges[part.name] = (0, high // low - 1)
+            total = part * low if total is None else total + part * low
         if total is not None:
             mapping[f] = total
     return mapping, names, digit_ranges

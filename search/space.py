@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from math import prod
 
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from tir.ir import Block, Const, For, Kind, PrimFunc, Var
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
-from .rules.tiling import walks_memory
 from .rules import DEFAULT, Rule, Verdict
+from .rules.tiling import walks_memory
 from .sketch import Sketch, State, extent, is_spatial
 
+WORTH_THREADS = 8192  # iterations below which a nest takes no longer than waking the threads does
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
@@ -86,7 +88,8 @@ def _annotated(state: State) -> State:
             _combine_lanes(state, block)
     if state.target.num_cores > 1:
         for nest in _roots(state):
-            _parallelize(state, nest)
+            if _iterations(state, nest) >= WORTH_THREADS:
+                _parallelize(state, nest)
     return state
 
 
@@ -117,10 +120,12 @@ def _vectorize_last(state: State, block: str) -> None:
     if store is None or not store.indices:
         return
     nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
+    if any(x.kind is Kind.VECTORIZED for x in nest):
+        return
     names = [loop.name for loop in nest]
     driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
-    # The innermost of the loops that drive the axis, as those further out are levels of tiles; computed in a tile, it has a length
-    # that is open, and the one iteration of its stand-in.
+    # The innermost of the loops that drive the axis, as those further out are levels of tiles. Computed in a tile, it has an open
+    # length, and the one iteration of its stand-in.
     open_lengths = state.marks.get(block) == "fused"
     loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
@@ -154,6 +159,12 @@ def _roots(state: State) -> list[str]:
 
     visit(state.func.body)
     return found
+
+
+def _iterations(state: State, loop: str) -> int:
+    """How often blocks run below a loop."""
+    found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
+    return sum(prod(extent(it) for it in state.block(b.name).iters) for b in found)
 
 
 def _parallelize(state: State, loop: str) -> None:

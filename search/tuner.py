@@ -76,8 +76,8 @@ class NothingFound(RuntimeError):
 class Result:
     """What a run found. `seconds` is the median time of the best schedule, `trace` that schedule as JSON data (None: as written).
 
-    `outcomes` counts the trials by kind. `baseline` is the program as written in seconds, `numpy` the workload in numpy, timed
-    in turns with the best; None where not measured. `max_error` and `tolerance` are relative to the size of each element
+    `outcomes` counts the trials by kind. `baseline` is the program as written in seconds (`baseline_stopped` the seconds after
+    which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured. `max_error` and `tolerance` are relative to the size of each element
     (`tir.workloads`). `interrupted` says that Ctrl-C ended the run before its budget was used up;
     `problem`, if not empty, what else did.
     """
@@ -87,6 +87,7 @@ class Result:
     seconds: float
     outcomes: dict[str, int]
     baseline: float | None
+    baseline_stopped: float | None
     numpy: float | None
     max_error: float | None
     tolerance: float | None
@@ -152,7 +153,8 @@ def autotune(
     interrupted, problem = False, ""
     limits = limits or Limits()
     if seconds is not None and workload is not None:  # a slow program as written may not eat up the budget
-        limits = replace(limits, baseline=min(limits.baseline, seconds / 2))
+        limits = replace(limits, baseline=min(limits.baseline, _baseline_share(seconds) * seconds))
+    run.baseline_limit = limits.baseline
     with LocalMeasurer(task, workers=workers, builder=builder, limits=limits, seed=seed) as measurer:
         try:
             run.search(measurer, search, np.random.default_rng(seed))
@@ -178,6 +180,7 @@ class _Run:
         self._outcomes = count(())
         self._copied = False  # whether a candidate was the program as written, or another valid one, again
         self._baseline: Measurement | None = None
+        self.baseline_limit: float | None = None
         self._numpy: float | None = None
         self._peak: float | None = None
         self._tolerance: float | None = None
@@ -242,7 +245,7 @@ class _Run:
             self.emit(NewBest(measurement, len(self._measurements)))
 
     def leaders(self) -> list[Measurement]:
-        """The few fastest candidates, best first, and the program as written if it is about as fast; none if nothing was valid."""
+        """The few fastest candidates, best first, and the program as written if it is about as fast; none if none was valid."""
         written = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
         if self.best is None:
             return [written] if written is not None and self._outcomes["ok"] else []
@@ -281,6 +284,7 @@ class _Run:
             seconds=best.seconds,
             outcomes=dict(self._outcomes),
             baseline=None if baseline is None else baseline.seconds,
+            baseline_stopped=self.baseline_limit if self._baseline and self._baseline.outcome == "run_timeout" else None,
             numpy=self._numpy,
             max_error=best.max_error,
             tolerance=self._tolerance,
@@ -303,6 +307,11 @@ class _Run:
 
     def _best_seconds(self, default: Any = None) -> Any:
         return default if self.best is None else self.best.seconds
+
+
+def _baseline_share(seconds: float) -> float:
+    """The share of a budget that the program as written may take: what leaves half a minute to search, from 25 to 60 per cent."""
+    return min(0.6, max(0.25, 1 - 30 / seconds))
 
 
 def default_search(task: Task) -> Search:

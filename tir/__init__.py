@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from codegen import Kernel, Target
     from codegen.build import build, dump
-    from schedule import Schedule, ScheduleError, replay
+    from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, autotune, default_schedule
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
@@ -33,7 +33,7 @@ _NAMES = {
         "tir.simplify": ("simplify",),
         "tir.interpreter": ("run",),
         "tir.verify": ("verify",),
-        "schedule": ("Schedule", "ScheduleError", "replay"),
+        "schedule": ("Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "autotune", "default_schedule"),
     }.items()
@@ -42,7 +42,7 @@ _NAMES = {
 
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Schedule",
-    "ScheduleError", "Stmt", "Target", "Var", "affine", "analysis", "autotune", "build", "default_schedule", "dtypes", "dump", "interpreter", "ir",
+    "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune", "build", "default_schedule", "dtypes", "dump", "interpreter", "ir",
     "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
 ]  # fmt: skip
 

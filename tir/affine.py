@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import gcd
 
 from . import dtypes
-from .ir import Binary, Cast, Const, Expr, Load, Select, Unary, Var
+from .ir import Binary, Cast, Const, Expr, Select, Unary, Var
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]

@@ -17,7 +17,6 @@ from .affine import (
     Ranges,
     add,
     as_constant,
-    bounds as polynomial_bounds,
     constant,
     floordiv,
     multiply,
@@ -26,6 +25,9 @@ from .affine import (
     remainder,
     scale,
     to_expr,
+)
+from .affine import (
+    bounds as polynomial_bounds,
 )
 from .ir import (
     COMPARISONS,
@@ -205,14 +207,14 @@ def _simplify(e: Expr, ranges: Ranges) -> Expr:
             a, b = _simplify(a, ranges), _simplify(b, ranges)
             if a == FALSE or b == FALSE:
                 return FALSE
-            if a == TRUE or a == b:
+            if a in (TRUE, b):
                 return b
             return a if b == TRUE else Binary("and", a, b)
         case Binary("or", a, b):
             a, b = _simplify(a, ranges), _simplify(b, ranges)
             if a == TRUE or b == TRUE:
                 return TRUE
-            if a == FALSE or a == b:
+            if a in (FALSE, b):
                 return b
             return a if b == FALSE else Binary("or", a, b)
         case Unary("not", a):

@@ -248,7 +248,9 @@ def compute(shape: Sequence[int | Expr], fcompute: Callable[..., Expr | float], 
 
 
 @overload
-def compute(shape: Sequence[int | Expr], fcompute: Callable[..., Sequence[Expr | float]], name: str = "compute") -> tuple[Tensor, ...]: ...
+def compute(
+    shape: Sequence[int | Expr], fcompute: Callable[..., Sequence[Expr | float]], name: str = "compute"
+) -> tuple[Tensor, ...]: ...
 
 
 def compute(shape: Sequence[int | Expr], fcompute: Callable, name: str = "compute") -> Tensor | tuple[Tensor, ...]:
@@ -276,7 +278,9 @@ def compute(shape: Sequence[int | Expr], fcompute: Callable, name: str = "comput
         parts = (*v.sources, v.condition) if isinstance(v, Reduce) else (v,)
         for n in (n for part in parts for n in walk(part)):
             if isinstance(n, Reduce):
-                raise TypeError(f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own")
+                raise TypeError(
+                    f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own"
+                )
     op = Compute(name, axes, shape, values)
     many = isinstance(result, (tuple, list))
     outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))

@@ -483,6 +483,12 @@ def _table(header: dict[str, Any], result: Result) -> str:
     best = [("best found", result.seconds)] if result.trace is not None else []
     rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
     lines = [_heading(header), "", _rows(rows, result.task.flop, result.peak), _error(result.max_error, result.tolerance)]
+    if result.baseline_stopped is not None:
+        times = result.baseline_stopped / result.seconds
+        lines.append(
+            f"the unscheduled program was stopped after {duration(result.baseline_stopped)}: "
+            f"the best found is at least {times:.0f} times as fast"
+        )
     ended = "interrupted after " if result.interrupted else ""
     lines.append(f"{ended}{result.trials} trials in {result.elapsed:.1f} s: {tally(result.outcomes)}")
     if result.interrupted:

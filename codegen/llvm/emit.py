@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar, assert_never
 import numpy as np
 
 from tir import dtypes
-from tir.affine import Interval, Polynomial, add, multiply, polynomial
+from tir.affine import Interval, Polynomial, add, multiply, polynomial, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import (
     COMPARISONS,
@@ -46,11 +46,12 @@ from tir.ir import (
     Var,
     conjuncts,
 )
-from tir.simplify import prove, simplify, wraps
+from tir.simplify import bounds, prove, simplify, wraps
 from tir.traverse import children, substitute, variables, walk
 
+from ..passes.guards import loop_facts
 from ..passes.lanes import updated
-from . import halves
+from . import dot, halves
 from . import math as vector_math
 
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
@@ -177,9 +178,12 @@ class Function:
         self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None
+        self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
         self.idle = False  # whether the mask may be false in all lanes
+        self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
-        self.nothing: str | None = None
+        self.wanted: Value | None = None  # a condition on the load being written
+        self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.count = 0
 
     # --- writing ---
@@ -218,6 +222,10 @@ class Function:
 
     def finish(self, header: str) -> str:
         (frame,) = self.frames
+        if self.zeros:
+            self.intrinsic("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
+            self.entry.append(f"%zeros = alloca [{self.zeros} x i8], align {ALIGNMENT}")
+            self.entry.append(f"call void @llvm.memset.p0.i64(ptr align {ALIGNMENT} %zeros, i8 0, i64 {self.zeros}, i1 false)")
         body = ["entry:", *self.entry, *frame.lines, *self.exit, "ret void"]
         return header + " {\n" + "\n".join(x if x.endswith(":") else "  " + x for x in body) + "\n}"
 
@@ -311,6 +319,7 @@ class Function:
         *axes, lanes = (int(d.value) for d in buffer.shape)  # type: ignore[attr-defined]
         prefix = self.fresh(buffer.name)
         self.buffers[buffer.name] = prefix
+        self.masks[buffer.name] = self.mask
         full = _typed(_register_type(buffer.dtype), lanes)
         for place in itertools.product(*(range(n) for n in axes)):
             self.entry.append(f"{'.'.join([prefix, *map(str, place)])} = alloca {full}, align {ALIGNMENT}")
@@ -450,7 +459,7 @@ class Function:
         parent = self.top
         self.ranges[s.name] = extent_range(s.extent, self.ranges)
         facts = len(self.facts)
-        self.facts += [Binary("<", s.var, part) for part in _bounds(s.extent) if not isinstance(part, Const)]
+        self.facts += loop_facts(s)
         head, done = self.label("loop"), self.label("done")
         index = self.fresh(s.name)
         self.env[s.name] = Value(index, "i64")
@@ -633,21 +642,20 @@ class Function:
         version = self.versions.get(b.name, 0)
         place = self.place(e)
         if place.stride == 0:
-            pointer = self.point(place)
-            if self.idle:  # no lane may want it, and then it may not be there
-                pointer = self.op(f"select {self._any_lane()}, ptr {pointer}, ptr {self._zeros()}", "ptr").name
+            pointer = self._there(self.point(place), dtypes.nbytes(b.dtype), self.idle)
             key = ("load", pointer, version)
             value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
         else:
             value = self.vector_load(place, type, version)
         return self.unpacked(value, b.dtype)
 
-    def _zeros(self) -> str:
-        """A place to load from where there is nothing to load."""
-        if self.nothing is None:
-            self.nothing = self.fresh("nothing")
-            self.entry += [f"{self.nothing} = alloca i64, align 8", f"store i64 0, ptr {self.nothing}"]
-        return self.nothing
+    def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
+        """The pointer, or one to zeros where nothing may be there to load: `wanted` is false, or if `idle`, all lanes."""
+        conditions = [*([self.wanted] if self.wanted else []), *([self._any_lane()] if idle else [])]
+        for c in conditions:
+            self.zeros = max(self.zeros, nbytes)
+            pointer = self.op(f"select {c}, ptr {pointer}, ptr %zeros", "ptr", key=("there", c.name, pointer)).name
+        return pointer
 
     def _width(self, b: Buffer) -> int:
         return int(b.shape[-1].value)  # type: ignore[attr-defined]
@@ -664,7 +672,7 @@ class Function:
         align = dtypes.nbytes(place.access.buffer.dtype)
         suffix = f"v{lanes}{_suffix(type)}"
         if place.stride == 1:
-            pointer = self.point(place)
+            pointer = self._there(self.point(place), lanes * align, False)
             if self.mask is None:
                 return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
             name = f"llvm.masked.load.{suffix}.p0"
@@ -672,10 +680,13 @@ class Function:
             text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {self.mask}, {full} zeroinitializer)"
             return self.op(text, type, lanes, key=("load", pointer, version, lanes, self.mask.name))
         pointers = self.pointers(place)
+        mask = self._mask(lanes)
+        if self.wanted is not None:
+            mask = str(self.op(f"select {self.wanted}, {mask}, <{lanes} x i1> zeroinitializer", "i1", lanes, key=("wanted", self.wanted.name, mask)))
         name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
         self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
-        text = f"call {full} @{name}({pointers}, i32 {align}, {self._mask(lanes)}, {full} zeroinitializer)"
-        return self.op(text, type, lanes, key=("gather", pointers.name, version, self._mask(lanes)))
+        text = f"call {full} @{name}({pointers}, i32 {align}, {mask}, {full} zeroinitializer)"
+        return self.op(text, type, lanes, key=("gather", pointers.name, version, mask))
 
     def _mask(self, lanes: int) -> str:
         return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
@@ -719,7 +730,7 @@ class Function:
             width = self._width(b)
             if width > 1:
                 value = self.splat(value, width)
-                if self.mask is not None:
+                if self.mask != self.masks.get(b.name):
                     old = self.op(f"load {slot}", value.type, width)
                     value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)
             elif value.lanes > 1:
@@ -816,10 +827,11 @@ class Function:
             return v
         if not v.name.startswith("%"):
             return Value(f"splat ({v})", v.type, lanes)
-        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, key=("one", v.name, lanes))
-        return self.op(
-            f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer", v.type, lanes, key=("splat", v.name, lanes)
-        )
+        frame = self.born.get(v.name, self.top)  # a scalar that was computed further out is spread there
+        frame = frame if frame in self.frames else self.top
+        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
+        text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
+        return self.op(text, v.type, lanes, ("splat", v.name, lanes), frame)
 
     def together(self, *values: Value) -> tuple[Value, ...]:
         """The values with the same number of lanes."""
@@ -860,6 +872,8 @@ class Function:
                 return self.env[name]
             case Load():
                 return self.load(e)
+            case Binary("+") if self.lane is not None and (value := dot.product(self, e)) is not None:
+                return value
             case Binary(op, a, b) if op in COMPARISONS or op in ("and", "or"):
                 return self._hoisted(e, lambda: self.condition(op, a, b))
             case Binary(op, a, b):
@@ -894,6 +908,7 @@ class Function:
         if key in home.known:
             return home.known[key]
         home.known[key] = value = self.within(home, write)
+        self.born[value.name] = home
         return value
 
     def wrapped(self, e: Expr) -> Value:
@@ -909,13 +924,43 @@ class Function:
             code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
             return self.op(f"fcmp {code} {x}, {y.name}", "i1", x.lanes)
         unsigned = dtypes.TABLE[a.dtype].kind == "uint"
-        x, y = self.expr(a), self.expr(b)
+        sides = self._lane_against_rest(a, b)
+        x, y = sides or (self.expr(a), self.expr(b))
         if x.type != y.type:  # an exact index beside a loaded value
             x, y = self.as_type(x, "int64", not unsigned), self.as_type(y, "int64", not unsigned)
         x, y = self.together(x, y)
         code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
         sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
         return self.op(f"icmp {sign}{code} {x}, {y.name}", "i1", x.lanes)
+
+    def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
+        """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples
+        of the lane, which are constants, and the rest, which is one scalar; None otherwise."""
+        if self.lane is None or wraps(a) or wraps(b) or any(isinstance(n, (Load, Call)) for e in (a, b) for n in walk(e)):
+            return None
+        name, lanes = self.lane
+        p = polynomial(simplify(a - b, self.ranges))
+        lane = next((m for m in p if len(m) == 1 and type(m[0]) is Var and m[0].name == name), None)
+        stride = p.pop(lane, 0) if lane is not None else 0
+        if not 0 < abs(stride) * lanes < 2**30 or not all(self._uniform(atom) for m in p for atom in m):
+            return None
+        rest = simplify(to_expr({m: -c for m, c in p.items()}, a.dtype), self.ranges)
+        low, high = bounds(rest, self.ranges)
+
+        def scalar() -> Value:
+            v = self.index(rest)
+            for op, bound, known in (("smin", 2**30, high), ("smax", -(2**30), low)):  # beyond these, no lane makes a difference
+                if known is None or abs(known) > 2**30:
+                    self.intrinsic(f"llvm.{op}.i64", "i64", ["i64", "i64"])
+                    v = self.op(f"call i64 @llvm.{op}.i64({v}, i64 {bound})", "i64")
+            return self.as_type(v, "int32")
+
+        steps = ", ".join(f"i32 {i * stride}" for i in range(lanes))
+        home = self.home(self.variables(rest))
+        key = ("rest", rest, self._copy(self.variables(rest)), lanes)
+        if key not in home.known:
+            home.known[key] = self.within(home, lambda: self.splat(scalar()))
+        return Value(f"<{steps}>", "i32", lanes), home.known[key]
 
     def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
         x, y = self.together(x, y)
@@ -1069,9 +1114,13 @@ class Function:
         effects = any(isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side))
         if lazy and effects:
             if self._uniform(c):
+                if isinstance(t, Load) and isinstance(f, Const) and not any(isinstance(n, Load) for i in t.indices for n in walk(i)):
+                    return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
             x = self._in_lanes(mask, t)
+            if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
+                return x  # a masked load gives 0 elsewhere
             y = self._in_lanes(self.negate(mask), f)
             return self.op(f"select {mask}, {x}, {y}", x.type, x.lanes)
         condition = self.truth(self.expr(c))
@@ -1079,6 +1128,16 @@ class Function:
         if condition.lanes > x.lanes:
             x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
         return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+
+    def _load_if(self, condition: Value, t: Load, f: Const) -> Value:
+        """A load where the condition holds, a constant elsewhere; without a branch, by loading zeros from elsewhere."""
+        outer, self.wanted = self.wanted, condition
+        x = self.load(t)
+        self.wanted = outer
+        if f.value == 0:
+            return x
+        y = self.splat(self._typed_value(f), x.lanes)
+        return self.op(f"select i1 {condition.name}, {x}, {y}", x.type, x.lanes)
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
         """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
@@ -1169,14 +1228,6 @@ def free_names(s: Stmt) -> tuple[set[str], set[str]]:
 
     visit(s, frozenset())
     return used
-
-
-def _bounds(extent: Expr) -> list[Expr]:
-    match extent:
-        case Binary("min", a, b):
-            return _bounds(a) + _bounds(b)
-        case _:
-            return [extent]
 
 
 def _memory_type(dtype: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tir.affine import Interval, Polynomial, add, as_constant, coefficient, polynomial, to_expr
 from tir.analysis.regions import Regions, accessed, clip, extent_range, union
@@ -23,23 +24,45 @@ from tir.ir import (
     Seq,
     Stmt,
     Store,
+    annotation,
     conjuncts,
 )
 from tir.simplify import prove, simplify, wraps
-from tir.traverse import children, rewrite, variables, walk
+from tir.traverse import children, replace_buffers, rewrite, variables, walk, walk_stmts
+
+from .lower_blocks import ALIGNED
 
 
 def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an
     earlier iteration, with the shape of the region touched there; its indices become relative to that region.
 
-    A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop.
+    A tile computed inside a loop thus takes the memory of one tile, and is private to the iterations of a parallel loop. The
+    strides that `storage_align` asked for are those of the shapes found here.
     """
     body = func.body
     for buffer in func.allocs:
         if any(isinstance(n, (Load, Store)) and n.buffer.name == buffer.name for n in walk(body)):
             body = _place(body, buffer, {})
-    return func.with_(body=body, allocs=())
+    rules = annotation(func.attrs, ALIGNED, {})
+    attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
+    return func.with_(body=_aligned(body, rules) if rules else body, allocs=(), attrs=attrs)
+
+
+def _aligned(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
+    """`body` with the strides of its buffers as the rules say: a dimension grows until the stride of the one before is right."""
+    table: dict[str, Buffer] = {}
+    for s in walk_stmts(body):
+        if isinstance(s, Allocate) and s.buffer.name in rules and all(isinstance(dim, Const) for dim in s.buffer.shape):
+            shape = [int(dim.value) for dim in s.buffer.shape]  # type: ignore[attr-defined]
+            for rule in sorted(rules[s.buffer.name], reverse=True):  # inner dimensions first
+                match rule:
+                    case [int(axis), int(factor), int(offset)] if 0 <= axis < len(shape) - 1 and factor > 0:
+                        inner, n = prod(shape[axis + 2 :]), shape[axis + 1]
+                        shape[axis + 1] = next((m for m in range(n, n + factor) if m * inner % factor == offset), n)
+            new = tuple(Const(n, dim.dtype) for n, dim in zip(shape, s.buffer.shape, strict=True))
+            table[s.buffer.name] = s.buffer.with_(shape=new)
+    return replace_buffers(body, table)
 
 
 def _touches(s: Stmt, buffer: Buffer) -> bool:
@@ -169,7 +192,9 @@ def _holds(box: _Box, access: Load, ranges: dict[str, Interval], facts: list[Exp
             return False
         known = [*facts, Binary(">=", index, Const(0)), Binary("<", index, dim)]
         distance = to_expr(add(polynomial(simplify(index, ranges)), written.base, -1))
-        if not prove(Binary(">=", distance, Const(0)), ranges, known) or not prove(Binary("<", distance, Const(n)), ranges, known):
+        if not prove(Binary(">=", distance, Const(0)), ranges, known) or not prove(
+            Binary("<", distance, Const(n)), ranges, known
+        ):
             return False
     return True
 
@@ -265,5 +290,3 @@ def _allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
 def _merge(reads: Regions, writes: Regions, buffer: Buffer) -> Region:
     found = [r[buffer.name] for r in (reads, writes) if buffer.name in r]
     return found[0] if len(found) == 1 else union(found[0], found[1])
-
-

@@ -33,10 +33,8 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                                 extent = shorter
                 inner_lanes = lanes | {var.name} if kind is Kind.VECTORIZED else lanes
                 new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)}, inner_lanes)
-                # A bound such as min(16, n - i * 16) is a fact about v that decides the condition inside.
                 if extent is not s.extent:
-                    facts = [Binary("<", var, part) for part in _parts(extent)]
-                    new_body = _drop_proved(new_body, facts, {**ranges, var.name: extent_range(extent, ranges)})
+                    new_body = _drop_proved(new_body, loop_facts(s.with_(extent=extent)), {**ranges, var.name: extent_range(extent, ranges)})
                 return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
             case _:
                 return map_children(s, lambda c: visit(c, ranges, lanes) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
@@ -51,6 +49,11 @@ def _pure(condition: Expr) -> bool:
             return not wraps(a) and not wraps(b) and not any(isinstance(n, Load) for n in walk(condition))
         case _:
             return False
+
+
+def loop_facts(loop: For) -> list[Expr]:
+    """What holds in a loop because of its extent, beyond the range of its variable: a bound such as min(16, n - i * 16) is two."""
+    return [Binary("<", loop.var, part) for part in _parts(loop.extent) if not isinstance(part, Const)]
 
 
 def _parts(extent: Expr) -> list[Expr]:
@@ -121,13 +124,26 @@ def _drop_proved(s: Stmt, facts: list[Expr], ranges: Ranges) -> Stmt:
             kept = conjunction(*(c for c in conjuncts(condition) if not prove(c, ranges, facts)))
             return guarded(kept, _drop_proved(then, facts, ranges))
         case For(var, extent, body):
-            return s.with_(body=_drop_proved(body, facts, {**ranges, var.name: extent_range(extent, ranges)}))
+            extent = _shortest(extent, facts, ranges)
+            return s.with_(extent=extent, body=_drop_proved(body, facts, {**ranges, var.name: extent_range(extent, ranges)}))
         case Seq(stmts):
             return s.with_(stmts=tuple(_drop_proved(x, facts, ranges) for x in stmts))
         case Allocate(body=body):
             return s.with_(body=_drop_proved(body, facts, ranges))
         case _:
             return s
+
+
+def _shortest(extent: Expr, facts: list[Expr], ranges: Ranges) -> Expr:
+    """The extent without those bounds that the facts put beyond another."""
+    kept = _parts(extent)
+    for part in list(kept):
+        if any(other is not part and prove(Binary("<=", other, part), ranges, facts) for other in kept):
+            kept.remove(part)
+    result = kept[0]
+    for part in kept[1:]:
+        result = Binary("min", result, part)
+    return result
 
 
 def version_guards(func: PrimFunc, target) -> PrimFunc:

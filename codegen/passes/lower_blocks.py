@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded, seq
+from tir.ir import (
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Kind,
+    PrimFunc,
+    Seq,
+    Stmt,
+    annotated,
+    annotation,
+    conjunction,
+    conjuncts,
+    guarded,
+    seq,
+)
 from tir.simplify import simplify
-from tir.traverse import fresh, map_children, names, substitute, variables
+from tir.traverse import fresh, map_children, names, stores, substitute, variables
+
+ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 
 
 def lower_blocks(func: PrimFunc, target) -> PrimFunc:
@@ -13,14 +33,20 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
     The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
     the block; else it stays inside, under the condition that every reduce axis is at its first value. Buffers allocated by
-    blocks become the function's.
+    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}.
     """
     taken = names(func)
     allocs: list[Buffer] = list(func.allocs)
+    aligned: dict[str, list[list[int]]] = {}
 
     def flatten(block: Block) -> Stmt:
         """The block without its init."""
         allocs.extend(block.allocs)
+        written = _written(block)
+        for entry in annotation(block.annotations, "buffer_dim_align", ()):
+            match entry:
+                case [int(number), *rule] if 0 <= number < len(written):
+                    aligned.setdefault(written[number], []).append(rule)
         body = substitute(visit(block.body), {it.var: it.binding for it in block.iters})
         return guarded(block.predicate, body)  # type: ignore[arg-type]
 
@@ -38,7 +64,9 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
                 if block is not None and block.init is not None:
                     reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
                     spatial = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
-                    if s.name in reducing and not reducing & spatial:
+                    # A loop that drives no axis starts the reduction again in each of its iterations.
+                    repeated = any(x.name not in reducing | spatial and x.extent != Const(1, x.extent.dtype) for x in nest)
+                    if s.name in reducing and not reducing & spatial and not repeated:
                         return seq(_init_nest(nest, block, reducing), _rebuild(nest, flatten(block)))
                 return s.with_(body=visit(s.body))
             case Block():
@@ -70,7 +98,15 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
         return _rebuild(kept, guarded(condition, substitute(init_of(block), zero)))  # type: ignore[arg-type]
 
     body = visit(func.body)
-    return func.with_(body=body, allocs=tuple(allocs))
+    attrs = annotated(func.attrs, ALIGNED, aligned) if aligned else func.attrs
+    return func.with_(body=body, allocs=tuple(allocs), attrs=attrs)
+
+
+def _written(block: Block) -> list[str]:
+    """The buffers that a block writes, in order."""
+    if block.writes is not None:
+        return [r.buffer.name for r in block.writes]
+    return list(dict.fromkeys(s.buffer.name for part in (block.init, block.body) if part is not None for s in stores(part)))
 
 
 def _perfect(loop: For) -> tuple[list[For], Block | None]:
@@ -86,5 +122,3 @@ def _rebuild(nest: list[For], body: Stmt) -> Stmt:
     for loop in reversed(nest):
         body = loop.with_(body=body)
     return body
-
-

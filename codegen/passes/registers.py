@@ -20,16 +20,21 @@ from tir.ir import (
     Load,
     Node,
     PrimFunc,
+    Select,
+    Seq,
     Stmt,
     Store,
     Var,
     conjunction,
     conjuncts,
+    const,
     guarded,
     seq,
 )
 from tir.simplify import prove
 from tir.traverse import children, fresh, map_children, names, rewrite, substitute, variables, walk, walk_stmts
+
+from .guards import loop_facts
 
 MAX_TILE = 256  # vectors (or scalars) of one buffer that are kept in registers at most
 
@@ -58,6 +63,11 @@ class _Tile:
         steps = [[stride * i for i in range(extent)] for stride, extent in self.axes]
         return [sum(point) for point in itertools.product(*steps)]
 
+    def present(self) -> int:
+        """The number of lanes that exist: a guard may leave out the last ones."""
+        bounds = [c.b.value for c in self.conditions if isinstance(c, Binary) and c.op == "<" and c.a == self.lane and isinstance(c.b, Const)]
+        return min([self.lanes, *bounds])
+
 
 def promote_registers(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k: C[c] = f(C[c])   with c the same in every iteration
@@ -65,7 +75,8 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
 
     for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register", with
     one axis for each unrolled loop that tells places apart and one for lanes; its elements become SSA values. The loop may be a
-    nest of serial loops.
+    nest of serial loops. Where the statement before does nothing but set just these places to a constant, as an init does, the
+    registers start from that, and it goes.
     """
     taken = names(func)
 
@@ -73,14 +84,25 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
         match s:
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
+                known = [*facts, *loop_facts(s)]
                 if kind is Kind.SERIAL:
                     s, tiles = _promote(s, ranges, lanes, facts, taken)
-                    loop = s.with_(body=visit(s.body, inside, lanes, facts)) if not tiles else s
-                    return _around(loop, tiles, taken) if tiles else loop
+                    return _around(s, tiles, None, taken) if tiles else s.with_(body=visit(s.body, inside, lanes, known))
                 if kind is Kind.VECTORIZED and isinstance(extent, Const):
                     lanes = {**lanes, var.name: (var, int(extent.value))}
-                new = visit(body, inside, lanes, facts)
+                new = visit(body, inside, lanes, known)
                 return s if new is body else s.with_(body=new)
+            case Seq(stmts):
+                made: list[Stmt] = []
+                for x in stmts:
+                    if made and isinstance(x, For) and x.kind is Kind.SERIAL:
+                        loop, tiles = _promote(x, ranges, lanes, facts, taken)
+                        start = _start(made[-1], tiles, lanes) if tiles else None
+                        if start is not None:
+                            made[-1] = _around(loop, tiles, start, taken)
+                            continue
+                    made.append(visit(x, ranges, lanes, facts))
+                return s if all(a is b for a, b in zip(made, stmts, strict=False)) and len(made) == len(stmts) else seq(*made)
             case If(condition, then, orelse):
                 new_then = visit(then, ranges, lanes, [*facts, *conjuncts(condition)])
                 new_else = None if orelse is None else visit(orelse, ranges, lanes, facts)
@@ -121,6 +143,8 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
         body = _on_registers(body, buffer, tiles, lanes)
     if not promoted:
         return loop, []
+    known = [*facts, *(f for x in nest for f in loop_facts(x))]
+    body = _unguarded(body, {t.register.name: t for _, t in promoted if t.register is not None}, inner, known)
     for x in reversed(nest):
         body = x.with_(body=body)
     return body, promoted  # type: ignore[return-value]
@@ -190,11 +214,6 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
                 here = [substitute(c, names_here) for c in kept]
                 tile.conditions = [c for c in tile.conditions if c in here]
                 return
-            if distance is None or not _apart(tile, new, distance):
-                failed = True
-                return
-        if not _apart(new, None, 0):
-            failed = True
         tiles.append(new)
 
     def visit(n: Node, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
@@ -230,18 +249,20 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
     if not all(isinstance(x.extent, Const) for x in walk_stmts(body) if isinstance(x, For)):
         return None
     visit(body, dict(outer_lanes), {}, [])
-    if failed or not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE:
+    if failed or not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE or not _apart(tiles):
         return None
     return tiles
 
 
-def _apart(a: _Tile, b: _Tile | None, distance: int) -> bool:
-    """Whether the vectors of `a` and those of `b`, `distance` elements further on, are all disjoint (of `a` alone without `b`)."""
-    spans = [(o, o + a.lanes) for o in a.offsets()]
-    if b is not None:
-        spans += [(o + distance, o + distance + b.lanes) for o in b.offsets()]
-    spans.sort()
-    return all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+def _apart(tiles: list[_Tile]) -> bool:
+    """Whether all vectors of all tiles are disjoint."""
+    spans: list[tuple[int, int]] = []
+    for tile in tiles:
+        distance = as_constant(add(tile.base, tiles[0].base, -1))
+        if distance is None:
+            return False
+        spans += [(distance + o, distance + o + tile.present()) for o in tile.offsets()]
+    return all(end <= start for (_, end), (start, _) in itertools.pairwise(sorted(spans)))
 
 
 def _within(tile: _Tile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
@@ -281,8 +302,111 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: L
     return rewrite(body, visit)  # type: ignore[return-value]
 
 
-def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], taken: set[str]) -> Stmt:
-    """The loop between the loads of its registers and their stores."""
+def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> Stmt:
+    """`s` without the guards that only say which elements of a partial tile there are.
+
+    Rewrite   if c: r = f(r, A[i])   =>   r = f(r, A[i] if c else 0)
+    where `c` also guards the load of `r` before the loops and its store behind them: the elements that are not there compute
+    what nobody sees, and full and partial tiles run the same instructions.
+    """
+    match s:
+        case If(condition, then, None):
+            conditions = list(conjuncts(condition))
+            stores = [x for x in walk_stmts(then) if not isinstance(x, (For, Seq))]
+            if all(isinstance(x, Store) and _only_there(x, conditions, tiles) for x in stores):
+                new = _predicated(then, conditions, ranges, facts)
+                if new is not None:
+                    return new
+            return s.with_(then=_unguarded(then, tiles, ranges, [*facts, *conditions]))
+        case _:
+            return map_children(s, lambda c: _unguarded(c, tiles, ranges, facts) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+
+def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _Tile]) -> bool:
+    """Whether the store is to a register whose elements exist just where the conditions hold."""
+    tile = tiles.get(s.buffer.name)
+    if tile is None:
+        return False
+    names_here: dict[str, Expr] = {v.name: i for v, i in zip(tile.loops, s.indices, strict=False)}
+    if tile.lane is not None:
+        names_here[tile.lane.name] = s.indices[-1]
+    there = [substitute(c, names_here) for c in tile.conditions]
+    return all(c in there for c in conditions)
+
+
+def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> Stmt | None:
+    """`s` without the conditions around it, each load under those that keep it inside its buffer; None if that is not provable."""
+    failed = False
+
+    def load(e: Load, known: list[Expr]) -> Expr:
+        nonlocal failed
+        if e.buffer.scope == "register" or _inside(e, ranges, known):
+            return e
+        used = set().union(*(variables(i) for i in e.indices), set())
+        wanted = [c for c in conditions if variables(c) & used]
+        if not _inside(e, ranges, [*known, *wanted]):
+            failed = True
+        return Select(conjunction(*wanted), e, const(0, e.dtype), lazy=True)
+
+    def visit(n: Node, known: list[Expr]) -> Node:
+        nonlocal failed
+        match n:
+            case Load():
+                return load(n, known)
+            case Select(c, t, f, True):
+                inner = visit(t, [*known, *conjuncts(c)])
+                return Select(visit(c, known), inner, visit(f, known), True)  # type: ignore[arg-type]
+            case Binary("//" | "%", _, b) if not isinstance(b, Const):
+                failed = True
+                return n
+            case Store(_, _, value):
+                return n.with_(value=visit(value, known))
+            case Buffer():
+                return n
+            case _:
+                return map_children(n, lambda c: visit(c, known))
+
+    result = visit(s, facts)
+    return None if failed else result  # type: ignore[return-value]
+
+
+def _inside(e: Load, ranges, known: list[Expr]) -> bool:
+    return all(
+        prove(Binary(">=", i, Const(0)), ranges, known) and prove(Binary("<", i, dim), ranges, known)
+        for i, dim in zip(e.indices, e.buffer.shape, strict=True)
+    )
+
+
+def _start(s: Stmt, promoted: list[tuple[Buffer, _Tile]], lanes: Loops) -> Const | None:
+    """The constant to which `s` sets the places of all promoted tiles, and nothing else; None if it does anything else."""
+    values = {x.value for x in walk_stmts(s) if isinstance(x, Store)}
+    buffers = {x.buffer.name: x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
+    plain = all(isinstance(x, (For, Seq, If, Store)) for x in walk_stmts(s)) and not any(isinstance(n, Load) for n in walk(s))
+    if not plain or len(values) != 1 or set(buffers) != {b.name for b, _ in promoted} or not all(t.stored for _, t in promoted):
+        return None
+    (value,) = values
+    if not isinstance(value, Const):
+        return None
+    for buffer in buffers.values():
+        found = _tiles(s, buffer, set(), lanes)
+        wanted = [t for b, t in promoted if b.name == buffer.name]
+        if found is None or len(found) != len(wanted) or not all(any(_same_places(f, w) for f in found) for w in wanted):
+            return None
+    return value
+
+
+def _same_places(a: _Tile, b: _Tile) -> bool:
+    if a.axes != b.axes or a.lanes != b.lanes or add(a.base, b.base, -1) or (a.lane is None) is not (b.lane is None):
+        return False
+    renamed: dict[str, Expr] = dict(zip((v.name for v in a.loops), b.loops, strict=True))
+    if a.lane is not None and b.lane is not None:
+        renamed[a.lane.name] = b.lane
+    conditions = [substitute(c, renamed) for c in a.conditions]
+    return all(c in b.conditions for c in conditions) and all(c in conditions for c in b.conditions)
+
+
+def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], start: Const | None, taken: set[str]) -> Stmt:
+    """The loop between the loads of its registers, or their start from a constant, and their stores."""
     before: list[Stmt] = []
     after: list[Stmt] = []
     own = {x.name for x in walk_stmts(loop) if isinstance(x, For)}
@@ -295,6 +419,10 @@ def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], taken: set[str]) ->
             if copy is store and not tile.stored:
                 continue
             stmt = guarded(conjunction(*tile.conditions), copy)
+            if copy is load and start is not None:
+                stmt = load.with_(value=start)
+            elif copy is load and tile.conditions:
+                stmt = load.with_(value=Select(conjunction(*tile.conditions), load.value, const(0, buffer.dtype), lazy=True))
             # Lanes of a vectorised loop around this one are there already.
             if tile.lane is not None and tile.lane.name in own:
                 stmt = For(tile.lane, Const(tile.lanes), stmt, Kind.VECTORIZED)

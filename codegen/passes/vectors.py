@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir import dtypes
-from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, seq
+from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 from tir.simplify import simplify_tree
 from tir.traverse import fresh, map_children, names, substitute, walk
 
@@ -15,9 +15,16 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
               => for v_0 in unroll(n // w): for v_1 in vectorized(w): S(v_0 * w + v_1);  for v_1 in vectorized(n % w): ...
 
     where w elements of the widest type in S fill one vector register; lengths up to w stay, so a schedule can choose
-    narrower registers. A vectorised loop inside another runs serially.
+    narrower registers. Lengths that are no power of two become the next one, with the lanes beyond under a guard, where the
+    processor has masked loads and stores. A vectorised loop inside another runs serially.
     """
     taken = names(func)
+
+    def lanes(var: Var, n: int, body: Stmt) -> For:
+        whole = 1 << (n - 1).bit_length()
+        if whole == n or not maskable(body, target):
+            return For(var, Const(n), body, Kind.VECTORIZED)
+        return For(var, Const(whole), If(Binary("<", var, Const(n)), body), Kind.VECTORIZED)
 
     def visit(s: Stmt, inside: bool) -> Stmt:
         match s:
@@ -29,7 +36,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                     return s.with_(kind=Kind.SERIAL, body=body)
                 n, w = int(extent.value), target.lanes(widest(body))
                 if n <= w:
-                    return s.with_(body=body)
+                    return lanes(var, n, body)
                 pieces: list[Stmt] = []
                 outer, lane = (var.with_(name=fresh(taken, f"{var.name}_{k}")) for k in ("chunk", "lane"))
                 whole, tail = divmod(n, w)
@@ -39,7 +46,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 if tail:
                     last = var.with_(name=fresh(taken, f"{var.name}_tail"))
                     rest = _rename_loops(_at(body, var.name, last + whole * w), taken)
-                    pieces.append(For(last, Const(tail), rest, Kind.VECTORIZED))
+                    pieces.append(lanes(last, tail, rest))
                 return seq(*pieces)
             case _:
                 return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
@@ -66,3 +73,9 @@ def widest(s: Stmt) -> int:
     widths = [dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))]
     computed = [32 for n in walk(s) if isinstance(n, (Load, Store)) and n.buffer.dtype in ("float16", "bfloat16")]
     return max(widths + computed, default=32)
+
+
+def maskable(s: Stmt, target) -> bool:
+    """Whether the target has instructions that load and store some lanes of a vector of what `s` touches."""
+    narrowest = min((dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
+    return target.vector_bits >= (512 if narrowest < 32 else 256)

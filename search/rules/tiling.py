@@ -144,5 +144,3 @@ class TilingWithFusion:
             new.marks[consumer] = "fused"
             results.append(new)
         return results
-
-

@@ -47,9 +47,9 @@ class Formula:
             return e
         if self.dtype == "bool":
             return cast(e, "bool")
-        unsigned = dtypes.TABLE[self.dtype].kind == "uint"
-        if unsigned and dtypes.is_float(e.dtype):  # a negative float has no unsigned value
-            e = te.maximum(e, te.const(0, e.dtype))
+        if dtypes.is_int(self.dtype) and dtypes.is_float(e.dtype):  # what is out of range has no integer value
+            low = 0 if dtypes.TABLE[self.dtype].kind == "uint" else -99
+            e = te.minimum(te.maximum(e, te.const(low, e.dtype)), te.const(99, e.dtype))
         return cast(e, self.dtype)
 
     def condition(self, depth: int) -> Expr:

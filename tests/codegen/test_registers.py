@@ -2,6 +2,7 @@
 
 import pytest
 
+from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
 from tests.schedule.programs import matmul
@@ -26,9 +27,8 @@ def test_a_scalar_accumulator():
         "promote_registers",
         """
         for i, j in T.grid(7, 13):
-            C[i, j] = T.float32(0.0)
             C_reg = T.decl_buffer((1,), scope="register")
-            C_reg[0] = C[i, j]
+            C_reg[0] = T.float32(0.0)
             for k in range(5):
                 C_reg[0] = C_reg[0] + A[i, k] * B[k, j]
             C[i, j] = C_reg[0]
@@ -38,6 +38,40 @@ def test_a_scalar_accumulator():
 
 def test_a_tile_of_vectors_with_a_tail():
     """One axis for the unrolled loop, one for the lanes; the tail of the vector is a tile of its own."""
+    s = Schedule(matmul(3, 12, 5))
+    s.reorder("k", "i", "j")
+    s.unroll("i")
+    s.vectorize("j")
+    check_pass(
+        s.func,
+        "promote_registers",
+        """
+        C_reg = T.decl_buffer((3, 8), scope="register")
+        C_reg_1 = T.decl_buffer((3, 4), scope="register")
+        for i_1 in T.unroll(3):
+            for j_lane_1 in T.vectorized(8):
+                C_reg[i_1, j_lane_1] = T.float32(0.0)
+        for i_3 in T.unroll(3):
+            for j_tail_1 in T.vectorized(4):
+                C_reg_1[i_3, j_tail_1] = T.float32(0.0)
+        for k in range(5):
+            for i in T.unroll(3):
+                for j_lane in T.vectorized(8):
+                    C_reg[i, j_lane] = C_reg[i, j_lane] + A[i, k] * B[k, j_lane]
+                for j_tail in T.vectorized(4):
+                    C_reg_1[i, j_tail] = C_reg_1[i, j_tail] + A[i, k] * B[k, j_tail + 8]
+        for i_2 in T.unroll(3):
+            for j_lane_2 in T.vectorized(8):
+                C[i_2, j_lane_2] = C_reg[i_2, j_lane_2]
+        for i_4 in T.unroll(3):
+            for j_tail_2 in T.vectorized(4):
+                C[i_4, j_tail_2 + 8] = C_reg_1[i_4, j_tail_2]
+        """,
+    )
+
+
+def test_lanes_that_are_not_there():
+    """13 of 16 lanes: loads that would leave their row are guarded, and the stores behind the loops."""
     s = Schedule(matmul(3, 13, 5))
     s.reorder("k", "i", "j")
     s.unroll("i")
@@ -46,32 +80,20 @@ def test_a_tile_of_vectors_with_a_tail():
         s.func,
         "promote_registers",
         """
-        for i_init in range(3):
-            for j_init_lane in T.vectorized(8):
-                C[i_init, j_init_lane] = T.float32(0.0)
-            for j_init_tail in T.vectorized(5):
-                C[i_init, j_init_tail + 8] = T.float32(0.0)
-        C_reg = T.decl_buffer((3, 8), scope="register")
-        C_reg_1 = T.decl_buffer((3, 5), scope="register")
+        C_reg = T.decl_buffer((3, 16), scope="register")
         for i_1 in T.unroll(3):
-            for j_lane_1 in T.vectorized(8):
-                C_reg[i_1, j_lane_1] = C[i_1, j_lane_1]
-        for i_3 in T.unroll(3):
-            for j_tail_1 in T.vectorized(5):
-                C_reg_1[i_3, j_tail_1] = C[i_3, j_tail_1 + 8]
+            for j_1 in T.vectorized(16):
+                C_reg[i_1, j_1] = T.float32(0.0)
         for k in range(5):
             for i in T.unroll(3):
-                for j_lane in T.vectorized(8):
-                    C_reg[i, j_lane] = C_reg[i, j_lane] + A[i, k] * B[k, j_lane]
-                for j_tail in T.vectorized(5):
-                    C_reg_1[i, j_tail] = C_reg_1[i, j_tail] + A[i, k] * B[k, j_tail + 8]
+                for j in T.vectorized(16):
+                    C_reg[i, j] = C_reg[i, j] + A[i, k] * T.if_then_else(j < 13, B[k, j], T.float32(0.0))
         for i_2 in T.unroll(3):
-            for j_lane_2 in T.vectorized(8):
-                C[i_2, j_lane_2] = C_reg[i_2, j_lane_2]
-        for i_4 in T.unroll(3):
-            for j_tail_2 in T.vectorized(5):
-                C[i_4, j_tail_2 + 8] = C_reg_1[i_4, j_tail_2]
+            for j_2 in T.vectorized(16):
+                if j_2 < 13:
+                    C[i_2, j_2] = C_reg[i_2, j_2]
         """,
+        lanes=16,
     )
 
 
@@ -83,9 +105,8 @@ def test_a_nest_of_loops_reduces_into_one_register():
         "promote_registers",
         """
         for i, j in T.grid(2, 3):
-            C[i, j] = T.float32(0.0)
             C_reg = T.decl_buffer((1,), scope="register")
-            C_reg[0] = C[i, j]
+            C_reg[0] = T.float32(0.0)
             for k_0 in range(3):
                 for k_1 in range(T.min(3, k_0 * -3 + 7)):
                     C_reg[0] = C_reg[0] + A[i, k_0 * 3 + k_1] * B[k_0 * 3 + k_1, j]
@@ -94,7 +115,8 @@ def test_a_nest_of_loops_reduces_into_one_register():
     )
 
 
-def test_the_guard_of_a_partial_tile_guards_its_loads_and_stores():
+def test_a_partial_tile_runs_whole_on_guarded_loads():
+    """What is not there computes what nobody sees; loads that could leave their buffer are guarded, and the last stores."""
     guarded = If(Binary("<", i * 4 + j, Const(13)), update(i * 4 + j))
     check_pass(
         func(For(i, Const(4), For(k, Const(5), For(j, Const(4), guarded, Kind.UNROLLED)))),
@@ -113,17 +135,40 @@ def test_the_guard_of_a_partial_tile_guards_its_loads_and_stores():
             else:
                 C_reg_1 = T.decl_buffer((4, 1), scope="register")
                 for j_3 in T.unroll(4):
-                    if i * 4 + j_3 < 13:
-                        C_reg_1[j_3, 0] = C[i * 4 + j_3]
+                    C_reg_1[j_3, 0] = T.if_then_else(i * 4 + j_3 < 13, C[i * 4 + j_3], T.float32(0.0))
                 for k in range(5):
                     for j in T.unroll(4):
-                        if i * 4 + j < 13:
-                            C_reg_1[j, 0] = C_reg_1[j, 0] + A[k]
+                        C_reg_1[j, 0] = C_reg_1[j, 0] + A[k]
                 for j_4 in T.unroll(4):
                     if i * 4 + j_4 < 13:
                         C[i * 4 + j_4] = C_reg_1[j_4, 0]
         """,
     )
+
+
+def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
+    """A row of A that is not there, lanes of B that are not there: each under its own condition."""
+    s = Schedule(matmul(7, 13, 5))
+    s.split("i", [None, 2])
+    s.split("j", [None, 8])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.unroll("i_1")
+    s.vectorize("j_1")
+    s.decompose_reduction("C", "k")
+    found = lower(s.func, Target("llvm", num_cores=1, vector_bits=256), after="promote_registers").script()
+    a = "T.if_then_else(i_0 * 2 + i_1 < 7, A[i_0 * 2 + i_1, k], T.float32(0.0))"
+    b = "T.if_then_else(j_0 * 8 + j_1 < 13, B[k, j_0 * 8 + j_1], T.float32(0.0))"
+    assert f"C_reg_1[i_1, j_1] = C_reg_1[i_1, j_1] + {a} * {b}" in found
+    same(s.func)
+
+
+def test_a_division_is_not_done_for_what_is_not_there():
+    y = Buffer("Y", (Const(13),), "int32")
+    body = Store(y, (i * 4 + j,), Load(y, (i * 4 + j,)) + 60 // (Const(13) - i * 4 - j + k))
+    guarded = If(Binary("<", i * 4 + j, Const(13)), body)
+    program = PrimFunc("main", (y,), For(i, Const(4), For(k, Const(5), For(j, Const(4), guarded, Kind.UNROLLED))))
+    assert "if i * 4 + j < 13:" in lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
+    same(program)
 
 
 def test_a_guard_that_the_data_decide_stays_inside():
@@ -196,6 +241,30 @@ def test_a_guard_over_the_reduction_stays_inside():
 def test_places_that_are_not_provably_apart_stay_in_memory(statement, lines):
     expected = "\n    ".join(["for i, k in T.grid(13, 5):", *lines])
     check_pass(func(For(i, Const(13), For(k, Const(5), statement))), "promote_registers", expected)
+
+
+FILL = Store(C, (i,), Const(7.0, "float32"))
+READ = Store(X, (Const(0),), Load(X, (Const(0),)) + Load(C, (i,)).astype("int32"))
+
+
+@pytest.mark.parametrize(
+    ("before", "statement"),
+    [
+        (Store(C, (i,), Load(A, (i,))), update(i)),  # no constant
+        (For(j, Const(13), Store(C, (j,), Const(7.0, "float32"))), update(i)),  # more places
+        (If(Binary("<", i, Const(5)), FILL), update(i)),  # fewer
+        (seq(FILL, Store(X, (i,), Const(3))), update(i)),  # something else too
+        (FILL, seq(update(i), Store(X, (k,), Load(X, (k,)) + 1))),  # as it should be, beside a store that stays in memory
+        (FILL, READ),  # only read
+    ],
+    ids=["no constant", "more", "fewer", "another", "beside", "read"],
+)
+def test_what_the_registers_start_from(before, statement):
+    """Only an init of just these places goes; whatever is before the loop, the numbers stay."""
+    program = func(For(i, Const(13), seq(before, For(k, Const(5), statement))), X)
+    lowered = lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
+    assert ("C_reg[0] = T.float32(7.0)" in lowered) is (before is FILL and statement != READ)
+    same(program)
 
 
 def test_two_places_apart_are_two_registers():

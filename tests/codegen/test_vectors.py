@@ -8,12 +8,40 @@ from tests.schedule.programs import matmul, vector
 from tir import te
 
 
-@pytest.mark.parametrize("n", [1, 5, 8])
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
 def test_what_fits_a_register_stays(n):
     s = Schedule(vector(n))
     s.vectorize("i")
     expected = "B[0] = A[0] * T.float32(2.0)" if n == 1 else f"for i in T.vectorized({n}):\n    B[i] = A[i] * T.float32(2.0)"
     check_pass(s.func, "split_vectors", expected)
+
+
+def test_a_length_that_is_no_power_of_two_is_masked():
+    s = Schedule(vector(5))
+    s.vectorize("i")
+    check_pass(
+        s.func,
+        "split_vectors",
+        """
+        for i in T.vectorized(8):
+            if i < 5:
+                B[i] = A[i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_bytes_are_masked_only_by_registers_of_512_bits():
+    a = te.placeholder((13,), "int8", name="A")
+    s = Schedule(te.create_prim_func([a, te.compute((13,), lambda i: a[i] + a[i], name="B")]))
+    s.vectorize("i")
+    check_pass(s.func, "split_vectors", "for i in T.vectorized(13):\n    B[i] = A[i] + A[i]", lanes=8)
+    check_pass(s.func, "split_vectors", "for i in T.vectorized(16):\n    if i < 13:\n        B[i] = A[i] + A[i]", lanes=16)
+
+
+def test_a_processor_without_masks_keeps_the_length():
+    s = Schedule(vector(3))
+    s.vectorize("i")
+    check_pass(s.func, "split_vectors", "for i in T.vectorized(3):\n    B[i] = A[i] * T.float32(2.0)", lanes=4)
 
 
 def test_a_register_and_a_tail():
@@ -25,8 +53,9 @@ def test_a_register_and_a_tail():
         """
         for i_lane in T.vectorized(8):
             B[i_lane] = A[i_lane] * T.float32(2.0)
-        for i_tail in T.vectorized(5):
-            B[i_tail + 8] = A[i_tail + 8] * T.float32(2.0)
+        for i_tail in T.vectorized(8):
+            if i_tail < 5:
+                B[i_tail + 8] = A[i_tail + 8] * T.float32(2.0)
         """,
     )
 
@@ -41,8 +70,9 @@ def test_several_registers_are_written_out():
         for i_chunk in T.unroll(3):
             for i_lane in T.vectorized(8):
                 B[i_chunk * 8 + i_lane] = A[i_chunk * 8 + i_lane] * T.float32(2.0)
-        for i_tail in T.vectorized(3):
-            B[i_tail + 24] = A[i_tail + 24] * T.float32(2.0)
+        for i_tail in T.vectorized(4):
+            if i_tail < 3:
+                B[i_tail + 24] = A[i_tail + 24] * T.float32(2.0)
         """,
     )
 
@@ -114,9 +144,10 @@ def test_the_tail_repeats_the_loops_inside_under_names_of_its_own():
                 C[i, j_lane] = T.float32(0.0)
                 for k in range(5):
                     C[i, j_lane] = C[i, j_lane] + A[i, k] * B[k, j_lane]
-            for j_tail in T.vectorized(5):
-                C[i, j_tail + 8] = T.float32(0.0)
-                for k_1 in range(5):
-                    C[i, j_tail + 8] = C[i, j_tail + 8] + A[i, k_1] * B[k_1, j_tail + 8]
+            for j_tail in T.vectorized(8):
+                if j_tail < 5:
+                    C[i, j_tail + 8] = T.float32(0.0)
+                    for k_1 in range(5):
+                        C[i, j_tail + 8] = C[i, j_tail + 8] + A[i, k_1] * B[k_1, j_tail + 8]
         """,
     )

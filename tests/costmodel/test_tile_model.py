@@ -10,7 +10,7 @@ import pytest
 
 from codegen.target import Target
 from costmodel import Access, Machine, Nest, RandomModel, TileModel
-from costmodel.tile_model import LINE, _count, _levels, _lines, _rivals
+from costmodel.tile_model import LINE, _count, _innermost, _levels, _lines, _rivals, _tile
 from search.geometry import machine, nests
 from search.sample import sample
 from search.space import generate
@@ -95,7 +95,7 @@ def test_footprints_are_those_of_the_first_tile(nest):
                 touched = [sum(c * point[a] for a, c in dim) for point in itertools.product(*axes)]
                 span = min(max(touched) - min(touched) + 1, access.shape[position])
                 lines *= math.ceil(span * access.nbytes / LINE) if position == len(access.dims) - 1 else span
-            assert _lines(nest, access, levels, depth)[row] == lines
+            assert _lines(access, _tile(nest, levels, depth))[row] == lines
 
 
 def test_footprints_shrink_inwards_and_grow_with_the_tile():
@@ -104,18 +104,22 @@ def test_footprints_shrink_inwards_and_grow_with_the_tile():
     rows = rng.integers(1, 9, (200, 7))
     larger = rows + rng.integers(0, 3, rows.shape)
     for access in nest.accesses:
-        lines = [_lines(nest, access, _levels(nest, rows), depth) for depth in range(6)]
+        lines = [_lines(access, _tile(nest, _levels(nest, rows), depth)) for depth in range(6)]
         assert all((inner <= outer).all() for outer, inner in itertools.pairwise(lines))
-        assert (_lines(nest, access, _levels(nest, larger), 5) >= lines[5]).all()
+        assert (_lines(access, _tile(nest, _levels(nest, larger), 5)) >= lines[5]).all()
 
 
 def test_rivals_for_a_set():
-    """Rows 4 KiB apart share one set of the cache, rows that follow one another share none."""
-    access = Access((((0, 1),), ((1, 1),)), (1024, 1024), 4)
-    nest = Nest((1024, 16), (False, False), ((0, 1, 2), (3, 4, 5)), (access,), 1)
-    levels = _levels(nest, np.array([[1, 1, 12, 1, 1, 16], [1, 1, 1, 1, 1, 16]]))
-    assert _rivals(nest, access, levels).tolist() == [12, 1]
-    assert _rivals(nest, Access(access.dims, (1024, 16), 4), levels).tolist() == [1, 1]
+    """Rows 4 KiB apart share one set of the cache, rows 1 KiB apart four, and rows that follow one another need no sharing."""
+    dims = (((0, 1),), ((1, 1),))
+    tile = np.array([[12.0, 16.0], [1.0, 16.0]])
+    assert [_rivals(Access(dims, (1024, n), 4), tile, 4096).tolist() for n in (1024, 256, 16)] == [[12, 1], [3, 1], [1, 1]]
+    assert _rivals(Access(dims, (1024, 1024), 4), tile, 65536).tolist() == [1, 1]
+
+
+def test_the_innermost_loop_of_a_level():
+    around, length = _innermost(np.array([[3.0, 5.0, 1.0], [3.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 2.0, 7.0]]))
+    assert around.tolist() == [1, 0, 2, 2] and length.tolist() == [5, 3, 1, 7]
 
 
 # --- scores ------------------------------------------------------------------------------------------------------------
@@ -130,10 +134,38 @@ WORSE = {
 }
 
 
-@pytest.mark.parametrize("shape", [(1024, 1024, 1024), (768, 768, 768), (109, 1024, 130), (2048, 256, 64)])
+@pytest.mark.parametrize("shape", [(1000, 1000, 1000), (768, 768, 768), (109, 1024, 130), (2048, 256, 64)])
 def test_a_good_tile_of_a_matrix_product_scores_higher(shape):
     good, *others = TileModel(MACHINE).score([matmul(*shape)], np.array([GOOD, *WORSE.values()]))
     assert [name for name, score in zip(WORSE, others, strict=True) if score >= good] == []
+
+
+def test_vectors_that_are_used_again_take_registers():
+    """Two rows of a convolution use the same vectors of the image: 2 x 14 accumulators leave no room for 14 of those."""
+    nest = Nest(
+        extents=(64, 56, 16, 3),
+        reduce=(False, False, False, True),
+        columns=((0, 1, 2), (3, 4, 5), (6, 7, 8), (9,)),
+        accesses=(
+            Access((((0, 1),), ((1, 1),), ((2, 1),)), (64, 56, 16), 4, written=True),
+            Access((((1, 1), (3, 1)), ((2, 1),)), (58, 16), 4),
+            Access((((0, 1),), ((3, 1),)), (64, 3), 4),
+        ),
+        vector=2,
+    )
+    model = TileModel(MACHINE)
+    rows = np.array([[1, 1, 4, 1, 1, 7, 1, 1, 16, 3], [1, 1, 2, 1, 1, 14, 1, 1, 16, 3], [1, 1, 28, 1, 1, 1, 1, 1, 16, 3]])
+    assert model._body(nest, _levels(nest, rows)).tolist() == [
+        14 + (28 + 7 + 1 - 32),
+        14 + (28 + 14 + 1 - 32),
+        14.5,  # 28 elements of the kernel and a vector of the image to load
+    ]
+
+
+def test_vectors_that_cross_lines_are_loaded_twice():
+    model, row = TileModel(MACHINE), np.array([[1, 1, 1, 1, 1, 64, 13]])
+    aligned, crossing = (model._body(nest, _levels(nest, row))[0] for nest in (matmul(7, 13, 128), matmul(7, 13, 130)))
+    assert (aligned, crossing) == (4.0, 4.5)  # four multiply-adds in a row take four cycles; nine loads take more
 
 
 def test_scores_follow_the_cycles():

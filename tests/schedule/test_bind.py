@@ -140,5 +140,3 @@ bind('j', 'threadIdx.x'): `j` is inside the vectorized loop `i`
   hint: lanes of a vector cannot start threads; bind an outer loop
 """,
     )
-
-

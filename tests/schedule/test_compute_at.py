@@ -664,10 +664,12 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
     C = te.compute((3, 5), lambda i, j: A[i, j] + B[j], name="C")
     D = te.compute((3, 5), lambda i, j: C[i, j] * 2.0, name="D")
     s = Schedule(te.create_prim_func([A, D]))
-    i, j = s.get_loops("C")
+    i, _ = s.get_loops("C")
     s.compute_at("B", i)
     s.parallel(i)
-    refuse(s, lambda s: s.compute_at("C", s.get_loops("D")[0]),
+    refuse(
+        s,
+        lambda s: s.compute_at("C", s.get_loops("D")[0]),
         """
         compute_at('C', 'i_1'): `C` cannot leave `i`, in which `B` makes what it reads
            10 |     for i in T.parallel(3):

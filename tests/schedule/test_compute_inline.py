@@ -10,7 +10,9 @@ def test_chain():
     before = chain()
     s = Schedule(before)
     assert s.compute_inline("B") is None
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
@@ -29,7 +31,9 @@ def test_several_loads_and_a_guard():
     s = Schedule(before)
     s.compute_inline("B")
     s.compute_inline("P")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
@@ -39,7 +43,7 @@ def test_several_loads_and_a_guard():
                 with T.block("C"):
                     v_i = T.axis.spatial(13, i_2)
                     C[v_i] = T.if_then_else(v_i >= 1, A[v_i - 1] * T.float32(2.0), T.float32(0.0)) + A[v_i] * T.float32(2.0) + T.if_then_else(v_i + 2 < 14, A[v_i + 1] * T.float32(2.0), T.float32(0.0))
-        """,
+        """,  # noqa: E501
     )
 
 
@@ -51,7 +55,9 @@ def test_transposed_and_several_consumers():
     before = te.create_prim_func([A, C, D])
     s = Schedule(before)
     s.compute_inline("B")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32"), D: T.Buffer((13,), "float32")):
@@ -77,7 +83,9 @@ def test_scalar_into_a_reduction():
     before = te.create_prim_func([A, C])
     s = Schedule(before)
     s.compute_inline("S")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7,), "float32"), C: T.Buffer((1,), "float32")):
@@ -99,7 +107,9 @@ def test_split_loops_do_not_matter():
     s.fuse(*s.split("i", [None, 4]))
     s.split("j", [None, 5])
     s.compute_inline("B")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
@@ -115,7 +125,9 @@ def test_split_loops_do_not_matter():
 
 def test_refuses_a_reduction():
     s = Schedule(relu_of_matmul())
-    refuse(s, lambda s: s.compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("C"),
         """
         compute_inline('C'): `C` is a reduction, and has no single formula to put elsewhere
            10 |         with T.block("C"):
@@ -126,7 +138,9 @@ def test_refuses_a_reduction():
 
 def test_refuses_an_output():
     s = Schedule(chain())
-    refuse(s, lambda s: s.compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("C"),
         """
         compute_inline('C'): `C` is a parameter of the function, so `C` cannot be inlined
            14 |         with T.block("C"):
@@ -140,7 +154,9 @@ def test_refuses_several_stores():
     X, Y = te.compute((7,), lambda i: (A[i] + 1.0, A[i] * 2.0), name="X")
     C = te.compute((7,), lambda i: X[i] + Y[i], name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.compute_inline("X"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("X"),
         """
         compute_inline('X'): `X` is more than a single store
            16 |             X_v1[v_i] = v_X_v1
@@ -155,7 +171,9 @@ def test_refuses_other_places_than_its_axes():
     v_i, v_j = (it.var for it in B.iters)
     moved = B.with_(body=B.body.with_(indices=(6 - v_i, v_j)))
     s = Schedule(replace_stmt(func, B, moved))
-    refuse(s, lambda s: s.compute_inline("B"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("B"),
         """
         compute_inline('B'): `B` writes `B` at `6 - v_i`, which is not an axis of its own
            12 |             B[6 - v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
@@ -170,7 +188,9 @@ def test_refuses_an_axis_that_does_not_index():
     _, v_j = (it.var for it in B.iters)
     moved = B.with_(body=B.body.with_(indices=(Const(0), v_j)))
     s = Schedule(replace_stmt(func, B, moved))
-    refuse(s, lambda s: s.compute_inline("B"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("B"),
         """
         compute_inline('B'): the axis `v_i` of `B` does not index `B`, so the last of its iterations counts
            12 |             B[0, v_j] = A[v_i, v_j] + T.float32(1.0)
@@ -183,9 +203,15 @@ def test_refuses_a_second_writer():
     func = chain()
     v = Var("v")
     B = next(b for b in func.allocs if b.name == "B")
-    first = For(Var("x"), Const(7), Block("Z", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(B, (v, Const(0)), Const(0.0, "float32"))))
+    first = For(
+        Var("x"),
+        Const(7),
+        Block("Z", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(B, (v, Const(0)), Const(0.0, "float32"))),
+    )
     s = Schedule(func.with_(body=seq(first, func.body)))
-    refuse(s, lambda s: s.compute_inline("B"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("B"),
         """
         compute_inline('B'): `Z` writes `B` too, so `B` cannot be inlined
            10 |         with T.block("Z"):
@@ -210,7 +236,9 @@ def shifted_in_place() -> PrimFunc:
 
 def test_refuses_a_consumer_that_overwrites_the_input():
     s = Schedule(shifted_in_place())
-    refuse(s, lambda s: s.compute_inline("B"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("B"),
         """
         compute_inline('B'): `A` writes `A`, which `B` reads, before the new place
             9 |         with T.block("B"):
@@ -228,9 +256,13 @@ def test_refuses_what_nothing_reads():
     func = matmul()
     X = Buffer("X", (Const(7),))
     v = Var("v_x")
-    unread = For(Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32"))))
+    unread = For(
+        Var("x"), Const(7), Block("X", (Iter(v, Const(7), Axis.SPATIAL, Var("x")),), Store(X, (v,), Const(0.0, "float32")))
+    )
     s = Schedule(func.with_(body=seq(unread, func.body), allocs=(X,)))
-    refuse(s, lambda s: s.compute_inline("X"),
+    refuse(
+        s,
+        lambda s: s.compute_inline("X"),
         """
         compute_inline('X'): nothing reads `X`, so there is nothing to inline `X` into
            10 |         with T.block("X"):

@@ -231,3 +231,15 @@ loop_partition('i', [4, None]): `i` is parallel, and only serial loops can be pa
   hint: loops are partitioned first and marked afterwards
 """,
     )
+    s = Schedule(matmul())
+    s.fuse("j", "k")
+    refuse(
+        s,
+        lambda s: s.loop_partition("j_k_fused", [3, None]),
+        """
+loop_partition('j_k_fused', [3, None]): it cannot be shown in which part the reduction `C` starts with its init
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ a reduction
+  hint: decompose_reduction first
+""",
+    )

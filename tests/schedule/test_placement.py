@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from schedule import Schedule, ScheduleError, replay
-from tests.schedule.harness import arguments, well_formed
+from tests.schedule.harness import arguments, same_numbers, well_formed
 from tir import te
 from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.traverse import blocks, loops
 
 FACTORS = [[None, 2], [None, 3], [2, None], [None, 4], [None, 2, 2]]
+
+KINDS = (
+    *("split", "reorder", "fuse", "mark", "decompose_reduction", "rfactor", "cache_read", "cache_write"),
+    *("compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline"),
+)
 
 
 def program(rng: np.random.Generator) -> PrimFunc:
@@ -67,9 +72,7 @@ def attempt(s: Schedule, rng: np.random.Generator) -> tuple[str, bool]:
     loop = names[int(rng.integers(len(names)))] if names else "none"
     block = stages[int(rng.integers(len(stages)))]
     func, trace = s.func, s.trace
-    kinds = ["split", "reorder", "fuse", "mark", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at",
-             "compute_inline", "reverse_compute_inline", "cache_read", "cache_write", "decompose_reduction", "rfactor"]  # fmt: skip
-    kind = kinds[int(rng.integers(len(kinds)))]
+    kind = KINDS[int(rng.integers(len(KINDS)))]
     try:
         match kind:
             case "split":
@@ -136,3 +139,39 @@ def test_accepted_steps_keep_the_numbers(first):
     for seed in range(first, first + 20):
         total += exercise(seed)
     assert sum(n for (_, accepted), n in total.items() if accepted) > 0.3 * sum(total.values())
+
+
+def symbolic() -> PrimFunc:
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), name="A")
+    B = te.compute((n, m), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, m), name="k")
+    C = te.compute((n,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    D = te.compute((n,), lambda i: C[i] * 2.0, name="D")
+    return te.create_prim_func([A, D, n, m])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("compute_at", "B", "i_1")],
+        [("compute_at", "C", "i_2"), ("compute_at", "B", "i_2")],
+        [("compute_inline", "B")],
+        [("cache_read", "C", 0, "local"), ("compute_at", "B_local", "i_1")],
+        [("cache_write", "D", 0, "local"), ("cache_write", "C", 0, "local")],
+        [("reverse_compute_at", "D", "i_1"), ("decompose_reduction", "C", "k")],
+        [("decompose_reduction", "C", "i_1")],
+        [("split", "i_1", [None, 4]), ("compute_at", "B", "i_1_0")],
+        [("split", "k", [None, 4]), ("rfactor", "k_0")],
+        [("rfactor", "k")],
+        [("cache_read", "C", "B", "local"), ("reverse_compute_inline", "B_local")],
+    ],
+)
+def test_symbolic_sizes(steps):
+    before = symbolic()
+    s = Schedule(before)
+    for name, *args in steps:
+        getattr(s, name)(*args)
+    well_formed(s.func)
+    for sizes in ({"n": 7, "m": 13}, {"n": 1, "m": 1}, {"n": 5, "m": 2}):
+        same_numbers(before, s.func, sizes)

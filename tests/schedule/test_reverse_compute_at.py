@@ -4,7 +4,7 @@ from schedule import Schedule
 from tests.schedule.harness import check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
-from tir.ir import PrimFunc
+from tir.ir import Const, For, PrimFunc, Var, seq
 
 
 def tiled() -> Schedule:
@@ -21,7 +21,9 @@ def test_epilogue_under_a_tile_loop():
     before = relu_of_matmul()
     s = tiled()
     assert s.reverse_compute_at("D", "j_0") is None
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
@@ -52,7 +54,9 @@ def test_epilogue_under_the_outermost_loop():
     before = relu_of_matmul()
     s = tiled()
     s.reverse_compute_at("D", "i_0", preserve_unit_loops=True)
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
@@ -84,7 +88,9 @@ def test_under_a_fused_loop():
     s = tiled()
     s.fuse("i_0", "j_0")
     s.reverse_compute_at("D", "i_0_j_0_fused")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
@@ -115,10 +121,12 @@ def test_split_of_a_split():
     before = relu_of_matmul()
     s = Schedule(before)
     _, j, _ = s.get_loops("C")
-    jo, ji = s.split(j, [None, 5])
-    j1, j2 = s.split(ji, [None, 3])
+    _, ji = s.split(j, [None, 5])
+    j1, _ = s.split(ji, [None, 3])
     s.reverse_compute_at("D", j1)
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
@@ -153,7 +161,9 @@ def test_reduction_after_its_rows_are_made():
     before = te.create_prim_func([A, C])
     s = Schedule(before)
     s.reverse_compute_at("C", "i")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7,), "float32")):
@@ -183,7 +193,9 @@ def test_consumer_of_a_part_of_the_producer():
     s = Schedule(before)
     io, _ = s.split("i", [None, 8])
     s.reverse_compute_at("C", io)
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((13,), "float32"), C: T.Buffer((5,), "float32")):
@@ -205,6 +217,37 @@ def test_consumer_of_a_part_of_the_producer():
     )
 
 
+def test_window_larger_than_the_consumer():
+    A = te.placeholder((12,), name="A")
+    B = te.compute((12,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((5,), lambda i: B[i + 4] * 2.0, name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    io, _ = s.split("i", [2, 6])
+    s.reverse_compute_at("C", io)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((12,), "float32"), C: T.Buffer((5,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((12,))
+            for i_0 in range(2):
+                for i_1_1 in range(6):
+                    with T.block("B"):
+                        v_i = T.axis.spatial(12, i_0 * 6 + i_1_1)
+                        B[v_i] = A[v_i] + T.float32(1.0)
+                for ax0 in range(6):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(5, i_0 * 6 + ax0 - 4)
+                        T.where(i_0 * 6 + ax0 - 4 >= 0 and i_0 * 6 + ax0 - 4 < 5)
+                        C[v_i] = B[v_i + 4] * T.float32(2.0)
+        """,
+    )
+
+
 def test_two_producers_in_one_loop():
     A = te.placeholder((7, 13), name="A")
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
@@ -214,7 +257,9 @@ def test_two_producers_in_one_loop():
     s = Schedule(before)
     s.reverse_compute_at("C", "i")
     s.reverse_compute_at("D", "i")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
@@ -280,7 +325,9 @@ def test_the_sketch_of_a_search(shape, cached):
 
 
 def test_refuses_a_loop_of_the_reduction():
-    refuse(tiled(), lambda s: s.reverse_compute_at("D", "k_0"),
+    refuse(
+        tiled(),
+        lambda s: s.reverse_compute_at("D", "k_0"),
         """
         reverse_compute_at('D', 'k_0'): it cannot be shown that `C` finishes a part of its own in each iteration of `k_0`: `k_0` is a loop of the reduction
             9 |     for i_0, j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(2, 3, 3, 4, 2, 5):
@@ -290,13 +337,15 @@ def test_refuses_a_loop_of_the_reduction():
               ...
            19 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
-        """,
+        """,  # noqa: E501
     )
 
 
 def test_refuses_a_loop_without_producers():
     s = Schedule(stencil())
-    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): no producer of `C` is under `i`
            10 |     for i in range(13):
@@ -310,7 +359,9 @@ def test_refuses_a_loop_without_producers():
 
 def test_refuses_a_producer():
     s = Schedule(chain())
-    refuse(s, lambda s: s.reverse_compute_at("B", "i_1"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("B", "i_1"),
         """
         reverse_compute_at('B', 'i_1'): no producer of `B` is under `i_1`
            10 |         with T.block("B"):
@@ -325,7 +376,9 @@ def test_refuses_a_producer():
 
 def test_refuses_neighbours():
     s = Schedule(stencil())
-    refuse(s, lambda s: s.reverse_compute_at("C", "i_1"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i_1"),
         """
         reverse_compute_at('C', 'i_1'): the inputs of `C` are not finished in the same windows of `v_i`
            15 |         with T.block("P"):
@@ -345,7 +398,9 @@ def test_refuses_what_is_read_along_two_axes():
     k = te.reduce_axis((0, 5), name="k")
     C = te.compute((7, 7), lambda i, j: te.sum(B[i, k] * B[j, k], axis=k), name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `C` is bound in `v_j` by what `B` finishes, but in other axes by other reads, so that some of its points would be left out
            10 |         with T.block("B"):
@@ -355,7 +410,7 @@ def test_refuses_what_is_read_along_two_axes():
            13 |     for i_1, j_1, k in T.grid(7, 7, 5):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,
+        """,  # noqa: E501
     )
 
 
@@ -365,7 +420,9 @@ def test_refuses_a_reduction_over_what_is_made_in_parts():
     k = te.reduce_axis((0, 13), name="k")
     C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_at("C", "j"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "j"),
         """
         reverse_compute_at('C', 'j'): `C` reads dimension 1 of `B` at `v_k`, which is not one of its spatial axes, but only a part of it is finished in an iteration
            10 |         with T.block("B"):
@@ -375,7 +432,7 @@ def test_refuses_a_reduction_over_what_is_made_in_parts():
            13 |     for i_1, k in T.grid(7, 13):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
-        """,
+        """,  # noqa: E501
     )
 
 
@@ -383,7 +440,9 @@ def test_refuses_windows_that_are_not_contiguous():
     s = Schedule(chain())
     io, ii = s.split("i", [None, 4])
     s.reorder(ii, io)
-    refuse(s, lambda s: s.reverse_compute_at("C", ii),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", ii),
         """
         reverse_compute_at('C', 'i_1_1'): it cannot be shown that `B` finishes a part of its own in each iteration of `i_1_1`: `v_i` = `i_0 * 4 + i_1_1` takes values that are not contiguous in an iteration of the loop
             9 |     for i_1_1, i_0, j in T.grid(4, 2, 13):
@@ -393,29 +452,29 @@ def test_refuses_windows_that_are_not_contiguous():
               ...
            16 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
-        """,
+        """,  # noqa: E501
     )
 
 
 def test_refuses_a_producer_that_is_repeated():
-    A = te.placeholder((7,), name="A")
-    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
-    C = te.compute((13, 7), lambda i, j: B[j] * 3.0, name="C")
-    D = te.compute((7,), lambda j: B[j] * 2.0, name="D")
-    before = te.create_prim_func([A, C, D])
-    s = Schedule(before)
-    s.cache_read("C", 0, "local", ["C"])
-    s.compute_at("B_local", s.get_loops("C")[0])
-    s.cache_read("C", 0, "global")
-    refuse(s, lambda s: s.reverse_compute_at("B_local_global", s.get_loops("B_local")[0]),
+    func = chain()
+    first, second = func.body.stmts
+    s = Schedule(func.with_(body=seq(For(Var("again"), Const(3), first), second)))
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i"),
         """
-        reverse_compute_at('B_local_global', 'i_1'): `B_local_global` is under `i_1` already
-           15 |     for i_1 in range(13):
-              |     ^^^^^^^^^^^^^^^^^^^^^ the loop
-              ...
-           21 |             with T.block("B_local_global"):
-              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the block
-        """,
+        reverse_compute_at('C', 'i'): it cannot be shown that `B` finishes a part of its own in each iteration of `i`: `again` repeats `B`
+            9 |     for again, i, j in T.grid(3, 7, 13):
+              |                ^ the loop
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the producer
+           11 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+           13 |     for i_1, j_1 in T.grid(7, 13):
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the consumer
+        """,  # noqa: E501
     )
 
 
@@ -430,7 +489,9 @@ def in_between() -> PrimFunc:
 
 def test_refuses_an_input_that_is_made_later():
     s = Schedule(in_between())
-    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `D` writes `D`, which `C` reads, after the new place
            15 |         with T.block("D"):
@@ -449,7 +510,9 @@ def test_refuses_more_than_is_produced():
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((9,), lambda i: te.if_then_else(te.all(i >= 1, i < 8), B[i - 1], 0.0), name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_at("C", "i"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `C` reads more of dimension 0 of `B` than `B` writes
            14 |         with T.block("C"):
@@ -460,7 +523,9 @@ def test_refuses_more_than_is_produced():
 
 def test_refuses_an_impossible_index():
     s = Schedule(matmul_copy())
-    refuse(s, lambda s: s.reverse_compute_at("C_local", "i", index=0),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_at("C_local", "i", index=0),
         """
         reverse_compute_at('C_local', 'i', index=0): index 0 is not possible, only 1 (or -1 for the last, -2 for the first)
             9 |     for i, j, k in T.grid(7, 13, 5):

@@ -8,7 +8,9 @@ def test_chain():
     before = chain()
     s = Schedule(before)
     assert s.reverse_compute_inline("C") is None
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
@@ -30,7 +32,9 @@ def test_transposed_with_another_input():
     s = Schedule(before)
     s.split("j", [None, 4])
     s.reverse_compute_inline("C")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((13,), "float32"), C: T.Buffer((13, 7), "float32")):
@@ -53,7 +57,9 @@ def test_only_a_part_is_used():
     before = te.create_prim_func([A, C])
     s = Schedule(before)
     s.reverse_compute_inline("C")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((13,), "float32"), C: T.Buffer((7,), "float32")):
@@ -75,7 +81,9 @@ def test_unit_axes():
     before = te.create_prim_func([A, C])
     s = Schedule(before)
     s.reverse_compute_inline("C")
-    check(s, before,
+    check(
+        s,
+        before,
         """
         @T.prim_func
         def main(A: T.Buffer((1, 7), "float32"), C: T.Buffer((7, 1, 1), "float32")):
@@ -91,7 +99,9 @@ def test_unit_axes():
 
 def test_refuses_a_reduction_producer():
     s = Schedule(relu_of_matmul())
-    refuse(s, lambda s: s.reverse_compute_inline("D"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("D"),
         """
         reverse_compute_inline('D'): `C`, the producer of `D`, is a reduction: its result is not final where it is stored
            10 |         with T.block("C"):
@@ -110,7 +120,9 @@ def test_refuses_a_reduction():
     k = te.reduce_axis((0, 13), name="k")
     C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("C"),
         """
         reverse_compute_inline('C'): `C` is a reduction, not an elementwise function of its input
            14 |         with T.block("C"):
@@ -121,7 +133,9 @@ def test_refuses_a_reduction():
 
 def test_refuses_without_a_producer():
     s = Schedule(chain())
-    refuse(s, lambda s: s.reverse_compute_inline("B"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("B"),
         """
         reverse_compute_inline('B'): no block makes a temporary that `B` reads
            10 |         with T.block("B"):
@@ -136,7 +150,9 @@ def test_refuses_several_producers():
     C = te.compute((7,), lambda i: A[i] * 2.0, name="C")
     D = te.compute((7,), lambda i: B[i] + C[i], name="D")
     s = Schedule(te.create_prim_func([A, D]))
-    refuse(s, lambda s: s.reverse_compute_inline("D"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("D"),
         """
         reverse_compute_inline('D'): `D` has several producers, `B` and `C`
            19 |         with T.block("D"):
@@ -147,7 +163,9 @@ def test_refuses_several_producers():
 
 def test_refuses_neighbours():
     s = Schedule(stencil())
-    refuse(s, lambda s: s.reverse_compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("C"),
         """
         reverse_compute_inline('C'): `C` reads several elements of `P`
            19 |         with T.block("C"):
@@ -158,7 +176,9 @@ def test_refuses_neighbours():
 
 def test_refuses_padding():
     s = Schedule(stencil())
-    refuse(s, lambda s: s.reverse_compute_inline("P"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("P"),
         """
         reverse_compute_inline('P'): `P` reads other elements of `B` than `B` makes there
            15 |         with T.block("P"):
@@ -173,7 +193,9 @@ def test_refuses_another_reader():
     C = te.compute((7,), lambda i: B[i] * 2.0, name="C")
     D = te.compute((7,), lambda i: B[i] * 3.0, name="D")
     s = Schedule(te.create_prim_func([A, C, D]))
-    refuse(s, lambda s: s.reverse_compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("C"),
         """
         reverse_compute_inline('C'): `D` reads `B` too
            10 |         with T.block("B"):
@@ -197,7 +219,9 @@ def test_refuses_a_broadcast():
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[i] * 2.0, name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("C"),
         """
         reverse_compute_inline('C'): the axis `v_j` of `C` does not index `B`, so an element is used more than once
            14 |         with T.block("C"):
@@ -211,7 +235,9 @@ def test_refuses_an_axis_used_by_a_fixed_index():
     B = te.compute((7, 3), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7,), lambda i: B[i, 2] * 2.0, name="C")
     s = Schedule(te.create_prim_func([A, C]))
-    refuse(s, lambda s: s.reverse_compute_inline("C"),
+    refuse(
+        s,
+        lambda s: s.reverse_compute_inline("C"),
         """
         reverse_compute_inline('C'): `C` reads `B` at `2`, which is not an axis of its own
            14 |         with T.block("C"):

@@ -36,7 +36,7 @@ def test_a_schedule_is_found(name):
     func = FUNCTIONS[name]()
     result = tir.autotune(func, "llvm -num-cores 2", trials=4, limits=QUICK, workers=1)
     assert result.outcomes["ok"] == result.trials, [m.message for m in result.measurements]
-    assert result.trials >= 1 and 0 < result.seconds < float("inf")
+    assert 0 < result.seconds < float("inf")  # there are no trials where all candidates are the program as written
     assert result.trace is None or Trace.from_json(result.trace) == result.schedule.trace
     # The interpreter is another reference than the one that the run had.
     expected, found = random_inputs(func, np.random.default_rng(1)), random_inputs(func, np.random.default_rng(1))

@@ -247,3 +247,17 @@ def test_tolerance_grows_with_the_reduction():
     assert tolerance(workloads.make("gmm", (7, 13, 109)).func) == pytest.approx(16 * eps * (1 + np.sqrt(13)))
     A = te.placeholder((7,), "int32", name="A")
     assert tolerance(te.create_prim_func([A, te.compute((7,), lambda i: A[i] + 1, name="B")])) == 0.0
+
+
+# --- with the real compiler --------------------------------------------------------------------------------------------
+
+
+def test_the_time_of_a_tiny_kernel_is_not_that_of_checking_its_arguments():
+    func = workloads.make("gmm", (1, 1, 1)).func
+    tiny = Task.of(func, "llvm -num-cores 1", workload=Workload("gmm", (1, 1, 1)))
+    with LocalMeasurer(tiny, workers=1, limits=Limits(min_seconds=0.001)) as measurer:
+        alone = measurer.prepare().measurement
+        measurer._results.clear()
+        (again,) = measurer.measure([Candidate("copy", (), {"version": 1, "steps": []})])
+    assert alone.outcome == again.outcome == "ok"
+    assert not again.cut and len(again.samples) > 1  # a single call through Python takes many times as long

@@ -206,4 +206,3 @@ def clip(region: Region, ranges: Ranges) -> Region:
         else:
             result.append(r)
     return Region(region.buffer, tuple(result))
-

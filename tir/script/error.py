@@ -52,5 +52,5 @@ class ScriptError(SyntaxError):
 def nearest(wanted: str, names: Iterable[str], prefix: str = "") -> str | None:
     """The hint that names what was probably meant, or None."""
     by_lower = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
+    found = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.65)
     return f"did you mean `{prefix}{by_lower[found[0]]}`?" if found else None

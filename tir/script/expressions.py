@@ -1,7 +1,7 @@
 """Expressions of a script: what each node of Python's syntax tree stands for.
 
-The value of a node is an expression of the IR, a buffer (or a view of one), a form of the namespace `T`, or plain Python: numbers,
-strings, tuples and captured objects stay Python's own until they meet an expression.
+The value of a node is an expression of the IR, a buffer (or a view of one), a form of the namespace `T`, or plain Python:
+numbers, strings, tuples and captured objects stay Python's own until they meet an expression.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ..affine import Interval
 from ..ir import Binary, Buffer, Const, Expr, Load, Range, Region, Unary, as_expr, as_index, binary, true_divide
 from ..simplify import bounds, prove, simplify
 from ..traverse import loads, substitute, variables
-from . import ir as namespace_ir, tir as namespace_tir
+from . import ir as namespace_ir
+from . import tir as namespace_tir
 from .error import ScriptError, nearest
 from .source import Source
 from .views import Reshaped, View, Window, size
@@ -146,14 +147,29 @@ class Scope:
 
 
 # Values with a meaning in the dialect, not to be computed with by Python.
-_OURS = (Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace_tir.Form, namespace_tir.Type, ModuleType)
+_OURS = (
+    Expr,
+    Buffer,
+    Reshaped,
+    Window,
+    Region,
+    Handle,
+    Pointer,
+    Data,
+    Thread,
+    namespace_tir.Form,
+    namespace_tir.Type,
+    ModuleType,
+)
+
+_OUR_MODULES = (namespace_tir.__name__, te.__name__, true_divide.__module__)
 
 
 class Expressions:
     """Evaluates the expressions of one function.
 
-    `captured` are the names from outside the function. Where they come from running Python (`live`), attributes of captured objects
-    may be read and captured functions called; in a text nothing is executed.
+    `captured` are the names from outside the function. Where they come from running Python (`live`), attributes of captured
+    objects may be read and captured functions called; in a text nothing is executed.
     """
 
     def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
@@ -168,7 +184,7 @@ class Expressions:
 
     def text(self, node: ast.AST) -> str:
         """The source of a node, on one line."""
-        return ast.unparse(node)
+        return self.source.segment(node) or ast.unparse(node)
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -213,7 +229,9 @@ class Expressions:
             case ast.JoinedStr():
                 return self.formatted(node)
             case _:
-                raise self.error(f"{_called(node)} is not in the dialect", node, "write it out, or compute it before the function")
+                raise self.error(
+                    f"{_called(node)} is not in the dialect", node, "write it out, or compute it before the function"
+                )
 
     def items(self, nodes: Sequence[ast.expr]) -> list[Any]:
         """The values of several nodes; `*tuple` is spread."""
@@ -301,9 +319,12 @@ class Expressions:
             return getattr(builtins, name)
         if name in self.left:
             raise self.error(
-                f"`{name}` is not visible here", node, f"line {self.left[name]} binds it only within the statement that it stands in"
+                f"`{name}` is not visible here",
+                node,
+                f"line {self.left[name]} binds it only within the statement that it stands in",
             )
-        known = [n for n in (*self.scope.visible(), *self.captured, *BUILTINS) if not n.startswith("__")]
+        captured = [n for n, v in self.captured.items() if not n.startswith("__") and not isinstance(v, ModuleType)]
+        known = (*self.scope.visible(), *captured, *BUILTINS)
         raise self.error(f"`{name}` is not defined", node, nearest(name, known))
 
     def namespace(self, node: ast.expr) -> ModuleType | None:
@@ -346,7 +367,9 @@ class Expressions:
             case (namespace_tir.axis, _):
                 return self.member(namespace_tir.axis, name, node)
             case (Buffer() | Reshaped() | Window(), _):
-                raise self.error(f"a buffer has no `{name}`", node, nearest(name, ("data", "shape", "dtype")) or "index it: A[i, j]")
+                raise self.error(
+                    f"a buffer has no `{name}`", node, nearest(name, ("data", "shape", "dtype")) or "index it: A[i, j]"
+                )
             case (Expr(), _):
                 raise self.error(f"an expression has no `{name}`", node, nearest(name, ("dtype", "astype")))
         if not self.live:
@@ -358,12 +381,11 @@ class Expressions:
 
     def member(self, space: Any, name: str, node: ast.Attribute) -> Any:
         """A name of T, I or T.axis."""
-        prefix = f"{self.text(node.value)}."
-        if name in namespace_tir.REFUSED and space is namespace_tir:
-            raise self.error(f"`{prefix}{name}` is not in the dialect", node, namespace_tir.REFUSED[name])
         known = _members(space)
         if name not in known:
-            raise self.error(f"`{prefix}{name}` is not in the dialect", node, nearest(name, known, prefix))
+            refused = namespace_tir.REFUSED.get(name) if space is namespace_tir else None
+            hint = refused or nearest(name, known, f"{self.text(node.value)}.")
+            raise self.error(f"`{self.text(node)}` is not in the dialect", node, hint)
         return known[name]
 
     # --- operators -----------------------------------------------------------------------------------------------------
@@ -393,7 +415,9 @@ class Expressions:
 
     def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
         if not isinstance(value, Expr) and self.plain(value):
-            python = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}[type(op)]
+            python = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}[
+                type(op)
+            ]
             return self.guard(python, node, value)
         value = self.checked(value, node.operand)
         match op:
@@ -493,7 +517,9 @@ class Expressions:
         if isinstance(base, Expr):
             raise self.error(f"`{self.text(node.value)}` is a scalar and has no elements", node)
         if isinstance(base, Handle):
-            raise self.error(f"`{base.name}` is a handle and has no elements", node, f"A = T.match_buffer({base.name}, (128,)) first")
+            raise self.error(
+                f"`{base.name}` is a handle and has no elements", node, f"A = T.match_buffer({base.name}, (128,)) first"
+            )
         if not self.live:
             raise self.error(f"`{self.text(node)}` cannot be read: nothing is executed in a text", node)
         return self.guard(operator.getitem, node, base, self.value(node.slice))
@@ -525,12 +551,11 @@ class Expressions:
     def rank(self, base: Buffer | View, found: int, node: ast.Subscript) -> None:
         wanted = len(base.shape)
         if found != wanted:
-            name = self.text(node.value)
-            raise self.error(
-                f"`{name}` has {wanted} dimension{'s' * (wanted != 1)}, but {found} ind{'ices are' if found != 1 else 'ex is'} given",
-                node,
-                f"its shape is ({', '.join(map(str, base.shape))}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else ""),
-            )
+            name, shape = self.text(node.value), ", ".join(map(str, base.shape))
+            rank = f"{wanted} dimension{'s' * (wanted != 1)}"
+            given = "1 index is" if found == 1 else f"{found} indices are"
+            hint = f"its shape is ({shape}{',' * (wanted == 1)})" + (f"; write {name}[()]" if wanted == 0 else "")
+            raise self.error(f"`{name}` has {rank}, but {given} given", node, hint)
 
     def region(self, base: Buffer | View, nodes: list[ast.expr], node: ast.Subscript) -> Region:
         """A subscript with slices."""
@@ -579,7 +604,7 @@ class Expressions:
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg is not None}
         if len(keywords) != len(node.keywords):
             raise self.error("** does not belong into a call here", node)
-        if getattr(called, "__module__", None) in (namespace_tir.__name__, te.__name__) or isinstance(called, namespace_tir.Type):
+        if getattr(called, "__module__", None) in _OUR_MODULES or isinstance(called, namespace_tir.Type):
             for a, n in zip(args, node.args, strict=False):
                 if not isinstance(a, Expr) and not self.plain(a):
                     self.checked(a, n)
@@ -620,11 +645,9 @@ class Expressions:
                 result: Binary = self.guard(binary, node, op, a, b)
                 positive = Binary("and", binary(">=", result.a, 0), binary(">", result.b, 0))
                 if not dtypes.is_int(result.dtype) or not prove(positive, self.ranges):
-                    raise self.error(
-                        f"`{self.text(node.func)}` rounds toward zero, and `{result.a}` is not provably at least 0 and `{result.b}` above 0",
-                        node,
-                        f"T.floor{form.name[5:]} rounds down",
-                    )
+                    why = f"`{result.a}` is not provably at least 0 and `{result.b}` above 0"
+                    hint = f"T.floor{form.name[5:]} rounds down"
+                    raise self.error(f"`{self.text(node.func)}` rounds toward zero, and {why}", node, hint)
                 return result
             case "let":
                 return self.let_value(node)
@@ -690,7 +713,19 @@ def _members(space: Any) -> dict[str, Any]:
     if space is namespace_ir:
         return {name: getattr(namespace_ir, name) for name in namespace_ir.__all__}
     hidden = {"Any", "Callable", "Binary", "CastNode", "Const", "Expr", "Unary", "REFUSED", "Form", "Annotation", "Type"}
-    hidden |= {"annotations", "builtins", "inspect", "sys", "dtypes", "te", "as_expr", "binary", "cast_expr", "const", "true_divide"}
+    hidden |= {
+        "annotations",
+        "builtins",
+        "inspect",
+        "sys",
+        "dtypes",
+        "te",
+        "as_expr",
+        "binary",
+        "cast_expr",
+        "const",
+        "true_divide",
+    }
     return {name: value for name, value in vars(space).items() if not name.startswith("_") and name not in hidden}
 
 
@@ -703,4 +738,3 @@ def _called(node: ast.AST) -> str:
         ast.IsNot: "is not",
     }  # fmt: skip
     return known.get(type(node), f"`{type(node).__name__}`")
-

@@ -1,11 +1,11 @@
 """The namespace `I` of scripts: modules of functions.
 
-    from tir.script import ir as I, tir as T
+from tir.script import ir as I, tir as T
 
-    @I.ir_module
-    class Module:
-        @T.prim_func
-        def main(A: T.Buffer((128,), "float32")): ...
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((128,), "float32")): ...
 """
 
 from __future__ import annotations

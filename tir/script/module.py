@@ -30,7 +30,9 @@ class Module(Mapping[str, PrimFunc]):
         functions = self.__dict__.get("_functions", {})
         if name in functions:
             return functions[name]
-        raise AttributeError(f"module {self.__dict__.get('name')} has no function {name!r}; it has {', '.join(functions) or 'none'}")
+        raise AttributeError(
+            f"module {self.__dict__.get('name')} has no function {name!r}; it has {', '.join(functions) or 'none'}"
+        )
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._functions})

@@ -42,7 +42,24 @@ from ..traverse import walk, walk_stmts
 HEADER = "from tir.script import tir as T"
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
-_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7}
+_PRECEDENCE = {
+    "or": 1,
+    "and": 2,
+    "not": 3,
+    "==": 4,
+    "!=": 4,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "//": 6,
+    "%": 6,
+    "neg": 7,
+}
 
 
 def expr_text(expr: Expr) -> str:
@@ -355,8 +372,4 @@ def _block(out: Printed, b: Block, depth: int) -> None:
 
 def _remapped(out: Printed, it: Iter) -> bool:
     """Whether `T.axis.remap` says this iteration variable: it takes the extent from the loop that is bound to it."""
-    return (
-        isinstance(it.binding, Var)
-        and out.extents.get(it.binding.name) == it.extent
-        and it.var.dtype == it.extent.dtype
-    )
+    return isinstance(it.binding, Var) and out.extents.get(it.binding.name) == it.extent and it.var.dtype == it.extent.dtype

@@ -10,7 +10,7 @@ from .error import ScriptError
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The lines of a script; `first` is the number, in its file, of the first of them. Positions of nodes are those of the file."""
+    """The lines of a script; `first` is the number, in its file, of the first. Positions of nodes are those of the file."""
 
     filename: str
     lines: tuple[str, ...]
@@ -26,6 +26,14 @@ class Source:
         if isinstance(node, (ast.For, ast.With, ast.FunctionDef, ast.ClassDef, ast.If)):  # point at the header alone
             end = len(text)
         return ScriptError(reason, self.filename, number, start, end, text, hint)
+
+    def segment(self, node: ast.AST) -> str | None:
+        """The text of a node, where it stands on one line."""
+        number, end = getattr(node, "lineno", None), getattr(node, "end_col_offset", None)
+        if number is None or end is None or node.end_lineno != number or not 0 <= number - self.first < len(self.lines):  # type: ignore[attr-defined]
+            return None
+        line = self.lines[number - self.first].encode()
+        return line[node.col_offset : end].decode(errors="ignore")  # type: ignore[attr-defined]
 
 
 def _characters(text: str, offset: int) -> int:

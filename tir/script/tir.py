@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes, te
-from ..ir import Binary, Cast as CastNode, Const, Expr, Unary, as_expr, binary, cast as cast_expr, const, true_divide
-from ..te import abs, ceil, erf, exp, floor, if_then_else, log, pow, rsqrt, select as Select, sigmoid, sqrt, tanh
+from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const, true_divide
+from ..ir import Cast as CastNode
+from ..ir import cast as cast_expr
 
 # --- forms: what the parser understands --------------------------------------------------------------------------------
 
@@ -53,7 +54,7 @@ class Type:
     def __call__(self, value: Any = None) -> Expr:
         match value:
             case None:
-                raise TypeError(f"T.{self.name}() makes a size only inside a function under @T.prim_func, as `n = T.{self.name}()`")
+                raise TypeError(f"{self}() makes a size only inside a function under @T.prim_func, as `n = {self}()`")
             case Expr():
                 return cast_expr(value, self.name)
             case str() if dtypes.is_float(self.name) and value.strip().lstrip("+-").lower() in ("inf", "infinity", "nan"):
@@ -265,7 +266,9 @@ sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
 # --- functions and modules ---------------------------------------------------------------------------------------------
 
 
-def prim_func(function: Callable | None = None, /, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, **_: Any) -> Any:
+def prim_func(
+    function: Callable | None = None, /, *, private: builtins.bool = False, check_well_formed: builtins.bool = True, **_: Any
+) -> Any:
     """Decorator: read the function's source as a script; a PrimFunc. ScriptError, with the place, where it is no program.
 
     Names from around the function, such as `N = 128`, stand for their values. The options of TensorIR's decorator are accepted
@@ -285,6 +288,8 @@ int64, int32, int16, int8 = (Type(n) for n in ("int64", "int32", "int16", "int8"
 uint64, uint32, uint16, uint8 = (Type(n) for n in ("uint64", "uint32", "uint16", "uint8"))
 bool = boolean = Type("bool")
 
+abs, ceil, erf, exp, floor, log, pow = te.abs, te.ceil, te.erf, te.exp, te.floor, te.log, te.pow
+rsqrt, sigmoid, sqrt, tanh, if_then_else, Select = te.rsqrt, te.sigmoid, te.sqrt, te.tanh, te.if_then_else, te.select
 max = Max = te.maximum
 min = Min = te.minimum
 fabs = abs
@@ -413,27 +418,26 @@ def target(description, host=None) -> Any:
 
 Target = target
 
-# Names of TensorIR that are not in this dialect, and what to do instead.
-_VECTORS = "write the scalar statement under `for i in T.vectorized(n)`"
-_MATH = "the intrinsics are exp, log, sqrt, rsqrt, tanh, erf, sigmoid, abs, floor, ceil and pow"
-_CALLS = "write out what it computes as loops; `tensorize` puts machine instructions in"
-REFUSED = {
-    **dict.fromkeys(("ramp", "Ramp", "broadcast", "Broadcast", "Shuffle", "vscale", "vectorlow", "vectorhigh"), _VECTORS),
-    **dict.fromkeys(("exp2", "exp10", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh"), _MATH),
-    **dict.fromkeys(("asinh", "acosh", "atanh", "atan2", "round", "nearbyint", "trunc", "fmod", "hypot", "copysign", "fma"), _MATH),
-    **dict.fromkeys(("call_extern", "call_pure_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin"), _CALLS),
-    **dict.fromkeys(("call_packed", "call_cpacked", "tvm_call_packed", "tvm_access_ptr", "address_of", "reinterpret"), _CALLS),
-    **dict.fromkeys(("load", "store", "vload", "vstore", "buffer_store"), "index the buffer: A[i, j] = B[i, j]"),
-    **dict.fromkeys(("bitwise_xor", "bitwise_not", "popcount", "clz"), "there are no operations on bits"),
-    "bind": "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)",
-    "allocate_const": "pass the constant as a parameter",
-    "preflattened_buffer": "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)",
-    "tvm_storage_sync": "synchronisation is put in when a program is built for a GPU",
-    "ret": "results are written to parameters",
-    "while": "only counted loops: for i in range(n)",
-    "If": "write `if condition:`",
-    "Then": "write `if condition:`",
-    "Else": "write `else:`",
-    "comm_reducer": "write the reduction as a block with T.axis.reduce and T.init",
-    "Assert": "tir.verify proves accesses in bounds",
+# Names of TensorIR that are not in this dialect, by what to do instead.
+_INSTEAD = {
+    "write the scalar statement under `for i in T.vectorized(n)`": """
+        ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
+    "the intrinsics are exp, log, sqrt, rsqrt, tanh, erf, sigmoid, abs, floor, ceil and pow": """
+        exp2 exp10 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 round nearbyint trunc fmod hypot
+        copysign fma""",
+    "write out what it computes as loops; `tensorize` puts machine instructions in": """
+        call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
+        tvm_access_ptr address_of reinterpret""",
+    "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
+    "there are no operations on bits": "bitwise_xor bitwise_not popcount clz",
+    "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
+    "pass the constant as a parameter": "allocate_const",
+    "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)": "preflattened_buffer",
+    "synchronisation is put in when a program is built for a GPU": "tvm_storage_sync",
+    "results are written to parameters": "ret",
+    "only counted loops: for i in range(n)": "While",
+    "write `if condition:` and `else:`": "If Then Else",
+    "write the reduction as a block with T.axis.reduce and T.init": "comm_reducer",
+    "tir.verify proves accesses in bounds": "Assert",
 }
+REFUSED = {name: hint for hint, names in _INSTEAD.items() for name in names.split()}

@@ -59,7 +59,8 @@ class Window:
         result = list(self.starts)
         for d, index in zip(self.dims, indices, strict=True):
             start = result[d]
-            result[d] = index if start == Const(0, start.dtype) else binary("+", start, index)
+            if index != Const(0, index.dtype):
+                result[d] = index if start == Const(0, start.dtype) else binary("+", start, index)
         return tuple(result)
 
 

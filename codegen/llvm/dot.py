@@ -1,0 +1,130 @@
+"""Sums of products of narrow numbers in one instruction: VPDPBUSD (uint8 · int8 into int32), VDPBF16PS (bfloat16 into float32).
+
+In lanes i = 0, 1, ... such a sum is  c[i] + a[0] * b[i, 0] + a[1] * b[i, 1] + ..., the operands converted to the type of c, where
+either operand is the same in all lanes, or has its elements for each lane side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tir import dtypes
+from tir.ir import Binary, Cast, Expr, Load
+
+if TYPE_CHECKING:
+    from .emit import Function, Value, _Place
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A dot product of `count` pairs into one element: its name and types in LLVM, that of an operand by the number of lanes, and
+    the sets of features of which it needs one."""
+
+    count: int
+    first: str
+    second: str
+    name: str
+    accumulator: str
+    element: str
+    operand: Callable[[int], str]
+    features: Callable[[int], tuple[tuple[str, ...], ...]]  # any of these sets
+
+
+_WIDE = ("+avx512f", "+avx512vl")
+
+INSTRUCTIONS = {
+    "int32": Instruction(
+        4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",
+        lambda lanes: (("+avx512vnni",),) if lanes == 16 else (("+avx512vnni", "+avx512vl"), ("+avxvnni",)),
+    ),
+    "float32": Instruction(
+        2, "bfloat16", "bfloat16", "llvm.x86.avx512bf16.dpbf16ps", "float", "i16", lambda lanes: f"<{2 * lanes} x bfloat>",
+        lambda lanes: (("+avx512bf16",),) if lanes == 16 else (("+avx512bf16", "+avx512vl"),),
+    ),
+}  # fmt: skip
+
+
+def product(writer: Function, e: Binary) -> Value | None:
+    """The value of a sum that is such a dot product, as one instruction; None where it is none, or the processor has none.
+
+    The order of the products is that of the instruction: any for integers, the last pair first for bfloat16.
+    """
+    instruction = INSTRUCTIONS.get(e.dtype)
+    if instruction is None or writer.lane is None or writer.mask is not None or writer.wanted is not None or writer.idle:
+        return None
+    lanes = writer.lane[1]
+    if lanes not in (4, 8, 16):
+        return None
+    found = _terms(e, instruction)
+    if found is None:
+        return None
+    rest, pairs = found
+    known = set(writer.module.target.mattr.split(","))  # type: ignore[attr-defined]
+    if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
+        return None
+    places = [[writer.place(p[side]) for p in pairs] for side in (0, 1)]
+    runs = [_run(side, instruction.count) for side in places]
+    if runs[0] is None or runs[1] is None or runs[0][1] != runs[1][1]:
+        return None
+    if e.dtype == "float32" and runs[0][1] != list(range(instruction.count))[::-1]:
+        return None
+    accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
+    operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
+    name = f"{instruction.name}.{lanes * 32}"
+    operand = instruction.operand(lanes)
+    writer.intrinsic(name, accumulator.full, [accumulator.full, operand, operand])
+    arguments = ", ".join(f"{operand} {x}" for x in operands)
+    return writer.op(f"call {accumulator.full} @{name}({accumulator}, {arguments})", instruction.accumulator, lanes)
+
+
+def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
+    """What is added to, and the pairs of loads whose products are added, the first of the instruction's operands first."""
+    pairs: list[tuple[Load, Load]] = []
+    while len(pairs) < instruction.count:
+        match e:
+            case Binary("+", rest, Binary("*", Cast(_, Load() as x), Cast(_, Load() as y))):
+                if (x.dtype, y.dtype) == (instruction.second, instruction.first):
+                    x, y = y, x
+                if (x.dtype, y.dtype) != (instruction.first, instruction.second):
+                    return None
+                pairs.append((x, y))
+                e = rest
+            case _:
+                return None
+    return e, pairs[::-1]
+
+
+def _run(places: list[_Place], count: int) -> tuple[_Place, list[int]] | None:
+    """The first place, and the order of all, if they are side by side, either for all lanes or for each."""
+    first = places[0]
+    if any(p.stride not in (0, count) or p.stride != first.stride for p in places):
+        return None
+    if any(p.access.buffer.name != first.access.buffer.name or p.nested or p.access.buffer.scope == "register" for p in places):  # type: ignore[attr-defined]
+        return None
+    moving = {m: c for m, c in first.offset.items() if m}
+    if any({m: c for m, c in p.offset.items() if m} != moving or p.copies != first.copies for p in places):
+        return None
+    offsets = [p.offset.get((), 0) for p in places]
+    order = [o - min(offsets) for o in offsets]
+    if sorted(order) != list(range(count)):
+        return None
+    return places[order.index(0)], order
+
+
+def _operand(writer: Function, place: _Place, instruction: Instruction, lanes: int) -> str:
+    """An operand of the instruction: `count` elements for each lane."""
+    pointer = writer.point(place)
+    buffer = place.access.buffer
+    align, version = dtypes.nbytes(buffer.dtype), writer.versions.get(buffer.name, 0)
+    operand = instruction.operand(lanes)
+    if place.stride:
+        key = ("dot", pointer, version, lanes)
+        return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=key).name
+    key = ("dot", pointer, version)
+    four = writer.op(f"load i32, ptr {pointer}, align {align}", "i32", key=key)
+    all_lanes = writer.splat(four, lanes)
+    if operand == all_lanes.full:
+        return all_lanes.name
+    return writer.op(f"bitcast {all_lanes} to {operand}", operand, key=("dot", all_lanes.name)).name

@@ -1,0 +1,203 @@
+"""Writes docs/primitives.md from the docstrings of the primitives: `python -m docs.generate`.
+
+The docstring of a primitive has a first sentence, what there is to say about arguments, `Rewrite` (before => after, as
+pseudo-code), `Legal`, and `Example   PROGRAM: STEPS`: Python statements on a schedule `s` of one of the programs below. The page
+shows the program before and after the last of the steps. The families, and their order, are those of the methods of `Schedule`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+from schedule import REGISTRY, Schedule
+from tir import te
+from tir.ir import PrimFunc
+
+PAGE = Path(__file__).with_name("primitives.md")
+
+INTRODUCTION = """\
+# Primitives
+
+A primitive is a method of `tir.Schedule` that rewrites the program and keeps what it computes, or refuses and says why. Loops
+and blocks are given by name. This page is written by `python -m docs.generate` from the docstrings; its examples run in the
+tests. Each example starts from the program that stands above it.
+
+```python
+import tir
+from tir.script import tir as T
+```
+"""
+
+
+def vector(n: int = 13) -> PrimFunc:
+    """B = 2 A."""
+    A = te.placeholder((n,), name="A")
+    return te.create_prim_func([A, te.compute((n,), lambda i: A[i] * 2.0, name="B")])
+
+
+def elementwise() -> PrimFunc:
+    """B = A + 1."""
+    A = te.placeholder((7, 13), name="A")
+    return te.create_prim_func([A, te.compute((7, 13), lambda *i: A[i] + 1.0, name="B")])
+
+
+def chain() -> PrimFunc:
+    """C = 3 (A + 1)."""
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    return te.create_prim_func([A, te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")])
+
+
+def rows() -> PrimFunc:
+    """The sums of the rows of A."""
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    return te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")])
+
+
+def matmul(n: int = 13) -> PrimFunc:
+    """C = A · B."""
+    A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, n), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    return te.create_prim_func([A, B, te.compute((7, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+
+
+def matmul_relu() -> PrimFunc:
+    """D = max(A · B, 0)."""
+    A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, 13), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7, 13), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, te.compute((7, 13), lambda i, j: te.maximum(C[i, j], 0.0), name="D")])
+
+
+def matmul_add() -> PrimFunc:
+    """D = A · B + E."""
+    A, B, E = te.placeholder((7, 5), name="A"), te.placeholder((5, 13), name="B"), te.placeholder((7, 13), name="E")
+    k = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7, 13), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, E, te.compute((7, 13), lambda i, j: C[i, j] + E[i, j], name="D")])
+
+
+def padded() -> PrimFunc:
+    """B = A between two zeros."""
+    A = te.placeholder((13,), name="A")
+    inside = lambda i: te.all(i >= 1, i < 14)  # noqa: E731
+    return te.create_prim_func([A, te.compute((15,), lambda i: te.if_then_else(inside(i), A[i - 1], 0.0), name="B")])
+
+
+def blur() -> PrimFunc:
+    """C[i] = the sum of three neighbours of 2 A."""
+    A = te.placeholder((15,), name="A")
+    B = te.compute((15,), lambda i: A[i] * 2.0, name="B")
+    return te.create_prim_func([A, te.compute((13,), lambda i: B[i] + B[i + 1] + B[i + 2], name="C")])
+
+
+PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
+    f.__name__: f for f in (vector, elementwise, chain, rows, matmul, matmul_relu, matmul_add, padded, blur)
+} | {"matmul_16": lambda: _columns_last(matmul(16))}
+
+
+def _columns_last(func: PrimFunc) -> PrimFunc:
+    s = Schedule(func)
+    s.reorder("k", "j")
+    return s.func
+
+
+def families() -> dict[str, list[str]]:
+    """The primitives by family, in the order of the methods of `Schedule`."""
+    result: dict[str, list[str]] = {}
+    family = ""
+    for line in inspect.getsource(Schedule).splitlines():
+        if heading := re.match(r"    # --- (.*?) -+$", line):
+            family = heading[1]
+        elif (method := re.match(r"    def (\w+)\(", line)) and method[1] in REGISTRY:
+            result.setdefault(family, []).append(method[1])
+    return result
+
+
+def parts(name: str) -> dict[str, str]:
+    """The docstring of a primitive: its text, and what follows each of the words Rewrite, Legal and Example."""
+    text = inspect.cleandoc(REGISTRY[name].__doc__ or "")
+    found = re.split(r"^(Rewrite|Legal|Example)( +)", text, flags=re.MULTILINE)
+    result = {"Text": found[0].strip()}
+    for word, spaces, rest in zip(found[1::3], found[2::3], found[3::3], strict=True):
+        result[word] = dedent(" " * len(word + spaces) + rest.rstrip())
+    missing = {"Rewrite", "Legal", "Example"} - set(result)
+    if missing:
+        raise ValueError(f"the docstring of `{name}` has no part {', '.join(sorted(missing))}")
+    return result
+
+
+def example(name: str) -> tuple[str, str, PrimFunc, PrimFunc]:
+    """The program of a primitive's example, its last step, and the functions before and after that."""
+    program, _, steps = " ".join(parts(name)["Example"].split()).partition(": ")
+    if program not in PROGRAMS:
+        raise ValueError(f"the example of `{name}` is on `{program}`; programs are {', '.join(PROGRAMS)}")
+    *setup, last = _statements(steps)
+    s = Schedule(PROGRAMS[program](), seed=0)
+    for step in setup:
+        exec(step, {"s": s})
+    before = s.func
+    s = Schedule(before, seed=0)
+    exec(last, {"s": s})
+    if not any(step.name == name for step in s.trace):
+        raise ValueError(f"the last step of the example of `{name}` is {last}")
+    return program, last, before, s.func
+
+
+def _statements(text: str) -> list[str]:
+    import ast
+
+    return [ast.get_source_segment(text, node) or "" for node in ast.parse(text).body]
+
+
+def _body(func: PrimFunc) -> str:
+    """The script of a function, without the import line."""
+    script = func.script()
+    return script[script.index("@T.prim_func") :]
+
+
+def entry(name: str) -> str:
+    """The section of one primitive."""
+    said = parts(name)
+    program, step, before, after = example(name)
+    signature = str(inspect.signature(getattr(Schedule, name))).replace("(self, ", "(").replace("'", "")
+    about = f" {PROGRAMS[program].__doc__}" if PROGRAMS[program].__doc__ else ""
+    lines = [
+        f"### {name}",
+        f"```text\n{name}{signature}\n```",
+        said["Text"],
+        f"```text\nRewrite\n{indent(said['Rewrite'], '  ')}\nLegal\n{indent(said['Legal'], '  ')}\n```",
+    ]
+    if before == after:
+        lines += [
+            f"Example, on `{program}`:{about} The program stays as it is.",
+            f"```python\n{_body(before)}\ns = tir.Schedule(main)\n{step}\nassert s.func == main\n```",
+        ]
+    else:
+        lines += [
+            f"Before, on `{program}`:{about}",
+            f"```python\n{_body(before)}\ns = tir.Schedule(main)\n{step}\n```",
+            "After:",
+            f"```python\n{_body(after)}\nassert s.func == main\n```",
+        ]
+    return "\n\n".join(lines)
+
+
+def page() -> str:
+    """The whole page."""
+    found = families()
+    left = sorted(set(REGISTRY) - {name for names in found.values() for name in names})
+    if left:
+        raise ValueError(f"Schedule has no method for {', '.join(left)}")
+    index = "\n".join(f"- {family}: {', '.join(f'[{n}](#{n})' for n in names)}" for family, names in found.items())
+    sections = [f"## {family.capitalize()}\n\n" + "\n\n".join(entry(n) for n in names) for family, names in found.items()]
+    return INTRODUCTION + "\n" + index + "\n\n" + "\n\n".join(sections) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,1 @@
+"""Examples: programs to read, run and change."""

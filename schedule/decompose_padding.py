@@ -1,0 +1,174 @@
+"""decompose_padding: a block that pads becomes one that fills, and one that copies what is inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tir.affine import add, polynomial
+from tir.analysis.regions import iter_ranges
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Select, Stmt, Store, Var, conjunction, conjuncts, nest
+from tir.simplify import prove, simplify
+from tir.traverse import loads, map_children, substitute, variables
+
+from .compute_inline import single_store
+from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, need_complete
+from .decompose_reduction import need_late_readers
+from .error import ScheduleError, listing
+from .loops import ranges_of
+from .primitive import path_to_loop, primitive
+
+
+@dataclass
+class Inside:
+    """Where the value of a padding block is not the padding: for some axes a range, and other conditions."""
+
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    others: list[Expr] = field(default_factory=list)
+
+
+@primitive
+def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+    """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there is more.
+
+    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. Where the condition
+    bounds an axis, and this axis has a loop to itself at or below `loop`, the loop is cut to the bounds; else the block gets the
+    condition as its predicate.
+
+    Rewrite   for i in range(15): P[i] = A[i - 1] if 1 <= i < 14 else 0
+           => for i_pad in range(15): P[i_pad] = 0
+              for i in range(13): P[i + 1] = A[i]
+    Legal     if the block is data parallel and stores a choice between a value and one that reads nothing, by a condition on its
+              axes; and the other statements under `loop` read the output only after the block, and never write it.
+    Example   padded: s.decompose_padding("B", "i")
+    """
+    scope, leaf = locate(func, block)
+    target: Block = leaf.stmt  # type: ignore[assignment]
+    around: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
+    if not any(x is around for x in leaf.loops):
+        raise ScheduleError(
+            f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}",
+            (around, "the loop"),
+            (target, "the block"),
+        )
+    need_complete(scope, leaf, "decomposed into padding and a copy")
+    store = single_store(target)
+    chosen = store.value
+    if type(chosen) is not Select or loads(chosen.condition) or loads(chosen.false_value):
+        raise ScheduleError(
+            f"`{block}` does not store a choice between a value and a padding that reads nothing, by a condition on its axes",
+            (store, "the store"),
+        )
+    inside = _inside(target, chosen.condition)
+    need_late_readers(scope, leaf, around)
+
+    names = Names.of(func)
+    inner = leaf.loops[next(n for n, x in enumerate(leaf.loops) if x is around) :]
+    used = variables(target.predicate).union(*(variables(it.binding) for it in target.iters))
+    kept = [x for x in inner if x.name in used]
+    mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_pad"), x.var.dtype) for x in kept}
+    filling = Block(
+        names.block(f"{block}_pad_const"),
+        tuple(it.with_(binding=substitute(it.binding, mapping)) for it in target.iters),
+        Store(store.buffer, store.indices, chosen.false_value),
+        None,
+        substitute(target.predicate, mapping),
+        writes=target.writes,
+        reads=None if target.reads is None else (),
+        annotations=target.annotations,
+    )
+    before = nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], filling)
+    cut = _alone(scope, leaf, inner, inside)
+    copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
+    func = edited(func, [(target, copying)], Insertion(around, 0, before))
+    return _shortened(func, {loop: high - low for loop, (low, high) in cut.items()}), filling.name
+
+
+def _inside(block: Block, condition: Expr) -> Inside:
+    """The ranges to which a condition keeps the axes of a block, and what else it says."""
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL and type(it.extent) is Const}
+    result = Inside()
+    for c in conjuncts(condition):
+        bound = _bound(c)
+        if bound is None or bound[0] not in axes:
+            result.others.append(c)
+            continue
+        name, low, high = bound
+        first, last = result.ranges.get(name, (0, int(axes[name].extent.value)))  # type: ignore[attr-defined]
+        result.ranges[name] = (max(first, low) if low is not None else first, min(last, high) if high is not None else last)
+    for name, (low, high) in result.ranges.items():
+        if high <= low:
+            raise ScheduleError(f"the condition `{condition}` never holds for `{name}`", (block, "only padding"))
+    return result
+
+
+def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
+    """A comparison of one variable with a constant, as `low <= name < high`."""
+    match condition:
+        case Binary("<" | "<=" as op, a, b):
+            less, more = a, b
+        case Binary(">" | ">=" as op, a, b):
+            less, more = b, a
+        case _:
+            return None
+    p = add(polynomial(more), polynomial(less), -1)  # > 0, or >= 0
+    least = 1 if op in ("<", ">") else 0
+    offset = p.pop((), 0)
+    if len(p) != 1:
+        return None
+    ((monomial, sign),) = p.items()
+    if len(monomial) != 1 or type(monomial[0]) is not Var or abs(sign) != 1:
+        return None
+    name = monomial[0].name
+    return (name, least - offset, None) if sign > 0 else (name, None, offset - least + 1)
+
+
+def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
+    """The loops that can be cut to the range of the axis that they alone drive, with that range."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    result: dict[str, tuple[int, int]] = {}
+    for it in block.iters:
+        loop = next((x for x in inner if x.var == it.binding and x.extent == it.extent), None)
+        if loop is None or it.var.name not in inside.ranges or loop.name in variables(block.predicate):
+            continue
+        if any(loop.name in variables(o.binding) for o in block.iters if o is not it):
+            continue
+        if any(loop.name in variables(x.extent) for x in inner) or len(scope.leaves_under(loop)) > 1:
+            continue
+        result[loop.name] = inside.ranges[it.var.name]
+    return result
+
+
+def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
+    """The block that runs where there is no padding, its loops cut."""
+    iters: list[Iter] = []
+    moved: dict[str, Expr] = {}
+    conditions: list[Expr] = []
+    for it in block.iters:
+        low, high = inside.ranges.get(it.var.name, (0, 0))
+        if it.var.name not in inside.ranges:
+            iters.append(it)
+        elif type(it.binding) is Var and it.binding.name in cut:
+            iters.append(it.with_(extent=Const(high - low, it.extent.dtype)))
+            moved[it.var.name] = it.var + low if low else it.var
+        else:
+            iters.append(it)
+            conditions += [it.binding >= low, it.binding < high]
+    bindings = {it.var.name: it.binding + cut[it.binding.name][0] if it.var.name in moved else it.binding for it in block.iters}  # type: ignore[attr-defined]
+    conditions += [substitute(c, bindings) for c in inside.others]
+    sizes = {loop: (0, high - low - 1) for loop, (low, high) in cut.items()}
+    around = {**ranges_of(leaf.loops), **sizes}
+    kept = [simplify(c, around) for c in conditions if not prove(c, around)]
+    new = block.with_(iters=tuple(iters), predicate=conjunction(block.predicate, *kept), reads=None, writes=None)
+    ranges = iter_ranges(new)
+    place = tuple(simplify(substitute(i, moved), ranges) for i in store.indices)
+    return new.with_(body=store.with_(indices=place, value=simplify(substitute(store.value, moved), ranges)))
+
+
+def _shortened(func: PrimFunc, extents: dict[str, int]) -> PrimFunc:
+    """`func` with loops of other extents."""
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
+        return s.with_(extent=Const(extents[s.name], s.extent.dtype)) if type(s) is For and s.name in extents else s
+
+    return func.with_(body=visit(func.body)) if extents else func

@@ -1,0 +1,210 @@
+"""fuse_reduction_epilogue: what is added to the result of a reduction becomes what the reduction starts from."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tir.analysis.regions import iter_ranges
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store, Unary, Var
+from tir.simplify import simplify
+from tir.traverse import loads, rewrite, substitute
+
+from .compute_inline import own_axes, single_store
+from .dataflow import (
+    Leaf,
+    Scope,
+    edited,
+    locate,
+    need_complete,
+    need_only_writer,
+    need_temporary,
+    shared,
+    span,
+    without_buffers,
+)
+from .error import ScheduleError
+from .primitive import primitive
+from .window import Unproved, windows
+
+_OPERATIONS = ("+", "*", "min", "max", "and", "or")
+_IDENTITIES = {"+": 0, "*": 1}
+
+
+@primitive
+def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block: str) -> tuple[PrimFunc, None]:
+    """Put a block that combines the result of a reduction with something into the init of the reduction, and remove it.
+
+    The reduction then accumulates in the output of the epilogue, and its own buffer is gone. Floating results differ by rounding.
+
+    Rewrite   for i: for k: X[i] = X[i] + f(i, k)         # from 0
+              for i: D[i] = X[i] + b(i)
+           => for i: for k: D[i] = D[i] + f(i, k)         # from b(i)
+    Legal     if the epilogue applies the operation of the reduction (+, *, min, max, and, or; - to what is added up), to its
+              result once, in the same type, for all of it; the reduction alone writes its buffer, at axes of its own, and only
+              the epilogue reads it; and between the two nothing writes what the epilogue reads, or uses what it writes.
+    """
+    scope, first = locate(func, reduction_block)
+    other, last = locate(func, epilogue_block)
+    reduction: Block = first.stmt  # type: ignore[assignment]
+    epilogue: Block = last.stmt  # type: ignore[assignment]
+    marks = ((reduction, "the reduction"), (epilogue, "the epilogue"))
+    if other.root is not scope.root:
+        raise ScheduleError(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", *marks)
+    last = scope.leaf(epilogue)
+    op, update = _operation(reduction)
+    what = "fused with an epilogue"
+    need_complete(scope, first, what)
+    need_temporary(scope, first, what)
+    need_only_writer(scope, first, what)
+    result = update.buffer
+    store = single_store(epilogue)
+    need_complete(scope, last, "fused with a reduction")
+    reader = next((r for r in scope.readers(result.name) if r is not first and r is not last), None)
+    if reader is not None:
+        raise ScheduleError(f"{reader.quoted} reads `{result.name}` too", (reader.stmt, f"reads {result.name}"))
+    if result.name not in last.reads or last.order < first.order:
+        raise ScheduleError(f"`{epilogue_block}` does not read the result of `{reduction_block}`", *marks)
+    output = store.buffer
+    if output.dtype != result.dtype:
+        raise ScheduleError(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", *marks)
+    rest, place = _rest(epilogue, store.value, result.name, op)
+    own = own_axes(reduction, update)
+    axes = _matched(reduction, epilogue, own, place)
+    own_axes(epilogue, store)
+    _need_all(epilogue, last)
+    _need_apart(scope, first, last, output.name)
+
+    start: Expr = reduction.init.value  # type: ignore[union-attr]
+    combined = [substitute(e, axes) for e in rest]
+    neutral = type(start) is Const and start.value == _IDENTITIES.get(op)
+    parts = combined if neutral and combined else [start, *combined]
+    into = tuple(simplify(substitute(i, axes), iter_ranges(reduction)) for i in store.indices)
+
+    def moved(n):
+        match n:
+            case Load(buffer) if buffer.name == result.name:
+                return Load(output, into)
+            case Store(buffer, _, value) if buffer.name == result.name:
+                return Store(output, into, value)
+        return None
+
+    body = rewrite(reduction.body, moved)
+    init = Store(output, into, reduce(lambda a, b: Binary(op, a, b), parts))
+    changes: list[tuple[Stmt, Stmt | None]] = [
+        (reduction, reduction.with_(body=body, init=init, reads=None, writes=None)),
+        (epilogue, None),
+    ]
+    return without_buffers(edited(func, changes), [result.name]), None
+
+
+def _operation(block: Block) -> tuple[str, Store]:
+    """The operation by which a block accumulates, and its store."""
+    body, init = block.body, block.init
+    if type(body) is Store and type(init) is Store and block.is_reduction:
+        old = Load(body.buffer, body.indices)
+        match body.value:
+            case Binary(op, a, b) if (
+                op in _OPERATIONS
+                and (a == old) != (b == old)
+                and (init.buffer, init.indices)
+                == (
+                    body.buffer,
+                    body.indices,
+                )
+            ):
+                if not any(n.buffer.name == body.buffer.name for n in loads(b if a == old else a)) and not loads(init.value):
+                    return op, body
+    raise ScheduleError(f"`{block.name}` is not a reduction by +, *, min, max, and, or, with its init", (block, "the block"))
+
+
+def _rest(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
+    """What a value combines with an element of a buffer by an operation, and the place of that element."""
+    rest: list[Expr] = []
+    while True:
+        match value:
+            case Load(buffer, indices) if buffer.name == name:
+                return rest, indices
+            case Binary(found, a, b) if found == op and not _uses(b, name):
+                rest.insert(0, b)
+                value = a
+            case Binary(found, a, b) if found == op and not _uses(a, name):
+                rest.insert(0, a)
+                value = b
+            case Binary("-", a, b) if op == "+" and not _uses(b, name):
+                rest.insert(0, Unary("neg", b))
+                value = a
+            case _:
+                raise ScheduleError(
+                    f"`{block.name}` does not just combine `{name}` with something by `{op}`, as the reduction does",
+                    (block, "the epilogue"),
+                )
+
+
+def _uses(value: Expr, name: str) -> bool:
+    return any(n.buffer.name == name for n in loads(value))
+
+
+def _matched(reduction: Block, epilogue: Block, own: list[str | None], place: tuple[Expr, ...]) -> dict[str, Expr]:
+    """What the axes of the epilogue are in the reduction."""
+    written = {it.var.name: it for it in reduction.iters}
+    read = {it.var.name: it for it in epilogue.iters}
+    result: dict[str, Expr] = {}
+    for axis, index in zip(own, place, strict=True):
+        if axis is None:
+            continue
+        mine = written[axis]
+        if type(index) is not Var or index.name not in read or index.name in result or read[index.name].extent != mine.extent:
+            raise ScheduleError(
+                f"`{epilogue.name}` does not read each element of the result of `{reduction.name}` once, at `{index}`",
+                (reduction, "the reduction"),
+                (epilogue, "the epilogue"),
+            )
+        result[index.name] = mine.var
+    for it in epilogue.iters:
+        if it.var.name not in result:
+            if it.extent != Const(1, it.extent.dtype):
+                raise ScheduleError(
+                    f"`{epilogue.name}` uses each result for several values of `{it.var.name}`", (epilogue, "the epilogue")
+                )
+            result[it.var.name] = Const(0, it.var.dtype)
+    return result
+
+
+def _need_all(epilogue: Block, leaf: Leaf) -> None:
+    """Refuse an epilogue that may leave out a part of its domain."""
+    if any(it.axis is not Axis.SPATIAL for it in epilogue.iters):
+        raise ScheduleError(f"`{epilogue.name}` reduces", (epilogue, "the epilogue"))
+    try:
+        windows(epilogue, (), leaf.loops)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{epilogue.name}` runs over its whole domain: {reason}", (epilogue, "the epilogue")
+        ) from None
+
+
+def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
+    """Refuse if something between the two blocks writes what the epilogue reads, or uses what it writes."""
+    common = shared(first.above, last.above)
+    loop = next((s for s in common if type(s) is For), None)
+    if loop is not None:
+        between = scope.leaves_under(loop)
+    else:
+        between = span(scope, (*first.above, first.stmt), (*last.above, last.stmt))
+    if output in first.reads:
+        raise ScheduleError(f"{first.quoted} reads `{output}`, which {last.quoted} writes", (first.stmt, f"reads {output}"))
+    for leaf in between:
+        if leaf is first or leaf is last:
+            continue
+        changed = sorted(leaf.writes & last.inputs)
+        if changed:
+            raise ScheduleError(
+                f"{leaf.quoted} writes `{changed[0]}`, which {last.quoted} reads",
+                (leaf.stmt, f"writes {changed[0]}"),
+                (last.stmt, f"reads {changed[0]}"),
+            )
+        if output in leaf.reads | leaf.writes:
+            raise ScheduleError(
+                f"{leaf.quoted} uses `{output}`, which {last.quoted} writes",
+                (leaf.stmt, f"uses {output}"),
+                (last.stmt, f"writes {output}"),
+            )

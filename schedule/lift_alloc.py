@@ -1,0 +1,86 @@
+"""lift_alloc: a temporary of a block becomes one of what is around the block."""
+
+from __future__ import annotations
+
+from tir.ir import Block, Const, PrimFunc, Stmt, Var
+from tir.traverse import blocks, variables
+
+from .dataflow import edited
+from .error import ScheduleError, listing, nearest
+from .index_map import IndexMap
+from .primitive import find_block, primitive, statements, substatements
+from .transform_layout import relaid
+
+
+@primitive
+def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc, None]:
+    """Allocate a temporary of a block in the next block around, or in the function if there is none; `n_lifts` times.
+
+    It gets a dimension in front for each axis of the block that has more than one value, so that instances of the block still
+    don't share memory; the backend allocates as much as is in use at a time.
+
+    Rewrite   for i: with T.block("B"): v_i = i; X = T.alloc_buffer((13,)); S(v_i, X[j])
+           => X = T.alloc_buffer((N, 13))
+              for i: with T.block("B"): v_i = i; S(v_i, X[v_i, j])
+    Legal     if the shape, and the extents of the axes, depend on nothing that is bound further in than the new place.
+    """
+    if n_lifts < 1:
+        raise ScheduleError(f"`n_lifts` must be at least 1, got {n_lifts}")
+    for _ in range(n_lifts):
+        func = _lifted(func, buffer)
+    return func, None
+
+
+def _lifted(func: PrimFunc, name: str) -> PrimFunc:
+    path = _path_to_owner(func, name)
+    owner: Block = path[-1]  # type: ignore[assignment]
+    target = next(b for b in owner.allocs if b.name == name)
+    axes = [it for it in owner.iters if it.extent != Const(1, it.extent.dtype)]
+    shape = (*(it.extent for it in axes), *target.shape)
+    known = {p.name for p in func.params}
+    around = next((s for s in reversed(path[:-1]) if type(s) is Block), None)
+    for s in path[:-1]:
+        if type(s) is Block:
+            known |= {it.var.name for it in s.iters}
+    unknown = sorted(set().union(*(variables(dim) for dim in shape), set()) - known)
+    if unknown:
+        raise ScheduleError(
+            f"the shape of `{name}` depends on `{unknown[0]}`, which is bound further in", (owner, f"allocates {name}")
+        )
+    for b in blocks(owner.body):
+        again = next((it.var.name for it in b.iters if any(it.var.name == a.var.name for a in axes)), None)
+        if again is not None:
+            raise ScheduleError(
+                f"`{b.name}`, inside of `{owner.name}`, has an axis called `{again}` too", (owner, "one"), (b, "the other")
+            )
+    old = tuple(Var(f"{name}.{n}", dim.dtype) for n, dim in enumerate(target.shape))
+    new = target.with_(shape=shape)
+    func = edited(func, [(owner, owner.with_(allocs=tuple(b for b in owner.allocs if b.name != name)))])
+    func = relaid(func, name, new, IndexMap(old, (*(it.var for it in axes), *old)))
+    if around is None:
+        return func.with_(allocs=(*func.allocs, new))
+    outer = find_block(func, around.name)
+    return edited(func, [(outer, outer.with_(allocs=(*outer.allocs, new)))])
+
+
+def _path_to_owner(func: PrimFunc, name: str) -> list[Stmt]:
+    """The statements from the root to the block that allocates a buffer, inclusive; refuses where none does."""
+
+    def find(stmt: Stmt) -> list[Stmt]:
+        if type(stmt) is Block and any(b.name == name for b in stmt.allocs):
+            return [stmt]
+        for child in substatements(stmt):
+            below = find(child)
+            if below:
+                return [stmt, *below]
+        return []
+
+    found = find(func.body)
+    if found:
+        return found
+    if any(p.name == name for p in func.buffers):
+        raise ScheduleError(f"`{name}` is a parameter of the function")
+    if any(b.name == name for b in func.allocs):
+        raise ScheduleError(f"`{name}` is allocated by the function, and cannot be lifted further")
+    known = [b.name for s in statements(func.body) if type(s) is Block for b in s.allocs]
+    raise ScheduleError(f"no block allocates `{name}`; allocated by blocks are {listing(known)}", hint=nearest(name, known))

@@ -1,0 +1,99 @@
+"""pack: a block reads a copy of a buffer that lies in the order in which its loops walk it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tir.affine import polynomial
+from tir.ir import Block, Buffer, Const, For, PrimFunc, Seq, Var
+from tir.simplify import simplify
+from tir.traverse import loads
+
+from .cache_read import cache_read
+from .compute_inline import single_store
+from .dataflow import buffer_of, locate
+from .error import ScheduleError
+from .primitive import primitive
+from .transform_block_layout import transform_block_layout
+from .transform_layout import transform_layout
+
+
+@primitive
+def pack(func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str = "global") -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
+
+    The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
+    to back while those loops run; the copying block runs so too, unless it shares loops with others. Where a tile does not
+    divide a dimension, the last one is filled up with zeros. It is `cache_read` for this block alone, then `transform_layout` of
+    the copy.
+
+    Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
+           => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
+              for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
+    Legal     where cache_read is; and the block reads the buffer at one place, each index of which is an axis of its own, whose
+              loops count it: each step of one is as long as all of the next one.
+    Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
+    """
+    _, leaf = locate(func, block)
+    source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
+    index_map = _walk(leaf.stmt, source, leaf.loops)  # type: ignore[arg-type]
+    func, copying = cache_read(func, block, source.name, storage_scope, [block])
+    func, _ = transform_layout(func, copying, ["write", 0], index_map, 0)
+    _, copy = locate(func, copying)
+    in_order = all(type(i) is Var for i in single_store(copy.stmt).indices)  # type: ignore[arg-type]
+    alone = all(type(s) is not Seq for s in copy.above[next((n for n, s in enumerate(copy.above) if type(s) is For), 0) :])
+    if alone and not in_order:
+        func, _ = transform_block_layout(func, copying, index_map)
+    return func, copying
+
+
+def _walk(block: Block, source: Buffer, loops: Sequence[For]) -> str:
+    """The index map that puts the elements of a buffer into the order in which the loops walk it."""
+    places = {n.indices for n in loads(block) if n.buffer.name == source.name}
+    if len(places) > 1:
+        raise ScheduleError(f"`{block.name}` reads `{source.name}` at {len(places)} places", (block, f"reads {source.name}"))
+    iters = {it.var.name: it for it in block.iters}
+    found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
+    whole: list[int] = []
+    seen: set[str] = set()
+    for dim, index in enumerate(places.pop()):
+        if type(index) is not Var or index.name not in iters or index.name in seen:
+            raise ScheduleError(
+                f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own", (block, f"reads {source.name}")
+            )
+        seen.add(index.name)
+        binding = simplify(iters[index.name].binding)
+        steps: list[tuple[int, For]] = []
+        for monomial, step in polynomial(binding).items():
+            loop = next((x for x in loops if monomial == (x.var,)), None)
+            if loop is None:
+                raise _not_counted(block, index.name, binding)
+            if loop.extent != Const(1, loop.extent.dtype):
+                steps.append((step, loop))
+        steps.sort(key=lambda x: x[0])
+        if not steps:
+            whole.append(dim)
+            continue
+        reach = 1
+        for n, (step, loop) in enumerate(steps):
+            last = n == len(steps) - 1
+            if step != reach or loop.name in found or (type(loop.extent) is not Const and not last):
+                raise _not_counted(block, index.name, binding)
+            found[loop.name] = (dim, step, None if last else steps[n + 1][0])
+            if not last:
+                reach *= int(loop.extent.value)  # type: ignore[attr-defined]
+    outputs = [f"d{dim}" for dim in whole]
+    for loop in loops:
+        if loop.name in found:
+            dim, step, above = found[loop.name]
+            outputs.append(f"d{dim}" + (f" // {step}" if step > 1 else "") + (f" % {above // step}" if above else ""))
+    inputs = ", ".join(f"d{n}" for n in range(len(source.shape)))
+    return f"lambda {inputs}: ({', '.join(outputs)},)"
+
+
+def _not_counted(block: Block, axis: str, binding) -> ScheduleError:
+    return ScheduleError(
+        f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
+        (block, "the block"),
+        hint="pack after split and reorder, before fuse",
+    )

@@ -1,0 +1,137 @@
+"""pad_einsum: a sum of products runs over extents rounded up, and so do its temporaries."""
+
+from __future__ import annotations
+
+from tir.ir import Axis, Binary, Block, Buffer, Cast, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, const
+from tir.simplify import simplify
+from tir.traverse import map_children, replace_buffers, variables
+
+from .dataflow import Names, locate, need_complete, need_temporary
+from .error import ScheduleError
+from .index_map import IndexMap, Layout
+from .primitive import primitive
+from .transform_block_layout import own_loops
+from .transform_layout import padded
+
+
+@primitive
+def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc, None]:
+    """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
+
+    The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.
+    What is read beyond the old shape is 0, so that sums do not change; what is written there is not used.
+
+    Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
+           => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
+    Legal     if the block is alone in serial loops, one for each axis; adds, from 0, a product of elements, each at axes of its
+              own; what has a padded dimension is a temporary; and every factor has the padded axes of the reduction.
+    Example   matmul: s.cache_read("C", 0, "global"); s.cache_read("C", 1, "global"); s.cache_write("C", 0, "global");
+              s.pad_einsum("C", [4, 4, 4])
+    """
+    scope, leaf = locate(func, block)
+    target: Block = leaf.stmt  # type: ignore[assignment]
+    mark = (target, "the block")
+    if len(padding) != len(target.iters) or any(p < 1 for p in padding):
+        raise ScheduleError(f"`padding` must be {len(target.iters)} positive integers, one for each axis, got {padding}", mark)
+    need_complete(scope, leaf, "padded")
+    own_loops(target, leaf.above)
+    output, factors = _product(target)
+    sizes: dict[str, tuple[Expr, Expr]] = {}  # by axis: the extent, and the rounded one
+    for it, p in zip(target.iters, padding, strict=True):
+        rounded = simplify((it.extent + (p - 1)) // p * p)
+        if rounded != simplify(it.extent):
+            sizes[it.var.name] = (it.extent, rounded)
+    reducing = [it.var.name for it in target.iters if it.axis is not Axis.SPATIAL and it.var.name in sizes]
+    for f in factors:
+        lacking = next((v for v in reducing if all(i != Var(v, i.dtype) for i in f.indices)), None)
+        if lacking is not None:
+            raise ScheduleError(f"`{f}` does not depend on `{lacking}`, so products may not be 0 where that is padded", mark)
+    grown = {f.buffer.name: (f.buffer, _grown(target, f, sizes)) for f in factors}
+    for buffer, shape in grown.values():
+        if shape != buffer.shape and any(p.name == buffer.name for p in func.buffers):
+            hint = f"cache_read({block!r}, {buffer.name!r}, 'global')"
+            raise ScheduleError(f"`{buffer.name}` is a parameter of the function, and cannot be padded", mark, hint=hint)
+    written = output.buffer.with_(shape=_grown(target, output, sizes))
+    if written != output.buffer:
+        need_temporary(scope, leaf, "padded")
+
+    for buffer, shape in grown.values():
+        if shape != buffer.shape:
+            func = _padded(func, buffer, shape)
+    return _widened(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()}), None
+
+
+def _product(block: Block) -> tuple[Store, list[Load]]:
+    """The store of a block that adds a product to what it stores, and the factors."""
+    store, init = block.body, block.init
+    refused = ScheduleError(f"`{block.name}` does not add a product of elements to what was 0", (block, "the block"))
+    if type(store) is not Store or type(init) is not Store or type(init.value) is not Const or init.value.value != 0:
+        raise refused
+    match store.value:
+        case Binary("+", Load(buffer, indices), product) if buffer == store.buffer and indices == store.indices:
+            pass
+        case Binary("+", product, Load(buffer, indices)) if buffer == store.buffer and indices == store.indices:
+            pass
+        case _:
+            raise refused
+    factors: list[Load] = []
+    stack: list[Expr] = [product]
+    while stack:
+        match stack.pop():
+            case Binary("*", a, b):
+                stack += [b, a]
+            case Cast(_, value):
+                stack.append(value)
+            case Load() as load:
+                factors.append(load)
+            case _:
+                raise refused
+    places = {f.buffer.name: f.indices for f in factors}
+    if any(places[f.buffer.name] != f.indices for f in factors) or store.buffer.name in places:
+        raise refused
+    return store, factors
+
+
+def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, ...]:
+    """The shape of a buffer with the dimensions that padded axes index as large as those."""
+    axes = {it.var for it in block.iters}
+    shape: list[Expr] = []
+    mark = (block, f"accesses {access.buffer.name}")
+    for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+        if type(index) is Const:
+            shape.append(dim)
+            continue
+        if type(index) is not Var or index not in axes:
+            raise ScheduleError(f"`{block.name}` accesses `{access.buffer.name}` at `{index}`, which is no axis of its own", mark)
+        extent, size = sizes.get(index.name, (dim, dim))
+        if extent != dim:
+            raise ScheduleError(f"`{access.buffer.name}` has {dim} elements along `{index}`, which has {extent} values", mark)
+        shape.append(size)
+    return tuple(shape)
+
+
+def _padded(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc:
+    """`func` with a temporary of a larger shape, 0 in what is new."""
+    names = Names.of(func)
+    places = tuple(Var(names.axis(f"v{n}"), dim.dtype) for n, dim in enumerate(shape))
+    conditions = tuple(v < dim for v, dim, size in zip(places, buffer.shape, shape, strict=True) if dim != size)
+    layout = Layout(places, shape, places, conditions, tuple(frozenset({v.name}) for v in places))
+    return padded(func, buffer, IndexMap(places, places), layout, const(0, buffer.dtype), names)
+
+
+def _widened(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
+    """`func` with the axes of a block, and their loops, of other extents."""
+    loops = {v: sizes[it.var.name] for it in block.iters if it.var.name in sizes for v in variables(it.binding)}
+
+    def visit(n):
+        if isinstance(n, Iter):
+            return n.with_(extent=sizes.get(n.var.name, n.extent))
+        if type(n) is Block and n.name != block.name:
+            return map_children(n, lambda c: visit(c) if isinstance(c, Stmt) else c)
+        if isinstance(n, Stmt):
+            n = map_children(n, lambda c: visit(c) if isinstance(c, (Stmt, Iter)) else c)
+            if type(n) is For and n.name in loops:
+                return n.with_(extent=loops[n.name])
+        return n
+
+    return func.with_(body=visit(func.body))

@@ -1,0 +1,267 @@
+"""reindex, reindex_cache_read, reindex_cache_write: a block accesses a buffer through a copy laid out by its own axes."""
+
+from __future__ import annotations
+
+from tir.affine import Interval
+from tir.analysis.regions import accessed, iter_ranges
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, nest
+from tir.simplify import simplify
+from tir.traverse import rewrite, substitute, variables, walk
+
+from .cache_read import between, need_scope
+from .dataflow import (
+    Insertion,
+    Leaf,
+    Names,
+    buffer_of,
+    edited,
+    in_bounds,
+    locate,
+    need_complete,
+    need_only_writer,
+    parts,
+    shared,
+    with_buffer,
+)
+from .error import ScheduleError, listing
+from .index_map import IndexMap, invert, parse_index_map
+from .placement import laid_out, loops_and_ranges, needed
+from .primitive import find_block, primitive
+from .transform_layout import which
+from .window import Unproved, Window, windows
+
+
+@primitive
+def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[PrimFunc, str]:
+    """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
+
+    The buffer is `("read", n)` or `("write", n)`, or a name. Copy and block are called `A_reindex`. The dimensions of the copy
+    are those axes that occur in the indices, in the order of the block; a block that reads gets its copy before, one that
+    writes is copied from after.
+
+    Rewrite   S(i, j): B[i, j] = A[j, i + 1]
+           => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
+              S(i, j): B[i, j] = A_reindex[i, j]
+    Legal     if the block accesses the buffer at one place. Reading: it does not write the buffer, nothing writes it between copy
+              and use, and the place is inside the buffer for all values of the axes. Writing: the block is data parallel or a
+              reduction with its init, alone in writing the buffer, and runs over its whole domain.
+    Example   matmul: s.reindex("C", ("read", 1))
+    """
+    target = which(find_block(func, block), buffer)
+    writing = any(type(n) is Store and n.buffer.name == target.name for n in walk(find_block(func, block)))
+    if isinstance(buffer, list) and writing and buffer[0] == "read":
+        raise ScheduleError(
+            f"`{block}` writes `{target.name}` as well as reading it", (find_block(func, block), f"writes {target.name}")
+        )
+    return (_write if writing else _read)(func, block, target, target.scope, None, f"{target.name}_reindex")
+
+
+@primitive
+def reindex_cache_read(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: str
+) -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+
+    The index map takes all axes of the block, and uses those that occur in the indices of the buffer. Copy and block are named
+    after the buffer and the scope: `A_shared`.
+
+    Rewrite   S(i, j): B[i, j] = A[j, i + 1]
+           => for ax0: for ax1: A_shared[ax1 // 4, ax0, ax1 % 4] = A[ax1, ax0 + 1]         # lambda i, j: (j // 4, i, j % 4)
+              S(i, j): B[i, j] = A_shared[j // 4, i, j % 4]
+    Legal     as `reindex` of what a block reads, if the index map is one to one.
+    Example   matmul: s.reindex_cache_read("C", 1, "local", lambda i, j, k: (j, k))
+    """
+    memory = need_scope(storage_scope)
+    target = buffer_of(find_block(func, block), read_buffer_index, written=False)
+    return _read(func, block, target, storage_scope, index_map, f"{target.name}_{memory}")
+
+
+@primitive
+def reindex_cache_write(
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str
+) -> tuple[PrimFunc, str]:
+    """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+
+    Rewrite   S(i, j): B[j, i] = f(i, j)
+           => S(i, j): B_local[i, j // 4, j % 4] = f(i, j)                                 # lambda i, j: (i, j // 4, j % 4)
+              for ax0: for ax1: B[ax1, ax0] = B_local[ax0, ax1 // 4, ax1 % 4]
+    Legal     as `reindex` of what a block writes, if the index map is one to one.
+    Example   matmul: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
+    """
+    memory = need_scope(storage_scope)
+    target = buffer_of(find_block(func, block), write_buffer_index, written=True)
+    return _write(func, block, target, storage_scope, index_map, f"{target.name}_{memory}")
+
+
+def _read(
+    func: PrimFunc, block: str, source: Buffer, scope_name: str, index_map: str | None, wanted: str
+) -> tuple[PrimFunc, str]:
+    scope, leaf = locate(func, block)
+    reader: Block = leaf.stmt  # type: ignore[assignment]
+    if source.name in leaf.writes:
+        raise ScheduleError(
+            f"`{block}` also writes `{source.name}`, so it cannot read a copy", (reader, f"reads and writes {source.name}")
+        )
+    place = _place(reader, source)
+    used = [it for it in reader.iters if any(it.var.name in variables(i) for i in place)]
+    mapping = _mapping(reader, used, index_map, source)
+    writers = scope.writers(source.name)
+    before = [w for w in writers if w.order < leaf.order]
+    common, position = between(before, [leaf], source.name) if before else ((scope.root,), 0)
+    loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
+    for w in writers:
+        if w not in before and loops and w.under(loops[0]):
+            raise ScheduleError(
+                f"{w.quoted} writes `{source.name}` again before the next iteration of `{loops[0].name}` reads it",
+                (loops[0], "around both"),
+                (reader, f"reads {source.name}"),
+                (w.stmt, f"writes {source.name}"),
+            )
+    names = Names.of(func)
+    copy, outputs = _copy(names, wanted, scope_name, source, used, mapping)
+    iters, own = _axes(names, used)
+    target = tuple(simplify(substitute(o, own)) for o in outputs)
+    value = Load(source, tuple(substitute(i, own) for i in place))
+    copying = Block(names.block(wanted), iters, Store(copy, target, value))
+    if not in_bounds(copying, {**scope.ranges, **iter_ranges(copying)}):
+        raise ScheduleError(
+            f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
+            (reader, f"reads {source.name}"),
+            hint="cache_read copies the buffer as it is",
+        )
+    new = _replaced(reader, source, copy, outputs)
+    share: dict[str, Window] = {}
+    if loops:
+        inner = [s for s in leaf.above[len(common) :] if type(s) is For]
+        region = accessed(nest(inner, new), ranges)[0].get(copy.name)
+        share = needed(copying, {copy.name: region}, ranges) if region is not None else {}
+    placed = laid_out(copying, share, ranges, names)
+    return with_buffer(edited(func, [(reader, new)], Insertion(common[-1], position, placed)), scope, copy), copying.name
+
+
+def _write(
+    func: PrimFunc, block: str, target: Buffer, scope_name: str, index_map: str | None, wanted: str
+) -> tuple[PrimFunc, str]:
+    scope, leaf = locate(func, block)
+    writer: Block = leaf.stmt  # type: ignore[assignment]
+    need_complete(scope, leaf, "given a copy to write")
+    need_only_writer(scope, leaf, "given a copy to write")
+    place = _place(writer, target)
+    used = [it for it in writer.iters if any(it.var.name in variables(i) for i in place)]
+    for it in writer.iters:
+        if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`", (writer, f"writes {target.name}")
+            )
+    mapping = _mapping(writer, used, index_map, target)
+    remaining = [r for r in scope.readers(target.name) if r is not leaf]
+    early = next((r for r in remaining if r.order < leaf.order), None)
+    if early is not None:
+        raise ScheduleError(
+            f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (writer, "then")
+        )
+    common: tuple[Stmt, ...] = (*leaf.above, writer)
+    for r in remaining:
+        common = shared(common, r.above)
+    if not remaining:
+        common = (scope.root,) if type(scope.root) is Seq else ()
+    body = common[-1] if common else scope.root
+    position = next(n for n, s in enumerate(parts(body)) if leaf.under(s)) + 1
+    loops, ranges = loops_and_ranges(common if remaining else (), scope.ranges)
+
+    names = Names.of(func)
+    copy, outputs = _copy(names, wanted, scope_name, target, used, mapping)
+    iters, own = _axes(names, used)
+    source = Load(copy, tuple(simplify(substitute(o, own)) for o in outputs))
+    copying = Block(names.block(wanted), iters, Store(target, tuple(substitute(i, own) for i in place), source))
+    placed = laid_out(copying, _finished(leaf, target, loops, own), ranges, names)
+    new = _replaced(writer, target, copy, outputs)
+    return with_buffer(edited(func, [(writer, new)], Insertion(body, position, placed)), scope, copy), copying.name
+
+
+def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    """The one place, over the axes of a block, at which it accesses a buffer."""
+    places = list(dict.fromkeys(n.indices for n in walk(block) if type(n) in (Load, Store) and n.buffer.name == buffer.name))
+    mark = (block, f"uses {buffer.name}")
+    if len(places) > 1:
+        texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark)
+    axes = {it.var.name for it in block.iters}
+    inner = sorted(v for i in places[0] for v in variables(i) if v not in axes)
+    if inner or any(type(n) is Load for i in places[0] for n in walk(i)):
+        moving = f"`{inner[0]}`" if inner else "loaded indices"
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark)
+    return places[0]
+
+
+def _mapping(block: Block, used: list[Iter], index_map: str | None, buffer: Buffer) -> IndexMap:
+    """The index map over the axes that occur in the indices of a buffer."""
+    if index_map is None:
+        axes = tuple(it.var for it in used)
+        return IndexMap(axes, axes or (Const(0),))
+    mapping = parse_index_map(index_map, len(block.iters))
+    by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
+    for name, it in by_name.items():
+        if it not in used and any(name in variables(o) for o in mapping.outputs):
+            raise ScheduleError(
+                f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`", (block, f"uses {buffer.name}")
+            )
+    inputs = tuple(v for v in mapping.inputs if by_name[v.name] in used)
+    return IndexMap(inputs, mapping.outputs)
+
+
+def _copy(
+    names: Names, wanted: str, scope: str, source: Buffer, used: list[Iter], mapping: IndexMap
+) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The copy, and the place in it over the axes of the block."""
+    layout = invert(mapping, [it.extent for it in used], [f"p{n}" for n in range(len(mapping.outputs))])
+    copy = Buffer(names.buffer(wanted), layout.extents, source.dtype, scope)
+    ranges: dict[str, Interval] = {}
+    for it in used:
+        ranges |= iter_ranges(Block("", (it,), Store(copy, (), Const(0))))
+    return copy, tuple(simplify(o, ranges) for o in mapping([it.var for it in used]))
+
+
+def _axes(names: Names, used: list[Iter]) -> tuple[tuple[Iter, ...], dict[str, Expr]]:
+    """Axes for a copying block, and what the axes of the block are there."""
+    iters: list[Iter] = []
+    own: dict[str, Expr] = {}
+    for n, it in enumerate(used):
+        v = Var(names.axis(f"v{n}"), it.var.dtype)
+        iters.append(Iter(v, it.extent, Axis.SPATIAL, Const(0, it.var.dtype)))
+        own[it.var.name] = v
+    return tuple(iters), own
+
+
+def _replaced(block: Block, old: Buffer, copy: Buffer, outputs: tuple[Expr, ...]) -> Block:
+    """The block with a buffer replaced by its copy; stated regions of the buffer are dropped."""
+
+    def visit(n):
+        match n:
+            case Load(buffer) if buffer.name == old.name:
+                return Load(copy, outputs)
+            case Store(buffer, _, value) if buffer.name == old.name:
+                return Store(copy, outputs, value)
+            case Block():
+                return n.with_(
+                    reads=None if any(r.buffer.name == old.name for r in n.reads or ()) else n.reads,
+                    writes=None if any(r.buffer.name == old.name for r in n.writes or ()) else n.writes,
+                )
+        return None
+
+    return rewrite(block, visit)
+
+
+def _finished(leaf: Leaf, target: Buffer, loops: list[For], own: dict[str, Expr]) -> dict[str, Window]:
+    """The windows of the copying block's axes that are written in an iteration of `loops`."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    try:
+        share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
+    except Unproved as reason:
+        where = f" in an iteration of `{loops[-1].name}`" if loops else ""
+        raise ScheduleError(
+            f"it cannot be shown which part of `{target.name}` is written by `{block.name}`{where}: {reason}",
+            *([(loops[-1], "the loop")] if loops else []),
+            (block, f"writes {target.name}"),
+        ) from None
+    return {v.name: share[name] for name, v in own.items()}  # type: ignore[attr-defined]

@@ -1,0 +1,105 @@
+"""transform_block_layout: a block runs over other iteration variables."""
+
+from __future__ import annotations
+
+from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, nest
+from tir.simplify import simplify_tree
+from tir.traverse import substitute, variables
+
+from .dataflow import Names, edited, locate
+from .error import ScheduleError
+from .index_map import invert, parse_index_map
+from .primitive import KIND_WORDS, primitive
+
+
+@primitive
+def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[PrimFunc, None]:
+    """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
+
+    The loops around it become new ones, one for each new variable. An index map is a function as for `transform_layout`; where
+    it divides an extent with a remainder, the block gets a predicate.
+
+    Rewrite   for i in range(7): for j in range(13): S(i, j)
+           => for ax0 in range(91): S(ax0 // 13, ax0 % 13)                 # lambda i, j: (i * 13 + j,)
+    Legal     if the block is alone in loops of its own, each bound to one of its variables and serial; the index map is one to
+              one; and each new variable is made of spatial variables only, or of reduce variables only.
+    Example   matmul: s.transform_block_layout("C", lambda i, j, k: (j, i, k))
+    """
+    _, leaf = locate(func, block)
+    target: Block = leaf.stmt  # type: ignore[assignment]
+    mapping = parse_index_map(index_map, len(target.iters))
+    loops = own_loops(target, leaf.above)
+    names = Names.of(func)
+    layout = invert(mapping, [it.extent for it in target.iters], [names.axis(f"v{n}") for n in range(len(mapping.outputs))])
+    axes = {v.name: it for v, it in zip(mapping.inputs, target.iters, strict=True)}
+    iters: list[Iter] = []
+    new: list[tuple[Var, object]] = []
+    for place, extent, sources in zip(layout.places, layout.extents, layout.sources, strict=True):
+        kinds = {axes[v].axis for v in sources}
+        if len(kinds) > 1:
+            mixed = " and ".join(f"`{axes[v].var.name}`" for v in sorted(sources))
+            raise ScheduleError(f"the index map mixes {mixed}, which are spatial and of the reduction", (target, "the block"))
+        loop = Var(names.loop(f"ax{len(new)}"), place.dtype)
+        new.append((loop, extent))
+        iters.append(Iter(place, extent, kinds.pop() if kinds else Axis.SPATIAL, loop))
+    back = {it.var.name: e for it, e in zip(target.iters, layout.inverse, strict=True)}
+    if target.init is not None and all(it.axis is not Axis.REDUCE for it in iters):
+        # The reduction has one step, of which no new variable is made: its init runs before it, always.
+        target = target.with_(init=None, body=seq(target.init, target.body))
+    over = {v.name: loop for v, (loop, _) in zip(layout.places, new, strict=True)}
+    ranges = layout.ranges
+
+    def moved(s):
+        return None if s is None else simplify_tree(substitute(s, back), ranges)
+
+    def regions(stated):
+        return None if stated is None else tuple(simplify_tree(substitute(r, back), ranges) for r in stated)
+
+    result = target.with_(
+        iters=tuple(iters),
+        predicate=substitute(conjunction(*layout.conditions), over),
+        body=moved(target.body),
+        init=moved(target.init),
+        reads=regions(target.reads),
+        writes=regions(target.writes),
+    )
+    return edited(func, [(loops[0] if loops else target, nest(new, result))]), None  # type: ignore[arg-type]
+
+
+def own_loops(block: Block, above: tuple[Stmt, ...]) -> list[For]:
+    """The loops around a block, if there is nothing else in them and they are its domain."""
+    loops: list[For] = []
+    inner: Stmt = block
+    for s in reversed(above):
+        if type(s) is not For:
+            break
+        if s.body is not inner:
+            break
+        loops.insert(0, s)
+        inner = s
+    outer = next((s for s in above if type(s) is For and s not in loops), None)
+    if outer is not None:
+        raise ScheduleError(f"`{block.name}` is not alone in `{outer.name}`", (outer, "the loop"), (block, "the block"))
+    driven = {it.binding.name: it for it in block.iters if type(it.binding) is Var}
+    for loop in loops:
+        if loop.kind is not Kind.SERIAL or loop.annotations:
+            word = "annotated" if loop.kind is Kind.SERIAL else KIND_WORDS[loop.kind]
+            raise ScheduleError(f"`{loop.name}` is {word}, which would be lost", (loop, word), hint="mark the new loops instead")
+        it = driven.get(loop.name)
+        if it is None or it.extent != loop.extent or sum(loop.name in variables(x.binding) for x in block.iters) > 1:
+            raise ScheduleError(
+                f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent",
+                (loop, "the loop"),
+                (block, "the block"),
+                hint="do this before split, fuse and tile",
+            )
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            raise ScheduleError(f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"))
+        if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
+            continue
+        if it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"))
+    if block.predicate != TRUE:
+        raise ScheduleError(f"`{block.name}` runs only where `{block.predicate}`", (block, "guarded"))
+    return loops

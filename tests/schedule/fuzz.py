@@ -1,0 +1,340 @@
+"""Random programs under random schedules: `python -m tests.schedule.fuzz --programs 2000 --seed 0`.
+
+A case is its seed: a program, and up to 12 calls of primitives on it. What is accepted must leave the same numbers in the
+interpreter and, for one case in `--llvm`, compiled (in a process of its own); no step may fail otherwise than by a ScheduleError;
+a refused step must change nothing; the result must verify, print and parse back, and replay from JSON. For a case that fails, the
+seed, the program, and the shortest failing trace found are printed; `--store` adds them to the stored regressions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schedule import Schedule, ScheduleError, Trace, replay
+from schedule.trace import Step
+from tests.schedule import harness
+from tests.schedule.brute_force import survey
+from tests.schedule.random_programs import program
+from tests.schedule.random_steps import Crash, attempt
+from tir.ir import Kind, PrimFunc
+from tir.script import parse
+from tir.traverse import loops
+
+STEPS = 12
+SECONDS = 30  # a case, at most
+REGRESSIONS = Path(__file__).parent / "regressions"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong in a case, with the shortest trace found that shows it."""
+
+    kind: str
+    seed: int
+    before: PrimFunc
+    steps: tuple[Step, ...]
+    message: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.kind}\n{self.before.script()}\n{Trace(self.steps)}{self.message}\n"
+
+    def as_json(self) -> dict:
+        """What `regression` reads: the program as a script, the trace, and what went wrong."""
+        what = f"{self.kind}: {self.message.splitlines()[0] if self.message else ''}"
+        return {"what": what, "seed": self.seed, "script": self.before.script(), "trace": Trace(self.steps).as_json()}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What cases add up to."""
+
+    programs: int = 0
+    compiled: int = 0
+    steps: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    forced: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.programs += other.programs
+        self.compiled += other.compiled
+        self.steps += other.steps
+        self.forced += other.forced
+        self.failures += other.failures
+
+    def __str__(self) -> str:
+        lines = []
+        for name in sorted({n for n, _ in self.steps}):
+            yes, no = self.steps[name, True], self.steps[name, False]
+            lines.append(f"  {name:24} {yes:6} of {yes + no:6} accepted, {100 * yes / (yes + no):3.0f} %")
+        accepted, tried = sum(n for (_, yes), n in self.steps.items() if yes), sum(self.steps.values())
+        lines.append(f"programs: {self.programs} ({self.compiled} also through LLVM)")
+        lines.append(f"steps attempted: {tried}, accepted: {accepted} ({100 * accepted / max(1, tried):.0f} %)")
+        for name in sorted({n for n, _ in self.forced}):
+            legal, refused = self.forced[name, "legal"], self.forced[name, "legal but refused"]
+            lines.append(f"  {name:9} legal but refused: {refused} of {legal}; illegal and tried: {self.forced[name, 'illegal']}")
+        legal = sum(n for (_, what), n in self.forced.items() if what == "legal")
+        refused = sum(n for (_, what), n in self.forced.items() if what == "legal but refused")
+        lines.append(f"legal but refused: {refused} of {legal}")
+        kinds = Counter(f.kind for f in self.failures)
+        lines.append(f"wrong results: {kinds['wrong result'] + kinds['LLVM']}, crashes: {kinds['crash']}")
+        lines += [f"{kind}: {n}, seeds {[f.seed for f in self.failures if f.kind == kind]}" for kind, n in sorted(kinds.items())]
+        return "\n".join(lines)
+
+
+# --- what must hold ------------------------------------------------------------------------------------------------------
+
+
+class TooSlow(Exception):
+    """A case took longer than it may."""
+
+
+@contextmanager
+def limit(seconds: int) -> Iterator[None]:
+    """Raise TooSlow after a time, where the system has alarms."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(signum, frame):
+        raise TooSlow(f"more than {seconds} s")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def fault_of(before: PrimFunc, s: Schedule, seed: int) -> tuple[str, str] | None:
+    """What is wrong with a schedule of `before`, as (kind, message), or None."""
+
+    def replays():
+        assert replay(before, Trace.from_json(s.trace.to_json())).script == s.script, "the replayed trace gives another script"
+
+    checks = (
+        ("wrong result", lambda: harness.same_numbers(before, s.func, seeds=(seed % 7, 7 + seed % 5), llvm=False)),
+        ("verify", lambda: harness.well_formed(s.func)),
+        ("script", lambda: harness.round_trip(s.func)),
+        ("replay", replays),
+    )
+    for kind, check in checks:
+        try:
+            check()
+        except TooSlow:
+            raise
+        except (Exception, pytest.fail.Exception) as error:
+            return kind, f"{type(error).__name__}: {error}"
+    return None
+
+
+def fault(before: PrimFunc, steps: Sequence[Step], seed: int, compiler: Compiler | None = None) -> tuple[str, str] | None:
+    """What is wrong with these steps on `before`: a crash, or what they make; None if nothing is, or a step is refused."""
+    try:
+        s = replay(before, steps)
+    except ScheduleError as error:
+        try:
+            str(error)
+        except Exception as inner:
+            return "crash", f"while rendering a refusal: {type(inner).__name__}: {inner}"
+        return None
+    except TooSlow:
+        raise
+    except Exception as error:
+        return "crash", f"{type(error).__name__}: {error}"
+    if compiler is not None:
+        found = compiler.compare(before, s.func, seed)
+        return None if found is None else ("LLVM", found)
+    return fault_of(before, s, seed)
+
+
+def shortest(before: PrimFunc, steps: Sequence[Step], seed: int, kind: str, compiler: Compiler | None = None) -> tuple[Step, ...]:
+    """A subsequence of `steps` with the same kind of fault, from which no step can be left out."""
+
+    def shows(candidate: Sequence[Step]) -> bool:
+        found = fault(before, candidate, seed, compiler)
+        return found is not None and found[0] == kind
+
+    kept = list(steps)
+    for end in range(1, len(kept)):
+        if shows(kept[:end]):
+            kept = kept[:end]
+            break
+    smaller = True
+    while smaller:
+        smaller = False
+        for n in reversed(range(len(kept))):
+            candidate = kept[:n] + kept[n + 1 :]
+            if shows(candidate):
+                kept, smaller = candidate, True
+    return tuple(kept)
+
+
+# --- one case ------------------------------------------------------------------------------------------------------------
+
+
+def case(seed: int, steps: int | None = None, compiler: Compiler | None = None, force: bool = False) -> Tally:
+    """The program and trace of a seed, checked; `steps` is drawn where it is None. `force`: also try steps by brute force."""
+    tally = Tally(programs=1)
+    rng = np.random.default_rng(seed)
+    before = program(rng)
+    s = Schedule(before, rng)
+    steps = int(rng.integers(1, STEPS + 1)) if steps is None else steps
+    try:
+        with limit(SECONDS):
+            try:
+                for _ in range(steps):
+                    attempt(s, rng, tally.steps)
+            except Crash as crash:
+                _note(tally, crash.kind, seed, before, (*s.trace, crash.step), crash.message)
+            found = fault_of(before, s, seed)
+            if found is not None:
+                _note(tally, found[0], seed, before, tuple(s.trace), found[1])
+            elif compiler is not None and not any(loop.kind is Kind.THREAD for loop in loops(s.func)):
+                tally.compiled = 1
+                wrong = compiler.compare(before, s.func, seed)
+                if wrong is not None:
+                    _note(tally, "LLVM", seed, before, tuple(s.trace), wrong, compiler)
+            if force:
+                for call in survey(s.func, rng, tally.forced):
+                    tally.failures.append(Failure("accepted though illegal", seed, s.func, (), call))
+    except TooSlow as error:
+        tally.failures.append(Failure("too slow", seed, before, tuple(s.trace), str(error)))
+    return tally
+
+
+def _note(
+    tally: Tally, kind: str, seed: int, before: PrimFunc, steps: tuple[Step, ...], message: str, compiler: Compiler | None = None
+) -> None:
+    least = shortest(before, steps, seed, kind, compiler)
+    again = fault(before, least, seed, compiler)
+    tally.failures.append(Failure(kind, seed, before, least, again[1] if again is not None else message))
+
+
+def regression(stored: dict) -> tuple[str, str] | None:
+    """What is wrong with a stored case now, as (kind, message): steps may be refused, but nothing else may go wrong."""
+    before, kept = parse(stored["script"]), Schedule(parse(stored["script"]))
+    for step in Trace.from_json(stored["trace"]):
+        found = fault(before, (*kept.trace, step), stored["seed"])
+        if found is not None:
+            return found
+        try:
+            kept = replay(before, (*kept.trace, step))
+        except ScheduleError:
+            continue
+    return None
+
+
+# --- compiling, where a crash is only a failure ---------------------------------------------------------------------------
+
+
+class Compiler:
+    """Compiles and runs functions in a child process, which is started anew when it dies or hangs."""
+
+    def __init__(self) -> None:
+        self._child: multiprocessing.process.BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def compare(self, before: PrimFunc, after: PrimFunc, seed: int) -> str | None:
+        """How the numbers of `after`, compiled, differ from those of `before`, interpreted; None if they do not."""
+        if self._child is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._child = context.Process(target=_compile_and_run, args=(theirs,), daemon=True)
+            self._child.start()
+            theirs.close()
+        assert self._pipe is not None
+        try:
+            self._pipe.send((before, after, seed))
+            if self._pipe.poll(SECONDS):
+                return self._pipe.recv()
+            found = "the compiled function hangs"
+        except (EOFError, OSError):
+            self._child.join(5)
+            found = f"the process that compiled and ran it ended with {self._child.exitcode}"
+        self.close()
+        return found
+
+    def close(self) -> None:
+        if self._child is not None and self._pipe is not None:
+            self._pipe.close()
+            self._child.kill()
+            self._child.join()
+            self._child = None
+
+
+def _compile_and_run(pipe: Connection) -> None:
+    import tir
+
+    while True:
+        try:
+            before, after, seed = pipe.recv()
+        except EOFError:
+            return
+        try:
+            old, new = (harness.arguments(before, seed % 7) for _ in range(2))
+            harness.run(before, *old)
+            tir.build(after, target="llvm")(*new)
+            harness._equal(before, old, new, "LLVM")
+            pipe.send(None)
+        except (Exception, pytest.fail.Exception) as error:
+            pipe.send(f"{type(error).__name__}: {error}")
+
+
+# --- many cases ----------------------------------------------------------------------------------------------------------
+
+
+def cases(seeds: Iterable[int], llvm: int, force: int) -> Tally:
+    """The cases of some seeds: one in `llvm` also compiled, one in `force` also tried by brute force; 0 is none."""
+    tally, compiler = Tally(), Compiler()
+    try:
+        for seed in seeds:
+            tally.add(case(seed, None, compiler if llvm and seed % llvm == 0 else None, bool(force) and seed % force == 0))
+    finally:
+        compiler.close()
+    return tally
+
+
+def main() -> int:
+    """The command; 1 where a case failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.schedule.fuzz", description="Random programs under random schedules.")
+    parser.add_argument("--programs", type=int, default=2000, help="number of cases")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first case; the others follow")
+    parser.add_argument("--llvm", type=int, default=10, help="one case in so many is also compiled; 0: none")
+    parser.add_argument("--force", type=int, default=4, help="one case in so many is tried by brute force; 0: none")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--store", action="store_true", help="add failing cases to the stored regressions")
+    options = parser.parse_args()
+    last = options.seed + options.programs
+    print(f"seeds {options.seed} to {last - 1}", flush=True)
+    chunks = [range(n, min(n + 50, last)) for n in range(options.seed, last, 50)]
+    total = Tally()
+    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for done in pool.map(cases, chunks, [options.llvm] * len(chunks), [options.force] * len(chunks)):
+            for failure in done.failures:
+                print(failure, flush=True)
+                if options.store:
+                    name = f"{failure.kind.replace(' ', '_').lower()}_{failure.seed}.json"
+                    (REGRESSIONS / name).write_text(json.dumps(failure.as_json(), indent=1) + "\n")
+            total.add(done)
+    print(total)
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

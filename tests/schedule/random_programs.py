@@ -1,0 +1,236 @@
+"""Small random programs: stages of tensor expressions, loops with statements in no block, blocks by hand, lowered functions.
+
+All values stay small integers, so that float sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import codegen
+from tir import te
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, If, Iter, PrimFunc, Stmt, Store, Var, nest, seq
+from tir.traverse import loops, replace_stmt
+
+EXTENTS = (1, 2, 3, 4, 5, 7)
+POINTS = 120  # elements of a tensor, at most: the interpreter is slow
+TERMS = 15  # of a reduction, at most: float32 sums of such sums are exact
+
+
+def draw(rng: np.random.Generator, options: Sequence[Any]) -> Any:
+    """One of `options`, as it is."""
+    return options[int(rng.integers(len(options)))]
+
+
+def program(rng: np.random.Generator) -> PrimFunc:
+    """A random program."""
+    kind = rng.random()
+    if kind < 0.55:
+        return stages(rng)
+    if kind < 0.65:
+        return matrix_chain(rng)
+    if kind < 0.75:
+        return statements(rng)
+    if kind < 0.82:
+        return blocks_in_one_nest(rng)
+    if kind < 0.88:
+        return done_again(rng)
+    if kind < 0.93:
+        return gathers(rng)
+    return codegen.lower(stages(rng) if rng.random() < 0.5 else matrix_chain(rng), codegen.Target("llvm"))
+
+
+def stages(rng: np.random.Generator) -> PrimFunc:
+    """One to four stages of tensor expressions: elementwise, windows with padding, reductions, several consumers and outputs."""
+    dtype = draw(rng, ("float32", "float32", "float32", "float64", "int32", "int8", "uint8"))
+    inputs = [te.placeholder(_shape(rng), dtype, name="AB"[n]) for n in range(int(rng.integers(1, 3)))]
+    tensors = list(inputs)
+    for n in range(int(rng.integers(1, 5))):
+        tensors.append(_stage(rng, tensors, len(inputs), f"S{n}"))
+    made = tensors[len(inputs) :]
+    read = {id(t) for t in _read_by(made)}
+    outputs = [t for n, t in enumerate(made) if n == len(made) - 1 or id(t) not in read or rng.random() < 0.2]
+    return te.create_prim_func([*inputs, *outputs])
+
+
+def _shape(rng: np.random.Generator) -> tuple[int, ...]:
+    shape = [int(draw(rng, EXTENTS)) for _ in range(int(draw(rng, (0, 1, 1, 2, 2, 2, 3))))]
+    while np.prod(shape, dtype=int) > POINTS:
+        shape[int(np.argmax(shape))] = 2
+    return tuple(shape)
+
+
+def _read_by(tensors: list[te.Tensor]) -> list[te.Tensor]:
+    from tir.te import _reads
+
+    return [read.tensor for t in tensors for read in _reads(t.op)]
+
+
+def _stage(rng: np.random.Generator, tensors: list[te.Tensor], inputs: int, name: str) -> te.Tensor:
+    source = tensors[-1] if rng.random() < 0.7 else draw(rng, tensors)
+    dtype = source.dtype
+    if rng.random() < 0.6 and source.shape:
+        shape = tuple(int(d) for d in source.shape)
+        if rng.random() < 0.3:
+            shape = tuple(int(shape[k]) for k in rng.permutation(len(shape)))
+    else:
+        shape = _shape(rng)
+    axes: list[te.ReduceAxis] = []
+    terms: list[int] = []
+    if rng.random() < 0.5:
+        room = TERMS
+        for r in range(int(rng.integers(1, 3))):
+            extent = min(int(draw(rng, EXTENTS)), room)
+            room = max(1, room // extent)
+            terms.append(extent)
+            axes.append(te.reduce_axis((0, extent), name=f"{name.lower()}r{r}"))
+
+    def formula(*place: Expr) -> Expr:
+        around = [(p, d) for p, d in zip(place, shape, strict=True)]
+        around += [(a.value, d) for a, d in zip(axes, terms, strict=True)]
+        value = _read(rng, source, around)
+        what = rng.integers(6)
+        other = draw(rng, tensors)
+        if other.dtype != dtype:
+            other = source
+        if what == 0:
+            value = value + _read(rng, other, around)
+        elif what == 1 and any(source is t for t in tensors[:inputs]):
+            value = value * _read(rng, draw(rng, tensors[:inputs]), around)
+        elif what == 2:
+            value = te.maximum(value, te.const(1, dtype))
+        elif what == 3:
+            value = value + te.const(int(rng.integers(0, 4)), dtype)
+        elif what == 4 and around:
+            x, d = draw(rng, around)
+            value = draw(rng, (te.if_then_else, te.select))(x < max(1, d // 2), value, te.const(2, dtype))
+        if not axes:
+            return value
+        where = te.not_equal((axes[0].value + (place[0] if place else 0)) % 3, 1) if rng.random() < 0.15 else None
+        return draw(rng, (te.sum, te.sum, te.max, te.min))(value, axis=axes, where=where)
+
+    return te.compute(shape, formula, name=name)
+
+
+def _read(rng: np.random.Generator, tensor: te.Tensor, around: list[tuple[Expr, int]]) -> Expr:
+    """A read of `tensor` near a place, in bounds by its indices or by a guard; `around` are variables with their extents."""
+    indices: list[Expr] = []
+    guards: list[Expr] = []
+    left = list(around)
+    for dim in tensor.shape:
+        size = int(dim)
+        fitting = [n for n, (_, d) in enumerate(left) if d == size] or list(range(len(left)))
+        if not fitting or rng.random() < 0.05:
+            indices.append(te.const(int(rng.integers(size))))
+            continue
+        chosen = fitting[0] if rng.random() < 0.7 else draw(rng, fitting)
+        x, extent = left[chosen] if rng.random() < 0.1 else left.pop(chosen)
+        what = rng.integers(12)
+        if what == 0:
+            x = size - 1 - x
+            if extent > size:
+                guards.append(x >= 0)
+        elif what == 1:
+            x = x // 2
+            if (extent + 1) // 2 > size:
+                guards.append(x < size)
+        elif what == 2:
+            x = x % size
+        elif what == 3 and 2 * extent - 1 <= size:
+            x = x * 2
+        elif what in (4, 5, 6):
+            others = [(y, e) for y, e in around if y is not x]
+            y, e = draw(rng, others) if others and rng.random() < 0.5 else (te.const(1), 2)
+            sign = int(draw(rng, (1, -1)))
+            low, high = (0, extent + e - 2) if sign > 0 else (-(e - 1), extent - 1)
+            x = x + y if sign > 0 else x - y
+            guards += [x >= 0] * (low < 0) + [x < size] * (high >= size)
+        elif extent < size:
+            x = x + int(rng.integers(size - extent + 1))
+        elif extent > size:
+            guards.append(x < size)
+        indices.append(x)
+    value = tensor(*indices)
+    return te.if_then_else(te.all(*guards), value, te.const(0, tensor.dtype)) if guards else value
+
+
+def matrix_chain(rng: np.random.Generator) -> PrimFunc:
+    """A matmul or two, with something done to the result."""
+    m, n, k, p = (int(draw(rng, EXTENTS[1:])) for _ in range(4))
+    A, B, E = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n, p), name="E")
+    r, t = te.reduce_axis((0, k), name="k"), te.reduce_axis((0, n), name="n")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    match rng.integers(4):
+        case 0:
+            return te.create_prim_func([A, B, C])
+        case 1:
+            D = te.compute((m, n), lambda i, j: te.maximum(C[i, j], 0.0), name="D")
+            return te.create_prim_func([A, B, D])
+        case 2:
+            F = te.compute((m, p), lambda i, j: te.sum(C[i, t] * E[t, j], axis=t), name="F")
+            return te.create_prim_func([A, B, E, F])
+        case _:
+            D = te.compute((m, n), lambda i, j: C[i, j] + 1.0, name="D")
+            F = te.compute((m, p), lambda i, j: te.sum(D[i, t] * E[t, j], axis=t), name="F")
+            return te.create_prim_func([A, B, E, F])
+
+
+def statements(rng: np.random.Generator) -> PrimFunc:
+    """Statements in no block, with dependences, some under a condition."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    buffers = [Buffer(x, (Const(m + 2), Const(n + 2))) for x in "AB"]
+    i, j = Var("i"), Var("j")
+
+    def place() -> tuple[Expr, Expr]:
+        a, b = (int(x) for x in rng.integers(0, 3, 2))
+        return (i + a, j + b) if rng.random() < 0.85 else (i + a, Const(b))
+
+    def store() -> Stmt:
+        target = draw(rng, buffers)
+        value = te.maximum(draw(rng, buffers)[place()], draw(rng, buffers)[place()])
+        made: Stmt = Store(target, place(), value + 1.0 if rng.random() < 0.5 else value)
+        return If(i < max(1, m // 2), made) if rng.random() < 0.2 else made
+
+    body = seq(*(store() for _ in range(int(rng.integers(1, 4)))))
+    if rng.random() < 0.3:
+        k, l = Var("k"), Var("l")
+        again = Store(buffers[0], (k, l), buffers[1][k, l] + 2.0)
+        return PrimFunc("main", tuple(buffers), seq(nest([(i, m), (j, n)], body), nest([(k, m), (l, n)], again)))
+    return PrimFunc("main", tuple(buffers), nest([(i, m), (j, n)], body))
+
+
+def blocks_in_one_nest(rng: np.random.Generator) -> PrimFunc:
+    """Two blocks in one nest, the second reading what the first has written, or will write."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    A, B, C = (Buffer(x, (Const(m + 1), Const(n + 1))) for x in "ABC")
+    i, j, vi, vj = Var("i"), Var("j"), Var("vi"), Var("vj")
+    iters = (Iter(vi, Const(m), Axis.SPATIAL, i), Iter(vj, Const(n), Axis.SPATIAL, j))
+    p, q = (int(x) for x in rng.integers(0, 2, 2))
+    body = seq(
+        Block("B", iters, Store(B, (vi, vj), A[vi, vj] + 1.0)),
+        Block("C", iters, Store(C, (vi, vj), B[vi + p, vj + q] * 3.0)),
+    )
+    return PrimFunc("main", (A, B, C), nest([(i, m), (j, n)], body))
+
+
+def done_again(rng: np.random.Generator) -> PrimFunc:
+    """A reduction, done again in every iteration of a loop around or inside its spatial loops."""
+    m, n, k = (int(draw(rng, EXTENTS)) for _ in range(3))
+    A = te.placeholder((m, k), name="A")
+    r = te.reduce_axis((0, k), name="k")
+    func = te.create_prim_func([A, te.compute((m,), lambda i: te.sum(A[i, r], axis=r), name="C")])
+    target = draw(rng, loops(func)[:2])
+    return func.with_(body=replace_stmt(func.body, target, For(Var("again"), Const(n), target)))
+
+
+def gathers(rng: np.random.Generator) -> PrimFunc:
+    """Reads at places that are themselves read from memory."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    A, I = te.placeholder((n,), name="A"), te.placeholder((m,), "int32", name="I")
+    B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((m,), lambda i: B[I[i] % n], name="C")
+    D = te.compute((m,), lambda i: C[i] * 2.0 + B[i % n], name="D")
+    return te.create_prim_func([A, I, *([C] if rng.random() < 0.3 else []), D])

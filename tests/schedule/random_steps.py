@@ -1,0 +1,330 @@
+"""Random calls of every primitive, with arguments drawn from the loops, blocks and buffers of a function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+import schedule  # noqa: F401 (registers the primitives)
+from schedule import Schedule, ScheduleError, TensorIntrin
+from schedule.primitive import REGISTRY
+from schedule.trace import Step
+from tests.schedule.random_programs import draw
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
+from tir.traverse import blocks, loads, loops, stores, variables
+
+# How often a primitive is drawn, where not once.
+WEIGHTS = {
+    "split": 4, "reorder": 4, "compute_at": 4, "reverse_compute_at": 4, "fuse": 3, "rfactor": 3, "cache_read": 2,
+    "cache_write": 2, "decompose_reduction": 2, "merge": 2, "vectorize": 2, "parallel": 2, "blockize": 2, "tensorize": 2, "trim": 2,
+    "annotate": 0.5, "unannotate": 0.5, "bind": 0.5, "sample_categorical": 0.3, "sample_perfect_tile": 0.3, "sample_tile": 0.3,
+}  # fmt: skip
+SCOPES = ("global", "local", "shared", "register")
+MAPS = {
+    0: ("lambda: (0,)",),
+    1: ("lambda i: (i,)", "lambda i: (i // 2, i % 2)", "lambda i: (i // 4, i % 4)", "lambda i: (0, i)", "lambda i: (i * 2,)"),
+    2: (
+        "lambda i, j: (i, j)",
+        "lambda i, j: (j, i)",
+        "lambda i, j: (i // 2, j, i % 2)",
+        "lambda i, j: (j // 4, i, j % 4)",
+        "lambda i, j: (i * 7 + j,)",
+        "lambda i, j: (i + j,)",
+    ),
+    3: (
+        "lambda i, j, k: (i, k, j)",
+        "lambda i, j, k: (k, j, i)",
+        "lambda i, j, k: (i, j // 2, k, j % 2)",
+        "lambda i, j, k: (i, j)",
+        "lambda i, j, k: (k, i * 5 + j)",
+    ),
+    4: ("lambda i, j, k, l: (l, i, j, k)", "lambda i, j, k, l: (i, j, k * 3 + l)"),
+}
+INTRINSICS = []
+
+
+def _register() -> None:
+    """Intrinsics small enough for small programs: an update of n elements of a row, as its own implementation."""
+    for n in (2, 3, 4):
+        A, B, C = Buffer("A", (Const(1),)), Buffer("B", (Const(n),)), Buffer("C", (Const(n),))
+        i, v = Var("i"), Var("v")
+        block = Block("update", (Iter(v, Const(n), Axis.SPATIAL, i),), Store(C, (v,), C[v] + A[0] * B[v]))
+        func = PrimFunc("main", (A, B, C), For(i, Const(n), block))
+        INTRINSICS.append(f"fuzz_fma_{n}")
+        TensorIntrin.register(INTRINSICS[-1], func, func, override=True)
+        X, Y = Buffer("X", (Const(n),)), Buffer("Y", (Const(n),))
+        copy = PrimFunc(
+            "main", (X, Y), For(i, Const(n), Block("copy", (Iter(v, Const(n), Axis.SPATIAL, i),), Store(Y, (v,), X[v])))
+        )
+        INTRINSICS.append(f"fuzz_copy_{n}")
+        TensorIntrin.register(INTRINSICS[-1], copy, copy, override=True)
+
+
+_register()
+
+
+class Draw:
+    """Draws from a function; now and then a name that does not fit."""
+
+    def __init__(self, func: PrimFunc, rng: np.random.Generator):
+        self.func, self.rng = func, rng
+        self.loops = [loop.name for loop in loops(func)]
+        self.blocks = [b.name for b in blocks(func)]
+
+    def one(self, *options: Any) -> Any:
+        return draw(self.rng, options)
+
+    def int(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high))
+
+    def loop(self) -> str:
+        return self._name(self.loops, self.blocks)
+
+    def block(self) -> str:
+        return self._name(self.blocks, self.loops)
+
+    def _name(self, fitting: list[str], others: list[str]) -> str:
+        if not fitting or self.rng.random() < 0.02:
+            return self.one(*others, "nowhere")
+        return self.one(*fitting)
+
+    def named(self) -> str:
+        return self.loop() if self.rng.random() < 0.5 else self.block()
+
+    def around(self, s: Schedule) -> list[str]:
+        """The loops of a block, or all."""
+        return s.get_loops(self.one(*self.blocks)) if self.blocks and self.rng.random() < 0.85 else self.loops
+
+    def accessed(self, block: str) -> tuple[list[str], list[str]]:
+        """The names of the buffers that a block reads and writes."""
+        found = next((b for b in blocks(self.func) if b.name == block), None)
+        if found is None:
+            return [], []
+        reads = dict.fromkeys(x.buffer.name for x in loads(found.body))
+        return list(reads), list(dict.fromkeys(x.buffer.name for x in stores(found.body)))
+
+    def buffer(self, block: str, written: bool | None = None) -> int | str:
+        reads, writes = self.accessed(block)
+        names = writes if written else reads if written is False else [*reads, *writes]
+        return self.one(*names) if names and self.rng.random() < 0.5 else 0 if self.rng.random() < 0.8 else self.int(0, 3)
+
+    def buffer_pair(self, block: str) -> Any:
+        return self.buffer(block) if self.rng.random() < 0.3 else [self.one("read", "write"), 0 if self.rng.random() < 0.7 else 1]
+
+    def rank(self, block: str, which: Any) -> int:
+        found = next((b for b in blocks(self.func) if b.name == block), None)
+        if found is None:
+            return 1
+        names = self.accessed(block)
+        if isinstance(which, list):
+            of = names[which[0] == "write"]
+            which = of[which[1]] if which[1] < len(of) else None
+        shapes = {x.buffer.name: len(x.buffer.shape) for x in (*loads(found), *stores(found))}
+        return shapes.get(which, 2)
+
+    def axes(self, block: str) -> int:
+        return next((len(b.iters) for b in blocks(self.func) if b.name == block), 1)
+
+    def index_map(self, rank: int) -> str:
+        if self.rng.random() < 0.1:
+            rank = self.int(0, 5)
+        return self.one(*MAPS.get(rank, MAPS[1]))
+
+    def factors(self) -> list[int | None]:
+        return self.one(
+            [None, 2], [None, 3], [2, None], [None, 4, 2], [None, 1], [None, 16], [2, 2], [3, 5], [2, None, 3], [None]
+        )
+
+
+def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
+    """Random arguments of a primitive: positional ones, and those by name."""
+    d = Draw(s.func, rng)
+    block, loop = d.block(), d.loop()
+    kept = {"preserve_unit_iters": False} if d.rng.random() < 0.15 else {}
+    match name:
+        case "split" | "loop_partition":
+            factors = d.factors() if name == "split" else d.one([2], [None, 2], [1, None], [1, 2], [1, 2, None], [3, None])
+            return [loop, factors], kept
+        case "fuse":
+            of = d.around(s) or [loop]
+            at = d.int(0, max(1, len(of) - 1))
+            return of[at : at + d.int(2, 4)], kept
+        case "reorder":
+            of = d.around(s) or [loop]
+            return [str(x) for x in d.rng.permutation(of)[: d.int(2, 5)]], {}
+        case "tile":
+            of = d.around(s) or [loop]
+            at = d.int(0, max(1, len(of) - 1))
+            return [of[at], of[min(at + 1, len(of) - 1)], d.one(1, 2, 3, 4), d.one(1, 2, 3, 4)], {}
+        case "rfactor":
+            reducing = [loop for b in blocks(s.func) if b.init is not None for loop in _reducing(s, b)]
+            chosen = d.one(*reducing) if reducing and d.rng.random() < 0.8 else loop
+            return [chosen], {"factor_axis": d.one(0, 1, -1)} if d.rng.random() < 0.4 else {}
+        case "parallel" | "vectorize" | "unroll" | "trim" | "peel" | "hoist_predicate":
+            return [loop], {}
+        case "bind":
+            return [loop, d.one("blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x")], {}
+        case "merge":
+            return list(dict.fromkeys([loop, d.loop(), *([d.loop()] if d.rng.random() < 0.1 else [])])), {}
+        case "add_unit_loop":
+            return [d.named()], {}
+        case "annotate":
+            return [
+                d.named(),
+                d.one("key", "pragma_auto_unroll_max_step", "software_pipeline"),
+                d.one(1, "value", [1, 2], {"a": 1}),
+            ], {}
+        case "unannotate":
+            return [d.named(), "key"], {}
+        case "add_guard":
+            over = d.one(*(s.get_loops(block) or [loop])) if block in d.blocks else loop
+            where = d.one(block, block, *(d.loops or [block]))
+            return [where, f"{over} {d.one('<', '>=', '==', '>')} {d.int(0, 4)}"], {}
+        case "compute_at" | "reverse_compute_at":
+            related = _related(s, block, name == "compute_at")
+            if related and d.rng.random() < 0.85:
+                loop = d.one(*related)
+            extra = {"preserve_unit_loops": True} if d.rng.random() < 0.3 else {}
+            extra |= {"index": d.one(-2, 0, 1)} if d.rng.random() < 0.2 else {}
+            return [block, loop], extra
+        case "compute_inline" | "reverse_compute_inline":
+            return [block], {}
+        case "cache_read" | "cache_write":
+            extra = {"consumer_blocks": [d.block()]} if d.rng.random() < 0.2 else {}
+            return [block, d.buffer(block, name == "cache_write"), d.one(*SCOPES)], extra
+        case "reindex":
+            return [block, d.buffer_pair(block)], {}
+        case "reindex_cache_read" | "reindex_cache_write":
+            buffer = d.buffer(block, name == "reindex_cache_write")
+            return [block, buffer, d.one(*SCOPES), d.index_map(d.axes(block))], {}
+        case "pack":
+            return [block, d.buffer(block, False)], {}
+        case "set_scope":
+            return [block, d.buffer(block, True), d.one(*SCOPES)], {}
+        case "transform_layout":
+            buffer = d.buffer_pair(block)
+            padding = {"pad_value": d.one(0, 0, 7)} if d.rng.random() < 0.6 else {}
+            return [block, buffer, d.index_map(d.rank(block, buffer))], padding
+        case "transform_block_layout":
+            return [block, d.index_map(d.axes(block))], {}
+        case "reorder_block_iter_var":
+            order = [int(x) for x in d.rng.permutation(d.axes(block))]
+            return [block, order if d.rng.random() < 0.9 else order[:-1]], {}
+        case "decompose_reduction":
+            reducing = [b.name for b in blocks(s.func) if b.init is not None]
+            block = d.one(*reducing) if reducing and d.rng.random() < 0.8 else block
+            return [block, d.one(*(d.around(s) or [loop]), loop)], {}
+        case "blockize":
+            return [loop if d.rng.random() < 0.9 else block], kept
+        case "tensorize":
+            return [d.named(), d.one(*INTRINSICS)], kept
+        case "sample_perfect_tile" | "sample_tile":
+            return [loop, d.int(1, 4)], {"max_innermost_factor": d.one(-1, 2, 8)} if d.rng.random() < 0.5 else {}
+        case "sample_categorical":
+            return [[1, 2, "x"], [0.5, 0.25, 0.25]], {}
+        case "sample_compute_location":
+            return [block], {}
+        case "pad_einsum":
+            return [block, [int(d.one(1, 1, 2, 4)) for _ in range(d.axes(block))]], {}
+        case "decompose_padding":
+            return [block, d.one(*(d.around(s) or [loop]), loop)], {}
+        case "storage_align":
+            return [block, d.buffer(block, True), d.int(-2, 3), d.one(2, 4, 16), d.int(0, 3)], {}
+        case _:
+            return _by_declaration(d, name, block), {}
+
+
+def _reducing(s: Schedule, block: Block) -> list[str]:
+    """The loops that drive the reduce axes of a block."""
+    driving = {v for it in block.iters if it.axis is Axis.REDUCE for v in variables(it.binding)}
+    return [loop for loop in s.get_loops(block.name) if loop in driving]
+
+
+def _related(s: Schedule, block: str, consumers: bool) -> list[str]:
+    """The loops around the consumers, or the producers, of a block."""
+    try:
+        found = s.get_consumers(block) if consumers else s.get_producers(block)
+    except ScheduleError:
+        return []
+    return [loop for b in found for loop in s.get_loops(b)]
+
+
+def _by_declaration(d: Draw, name: str, block: str) -> list[Any]:
+    """Arguments for the parameters without default of any primitive, by their names and declared types."""
+    result: list[Any] = []
+    for p in REGISTRY[name].parameters:
+        if p.kind is p.KEYWORD_ONLY or p.default is not p.empty:
+            break
+        declared = str(p.annotation)
+        if p.kind is p.VAR_POSITIONAL:
+            result += [d.loop(), d.loop()]
+        elif "map" in p.name:
+            result.append(d.index_map(d.axes(block)))
+        elif "scope" in p.name:
+            result.append(d.one(*SCOPES))
+        elif "buffer" in p.name:
+            result.append(d.buffer(block))
+        elif "block" in p.name and "list" not in declared:
+            result.append(block if "loop" not in p.name else d.named())
+        elif "loop" in p.name:
+            result.append([d.loop(), d.loop()] if "list" in declared else d.loop())
+        elif "list" in declared:
+            result.append([d.int(0, 4) for _ in range(d.int(1, 4))] if "int" in declared else [d.block()])
+        elif declared.startswith("int"):
+            result.append(d.int(-1, 5))
+        elif declared.startswith("bool"):
+            result.append(d.rng.random() < 0.5)
+        else:
+            result.append(d.named())
+    return result
+
+
+class Crash(Exception):
+    """A primitive raised something else than a ScheduleError, or changed the schedule while refusing."""
+
+    def __init__(self, kind: str, step: Step, message: str):
+        super().__init__(kind, step, message)
+        self.kind, self.step, self.message = kind, step, message
+
+
+def attempt(
+    s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bool]] | None = None, read_errors: bool = True
+) -> bool:
+    """One random step; whether it was accepted. `counts` counts (name, accepted).
+
+    Raises Crash for what is neither accepted nor refused as it should be. With `read_errors`, the message of each refusal is
+    rendered, with its witness.
+    """
+    names = list(REGISTRY)
+    weights = np.array([WEIGHTS.get(n, 1) for n in names])
+    name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
+    args, kwargs = arguments(s, name, rng)
+    func, trace = s.func, s.trace
+
+    def step() -> Step:
+        try:
+            return Step.of(name, REGISTRY[name].bind(tuple(args), kwargs), None)
+        except (ScheduleError, TypeError):
+            return Step(name, (), (repr(args), repr(kwargs)))
+
+    try:
+        getattr(s, name)(*args, **kwargs)
+        accepted = True
+    except ScheduleError as error:
+        accepted = False
+        if s.func is not func or s.trace != trace:
+            raise Crash("changed", step(), "the step was refused, and changed the schedule") from None
+        try:
+            if not str(error).startswith(f"{name}("):
+                raise Crash("message", step(), f"the refusal does not begin with the call: {error}")
+        except Crash:
+            raise
+        except Exception as inner:
+            raise Crash("crash", step(), f"while rendering a refusal: {type(inner).__name__}: {inner}") from inner
+    except Exception as error:
+        raise Crash("crash", step(), f"{type(error).__name__}: {error}") from error
+    if counts is not None:
+        counts[name, accepted] += 1
+    return accepted

@@ -1,0 +1,154 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul, vector
+
+
+def test_a_loop_in_two_versions():
+    before = matmul()
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    assert s.add_guard("i", "j_0 < 3") == ["i", "i_1"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for j_0 in range(4):
+                if j_0 < 3:
+                    for i, k, j_1 in T.grid(7, 5, 4):
+                        with T.block("C"):
+                            v_i = T.axis.spatial(7, i)
+                            v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                            v_k = T.axis.reduce(5, k)
+                            with T.init():
+                                C[v_i, v_j] = T.float32(0.0)
+                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                else:
+                    for i_1, k_1, j_1_1 in T.grid(7, 5, 4):
+                        with T.block("C_1"):
+                            v_i = T.axis.spatial(7, i_1)
+                            v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
+                            v_k = T.axis.reduce(5, k_1)
+                            T.where(j_0 * 4 + j_1_1 < 13)
+                            with T.init():
+                                C[v_i, v_j] = T.float32(0.0)
+                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_reduction_starts_in_one_version():
+    before = matmul()
+    s = Schedule(before)
+    s.add_guard("C", "k == 0")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                if k == 0:
+                    with T.block("C"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                else:
+                    with T.block("C_1"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_block_in_two_versions():
+    before = vector(13)
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    assert s.add_guard("B", "i_0 == 3") == ["B", "B_1"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0, i_1 in T.grid(4, 4):
+                if i_0 == 3:
+                    with T.block("B"):
+                        v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                        T.where(i_0 * 4 + i_1 < 13)
+                        B[v_i] = A[v_i] * T.float32(2.0)
+                else:
+                    with T.block("B_1"):
+                        v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                        B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("j", "k < 3"),
+        """
+add_guard('j', 'k < 3'): `k` in the condition is not visible here; variables are `i`
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("k", "j < 13"),
+        """
+add_guard('k', 'j < 13'): the condition 'j < 13' always holds here
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |               ^ nothing to distinguish
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("k", "j < 0"),
+        """
+add_guard('k', 'j < 0'): the condition 'j < 0' never holds here
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |               ^ nothing to distinguish
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("k", "j +"),
+        """
+add_guard('k', 'j +'): the condition 'j +' is not an expression: invalid syntax
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("k", "j + 1"),
+        """
+add_guard('k', 'j + 1'): the condition 'j + 1' cannot be read: a condition must be bool, `j + 1` is int32
+  hint: compare it: x != 0
+""",
+    )
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.add_guard("C", "k >= i"),
+        """
+add_guard('C', 'k >= i'): it cannot be shown in which part the reduction `C` starts with its init
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ a reduction
+  hint: decompose_reduction first
+""",
+    )

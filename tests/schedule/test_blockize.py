@@ -1,0 +1,286 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, elementwise, matmul, vector
+from tir import te
+from tir.ir import Const, For, Var
+from tir.traverse import path_to, replace_stmt
+
+
+def again():
+    """The sums of rows, computed three times."""
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    func = te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")])
+    loop = path_to(func, "k")[-1]
+    return func.with_(body=replace_stmt(func.body, loop, For(Var("again"), Const(3), loop)))
+
+
+def test_a_tile():
+    before = elementwise(8, 6)
+    s = Schedule(before)
+    s.tile("i0", "i1", 4, 3)
+    assert s.blockize("i0_1") == "B_o"
+    assert s.get_loops("B") == ["i0_1", "i1_1"] and s.get_child_blocks("B_o") == ["B"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i0_0, i1_0 in T.grid(2, 2):
+                with T.block("B_o"):
+                    v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
+                    for i0_1, i1_1 in T.grid(4, 3):
+                        with T.block("B"):
+                            v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
+                            B[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] + T.float32(1.0)
+        """,
+    )
+
+
+def test_a_tile_that_does_not_divide():
+    before = elementwise(7, 13)
+    s = Schedule(before)
+    s.tile("i0", "i1", 4, 4)
+    s.blockize("i0_1")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i0_0, i1_0 in T.grid(2, 4):
+                with T.block("B_o"):
+                    v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
+                    for i0_1, i1_1 in T.grid(4, 4):
+                        with T.block("B"):
+                            v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
+                            T.where(v_i0_o * 4 + i0_1 < 7 and v_i1_o * 4 + i1_1 < 13)
+                            B[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] + T.float32(1.0)
+        """,
+    )
+
+
+def test_a_reduction():
+    before = matmul()
+    s = Schedule(before)
+    s.blockize("j")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i in range(7):
+                with T.block("C_o"):
+                    v_i_o = T.axis.spatial(7, i)
+                    v_j_o = T.axis.spatial(1, 0)
+                    v_k_o = T.axis.reduce(1, 0)
+                    with T.init():
+                        for j_init in range(13):
+                            with T.block("C_init"):
+                                v_i_i = T.axis.spatial(1, 0)
+                                v_j_i = T.axis.spatial(13, j_init)
+                                C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = T.float32(0.0)
+                    for j, k in T.grid(13, 5):
+                        with T.block("C"):
+                            v_i_i = T.axis.spatial(1, 0)
+                            v_j_i = T.axis.spatial(13, j)
+                            v_k_i = T.axis.reduce(5, k)
+                            C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] + A[v_i_o + v_i_i, v_k_o * 5 + v_k_i] * B[v_k_o * 5 + v_k_i, v_j_o * 13 + v_j_i]
+        """,
+    )
+
+
+def test_without_unit_axes():
+    before = matmul()
+    s = Schedule(before)
+    s.blockize("j", preserve_unit_iters=False)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i in range(7):
+                with T.block("C_o"):
+                    v_i_o = T.axis.spatial(7, i)
+                    for j, k in T.grid(13, 5):
+                        with T.block("C"):
+                            v_j_i, v_k_i = T.axis.remap("SR", [j, k])
+                            with T.init():
+                                C[v_i_o, v_j_i] = T.float32(0.0)
+                            C[v_i_o, v_j_i] = C[v_i_o, v_j_i] + A[v_i_o, v_k_i] * B[v_k_i, v_j_i]
+        """,
+    )
+
+
+def test_a_tiled_reduction():
+    before = matmul()
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.split("i", [None, 2])
+    s.split("k", [None, 2])
+    s.reorder("i_0", "j_0", "k_0", "i_1", "j_1", "k_1")
+    s.blockize("i_1")
+    s.decompose_reduction("C_o", "k_0")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0, j_0 in T.grid(4, 4):
+                with T.block("C_o_init"):
+                    v_i_o, v_j_o = T.axis.remap("SS", [i_0, j_0])
+                    for i_1_init, j_1_init in T.grid(2, 4):
+                        with T.block("C_init"):
+                            v_i_i, v_j_i = T.axis.remap("SS", [i_1_init, j_1_init])
+                            T.where(v_j_o * 4 + j_1_init < 13 and v_i_o * 2 + i_1_init < 7)
+                            C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
+                for k_0 in range(3):
+                    with T.block("C_o_update"):
+                        v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j_0, k_0])
+                        for i_1, j_1, k_1 in T.grid(2, 4, 2):
+                            with T.block("C"):
+                                v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1, j_1, k_1])
+                                T.where(v_j_o * 4 + j_1 < 13 and v_i_o * 2 + i_1 < 7 and v_k_o * 2 + k_1 < 5)
+                                C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 2 + v_i_i, v_k_o * 2 + v_k_i] * B[v_k_o * 2 + v_k_i, v_j_o * 4 + v_j_i]
+        """,
+    )
+
+
+def test_a_block_in_a_block():
+    before = vector(24)
+    s = Schedule(before)
+    s.split("i", [2, 3, 4])
+    s.blockize("i_1")
+    s.blockize("i_2")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((24,), "float32"), B: T.Buffer((24,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0 in range(2):
+                with T.block("B_o"):
+                    v_i_o = T.axis.spatial(2, i_0)
+                    for i_1 in range(3):
+                        with T.block("B_o_1"):
+                            v_i_i_o = T.axis.spatial(3, i_1)
+                            for i_2 in range(4):
+                                with T.block("B"):
+                                    v_i_i_i = T.axis.spatial(4, i_2)
+                                    B[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] = A[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] * T.float32(2.0)
+        """,
+    )
+
+
+def test_what_is_beyond_the_domain():
+    before = vector(13)
+    s = Schedule(before)
+    s.split("i", [7, 4])
+    s.blockize("i_1")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0 in range(7):
+                with T.block("B_o"):
+                    v_i_o = T.axis.spatial(4, i_0)
+                    T.where(i_0 < 4)
+                    for i_1 in range(4):
+                        with T.block("B"):
+                            v_i_i = T.axis.spatial(4, i_1)
+                            T.where(v_i_o * 4 + i_1 < 13)
+                            B[v_i_o * 4 + v_i_i] = A[v_i_o * 4 + v_i_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(chain())
+    s.merge("i", "i_1")
+    refuse(
+        s,
+        lambda s: s.blockize("i_m"),
+        """
+blockize('i_m'): `i_m` must hold one block in perfectly nested loops, and nothing else
+    9 |     for i_m in range(7):
+      |     ^^^^^^^^^^^^^^^^^^^^ holds something else
+      |     ^^^^^^^^^^^^^^^^^^^^ the loop
+  hint: decompose_reduction or compute_at afterwards, or choose a loop further inside
+""",
+    )
+    s = Schedule(vector(12))
+    s.split("i", [3, 2, 2])
+    s.reorder("i_0", "i_2", "i_1")
+    refuse(
+        s,
+        lambda s: s.blockize("i_1"),
+        """
+blockize('i_1'): `v_i` = `i_0 * 4 + i_1 * 2 + i_2` is not tiles outside of `i_1` and places in a tile inside
+    8 |     for i_0, i_2, i_1 in T.grid(3, 2, 2):
+      |                   ^^^ the loop
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+    s = Schedule(matmul())
+    i, j = s.get_loops("C")[:2]
+    f = s.fuse(i, j)
+    s.split(f, [None, 4])
+    refuse(
+        s,
+        lambda s: s.blockize("i_j_fused_1"),
+        """
+blockize('i_j_fused_1'): `v_i` = `(i_j_fused_0 * 4 + i_j_fused_1) // 13` mixes loops inside and outside of `i_j_fused_1` in `(i_j_fused_0 * 4 + i_j_fused_1) // 13`
+    8 |     for i_j_fused_0, i_j_fused_1, k in T.grid(23, 4, 5):
+      |                      ^^^^^^^^^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+    s = Schedule(matmul())
+    s.fuse("j", "k")
+    refuse(
+        s,
+        lambda s: s.blockize("j_k_fused"),
+        """
+blockize('j_k_fused'): `j_k_fused` drives the reduction and spatial axes of `C`, so the init has no loop of its own
+    8 |     for i, j_k_fused in T.grid(7, 65):
+      |            ^^^^^^^^^ drives both
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: decompose_reduction first
+""",
+    )
+    s = Schedule(again())
+    refuse(
+        s,
+        lambda s: s.blockize("again"),
+        """
+blockize('again'): it cannot be shown that `C` visits each of its points once under `again`: `again` repeats `C`
+    8 |     for i, again, k in T.grid(7, 3, 13):
+      |            ^^^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ starts each of them with its init
+  hint: decompose_reduction first
+""",
+    )

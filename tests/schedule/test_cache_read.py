@@ -1,0 +1,345 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tir import te
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+
+
+def test_of_a_parameter_comes_first():
+    before = matmul()
+    s = Schedule(before)
+    assert s.cache_read("C", 0, "local") == "A_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            A_local = T.alloc_buffer((7, 5), scope="local")
+            for ax0, ax1 in T.grid(7, 5):
+                with T.block("A_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    A_local[v0, v1] = A[v0, v1]
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A_local[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_of_a_temporary_comes_after_its_writer():
+    before = chain()
+    s = Schedule(before)
+    assert s.cache_read("C", "B", "shared.dyn") == "B_shared_dyn"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            B_shared_dyn = T.alloc_buffer((7, 13), scope="shared.dyn")
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("B_shared_dyn"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    B_shared_dyn[v0, v1] = B[v0, v1]
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B_shared_dyn[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_names_that_are_taken():
+    before = matmul()
+    s = Schedule(before)
+    assert s.cache_read("C", "A", "local") == "A_local"
+    assert s.cache_read("C", "A_local", "local") == "A_local_local"
+    assert s.cache_read("C", "B", "local") == "B_local"
+    again = Schedule(before)
+    again.cache_read("C", 0, "local")
+    assert again.cache_read("A_local", 0, "local") == "A_local_1"
+    same_numbers(before, s.func)
+    same_numbers(before, again.func)
+
+
+def test_only_some_consumers():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[6 - i] * 3.0, name="C")
+    before = te.create_prim_func([A, B, C])
+    s = Schedule(before)
+    s.cache_read("C", 0, "local", ["C"])
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            A_local = T.alloc_buffer((7,), scope="local")
+            for ax0 in range(7):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(7, ax0)
+                    A_local[v0] = A[v0]
+            for i in range(7):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i)
+                    B[v_i] = A[v_i] + T.float32(1.0)
+            for i_1 in range(7):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1)
+                    C[v_i] = A_local[6 - v_i] * T.float32(3.0)
+        """,
+    )
+
+
+def test_inside_loops_shared_with_the_writer():
+    before = stencil()
+    s = Schedule(before)
+    io, _ = s.split(s.get_loops("C")[0], [None, 4])
+    s.compute_at("P", io)
+    s.cache_read("C", "P", "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13,))
+            P = T.alloc_buffer((15,))
+            P_local = T.alloc_buffer((15,), scope="local")
+            for i in range(13):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            for i_2_0 in range(4):
+                for ax0 in range(6):
+                    with T.block("P"):
+                        v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
+                        T.where(i_2_0 * 4 + ax0 < 15)
+                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+                for ax0_1 in range(6):
+                    with T.block("P_local"):
+                        v0 = T.axis.spatial(15, i_2_0 * 4 + ax0_1)
+                        T.where(i_2_0 * 4 + ax0_1 < 15)
+                        P_local[v0] = P[v0]
+                for i_2_1 in range(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
+                        T.where(i_2_0 * 4 + i_2_1 < 13)
+                        C[v_i] = P_local[v_i] + P_local[v_i + 1] + P_local[v_i + 2]
+        """,
+    )
+
+
+def test_then_placed_at_a_tile_loop():
+    before = matmul(7, 13, 109)
+    s = Schedule(before)
+    i, j, k = s.get_loops("C")
+    jo, ji = s.split(j, [None, 4])
+    ko, ki = s.split(k, [None, 16])
+    s.reorder(jo, ko, i, ki, ji)
+    s.cache_read("C", "B", "local")
+    s.compute_at("B_local", ko)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B_local = T.alloc_buffer((109, 13), scope="local")
+            for j_0, k_0 in T.grid(4, 7):
+                for ax0, ax1 in T.grid(16, 4):
+                    with T.block("B_local"):
+                        v0 = T.axis.spatial(109, k_0 * 16 + ax0)
+                        v1 = T.axis.spatial(13, j_0 * 4 + ax1)
+                        T.where(k_0 * 16 + ax0 < 109 and j_0 * 4 + ax1 < 13)
+                        B_local[v0, v1] = B[v0, v1]
+                for i, k_1, j_1 in T.grid(7, 16, 4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                        v_k = T.axis.reduce(109, k_0 * 16 + k_1)
+                        T.where(j_0 * 4 + j_1 < 13 and k_0 * 16 + k_1 < 109)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_local[v_k, v_j]
+        """,
+    )
+
+
+def test_scalar():
+    A = te.placeholder((), name="A")
+    B = te.compute((7,), lambda i: A[()] + i.astype("float32"), name="B")
+    before = te.create_prim_func([A, B])
+    s = Schedule(before)
+    s.cache_read("B", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((), "float32"), B: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            A_local = T.alloc_buffer((), scope="local")
+            with T.block("A_local"):
+                A_local[()] = A[()]
+            for i in range(7):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i)
+                    B[v_i] = A_local[()] + T.Cast("float32", v_i)
+        """,
+    )
+
+
+def test_refuses_unknown_buffers():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.cache_read("C", 2, "local"),
+        """
+        cache_read('C', 2, 'local'): `C` reads 2 buffer(s), `A` and `B`: there is no number 2
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_read("C", "C", "local"),
+        """
+        cache_read('C', 'C', 'local'): `C` reads no buffer called `C`, but `A` and `B`
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads `A` and `B`
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_read("C", 0, "two words"),
+        """
+        cache_read('C', 0, 'two words'): a storage scope is a name such as `local` or `global`, got 'two words'
+        """,
+    )
+
+
+def test_refuses_unknown_consumers():
+    s = Schedule(relu_of_matmul())
+    refuse(
+        s,
+        lambda s: s.cache_read("D", 0, "local", ["C"]),
+        """
+        cache_read('D', 0, 'local', ['C']): `C` also writes `C`, so it cannot read a copy
+           10 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads and writes C
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_read("D", 0, "local", []),
+        """
+        cache_read('D', 0, 'local', []): `consumer_blocks` is empty; leave it out for all blocks that read the buffer
+        """,
+    )
+
+
+def in_place() -> PrimFunc:
+    """A[i] = A[i] + 1."""
+    A, v = Buffer("A", (Const(7),)), Var("v")
+    block = Block("A", (Iter(v, Const(7), Axis.SPATIAL, Var("i")),), Store(A, (v,), A[v] + 1.0))
+    return PrimFunc("main", (A,), For(Var("i"), Const(7), block))
+
+
+def test_refuses_a_consumer_that_writes():
+    refuse(
+        Schedule(in_place()),
+        lambda s: s.cache_read("A", 0, "local"),
+        """
+        cache_read('A', 0, 'local'): `A` also writes `A`, so it cannot read a copy
+            8 |         with T.block("A"):
+              |         ^^^^^^^^^^^^^^^^^^ reads and writes A
+        """,
+    )
+
+
+def overwritten() -> PrimFunc:
+    """B[i] = A[i]; A[i] = 0; C[i] = A[i]."""
+    A, B, C = (Buffer(n, (Const(7),)) for n in "ABC")
+    v = Var("v")
+
+    def nest(name: str, loop: str, target: Buffer, value) -> For:
+        return For(Var(loop), Const(7), Block(name, (Iter(v, Const(7), Axis.SPATIAL, Var(loop)),), Store(target, (v,), value)))
+
+    body = seq(nest("B", "i", B, A[v]), nest("Z", "j", A, Const(0.0, "float32")), nest("C", "k", C, A[v]))
+    return PrimFunc("main", (A, B, C), body)
+
+
+def test_refuses_a_writer_between_the_consumers():
+    s = Schedule(overwritten())
+    refuse(
+        s,
+        lambda s: s.cache_read("C", 0, "local"),
+        """
+        cache_read('C', 0, 'local'): `Z` writes `A` while `B` reads it already, so there is no time at which to copy it
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads A
+            9 |             v = T.axis.spatial(7, i)
+           10 |             B[v] = A[v]
+           11 |     for j in range(7):
+           12 |         with T.block("Z"):
+              |         ^^^^^^^^^^^^^^^^^^ writes A
+        """,
+    )
+    s.cache_read("C", 0, "local", ["C"])
+    same_numbers(overwritten(), s.func)
+
+
+def advancing() -> PrimFunc:
+    """for i: X[0] = A[i]; B[i] = X[0]; X[0] = B[i]: X is written again in each iteration after it is read."""
+    A, B, X = (Buffer(n, (Const(e),)) for n, e in (("A", 7), ("B", 7), ("X", 1)))
+    i, v = Var("i"), Var("v")
+    it = (Iter(v, Const(7), Axis.SPATIAL, i),)
+    body = seq(
+        Block("X", it, Store(X, (Const(0),), A[v])),
+        Block("B", it, Store(B, (v,), X[0])),
+        Block("Y", it, Store(X, (Const(0),), B[v])),
+    )
+    return PrimFunc("main", (A, B), For(i, Const(7), body), (X,))
+
+
+def test_refuses_a_buffer_that_is_written_again_in_the_loop():
+    refuse(
+        Schedule(advancing()),
+        lambda s: s.cache_read("B", 0, "local"),
+        """
+        cache_read('B', 0, 'local'): `Y` writes `X` again before the next iteration of `i` reads it
+            8 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ around both
+            9 |         with T.block("X"):
+           10 |             v = T.axis.spatial(7, i)
+           11 |             X[0] = A[v]
+           12 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ reads X
+           13 |             v = T.axis.spatial(7, i)
+           14 |             B[v] = X[0]
+           15 |         with T.block("Y"):
+              |         ^^^^^^^^^^^^^^^^^^ writes X
+        """,
+    )

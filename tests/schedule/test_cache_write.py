@@ -1,0 +1,326 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tir import te
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.traverse import blocks, replace_stmt
+
+
+def test_of_an_output():
+    before = matmul()
+    s = Schedule(before)
+    assert s.cache_write("C", 0, "local") == "C_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_local = T.alloc_buffer((7, 13), scope="local")
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_local[v_i, v_j] = T.float32(0.0)
+                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def test_of_tiles_that_dont_divide():
+    before = matmul()
+    s = Schedule(before)
+    i, j, k = s.get_loops("C")
+    io, ii = s.split(i, [None, 4])
+    jo, ji = s.split(j, [None, 5])
+    s.reorder(io, jo, k, ii, ji)
+    s.cache_write("C", 0, "local")
+    s.reverse_compute_at("C_local", jo)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_local = T.alloc_buffer((7, 13), scope="local")
+            for i_0, j_0 in T.grid(2, 3):
+                for k, i_1, j_1 in T.grid(5, 4, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                        with T.init():
+                            C_local[v_i, v_j] = T.float32(0.0)
+                        C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("C_local"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                        C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def test_consumers_read_the_copy():
+    before = relu_of_matmul()
+    s = Schedule(before)
+    assert s.cache_write("C", "C", "local", ["D"]) == "C_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            C_local = T.alloc_buffer((7, 13), scope="local")
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_local[v_i, v_j] = T.float32(0.0)
+                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_local[v0, v1]
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("D"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    D[v_i, v_j] = T.max(C_local[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_inside_loops_shared_with_a_reader():
+    before = relu_of_matmul()
+    s = Schedule(before)
+    io, _ = s.split(s.get_loops("C")[0], [None, 4])
+    s.reverse_compute_at("D", io)
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7, 13))
+            C_local = T.alloc_buffer((7, 13), scope="local")
+            for i_0 in range(2):
+                for i_1_1, j, k in T.grid(4, 13, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                        v_j = T.axis.spatial(13, j)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1_1 < 7)
+                        with T.init():
+                            C_local[v_i, v_j] = T.float32(0.0)
+                        C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0_1, ax1_1 in T.grid(4, 13):
+                    with T.block("C_local"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
+                        v1 = T.axis.spatial(13, ax1_1)
+                        T.where(i_0 * 4 + ax0_1 < 7)
+                        C[v0, v1] = C_local[v0, v1]
+                for ax0, ax1 in T.grid(4, 13):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v_j = T.axis.spatial(13, ax1)
+                        T.where(i_0 * 4 + ax0 < 7)
+                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        """,
+    )
+
+
+def test_rank_0_and_several_outputs():
+    A = te.placeholder((7,), name="A")
+    k = te.reduce_axis((0, 7), name="k")
+    S = te.compute((), lambda: te.sum(A[k], axis=k), name="S")
+    X, Y = te.compute((7,), lambda i: (A[i] + S[()], A[i] * 2.0), name="X")
+    before = te.create_prim_func([A, X, Y, S])
+    s = Schedule(before)
+    assert s.cache_write("S", 0, "local") == "S_local"
+    assert s.cache_write("X", 1, "local") == "X_v1_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7,), "float32"), X_v0: T.Buffer((7,), "float32"), X_v1: T.Buffer((7,), "float32"), S: T.Buffer((), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            S_local = T.alloc_buffer((), scope="local")
+            X_v1_local = T.alloc_buffer((7,), scope="local")
+            for k in range(7):
+                with T.block("S"):
+                    v_k = T.axis.reduce(7, k)
+                    with T.init():
+                        S_local[()] = T.float32(0.0)
+                    S_local[()] = S_local[()] + A[v_k]
+            with T.block("S_local"):
+                S[()] = S_local[()]
+            for i in range(7):
+                with T.block("X"):
+                    v_i = T.axis.spatial(7, i)
+                    v_X_v0: T.float32 = A[v_i] + S[()]
+                    v_X_v1: T.float32 = A[v_i] * T.float32(2.0)
+                    X_v0[v_i] = v_X_v0
+                    X_v1_local[v_i] = v_X_v1
+            for ax0 in range(7):
+                with T.block("X_v1_local"):
+                    v0 = T.axis.spatial(7, ax0)
+                    X_v1[v0] = X_v1_local[v0]
+        """,  # noqa: E501
+    )
+
+
+def test_refuses_unknown_buffers():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.cache_write("C", 1, "local"),
+        """
+        cache_write('C', 1, 'local'): `C` writes 1 buffer(s), `C`: there is no number 1
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_write("C", "A", "local"),
+        """
+        cache_write('C', 'A', 'local'): `C` writes no buffer called `A`, but `C`
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `C`
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_write("C", 0, ""),
+        """
+        cache_write('C', 0, ''): a storage scope is a name such as `local` or `global`, got ''
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_write("C", 0, "local", ["D"]),
+        """
+        cache_write('C', 0, 'local', ['D']): `D` is not a block that reads `C`; these are none
+        """,
+    )
+
+
+def test_refuses_a_decomposed_reduction():
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "k")
+    refuse(
+        s,
+        lambda s: s.cache_write("C_update", 0, "local"),
+        """
+        cache_write('C_update', 0, 'local'): `C_update` updates `C` without an init, so it cannot be given a copy to write
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
+          hint: do this before decompose_reduction
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.cache_write("C_init", 0, "local"),
+        """
+        cache_write('C_init', 0, 'local'): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
+            9 |         with T.block("C_init"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
+           10 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           11 |             C[v_i, v_j] = T.float32(0.0)
+           12 |         for k in range(5):
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
+
+
+def test_refuses_a_reader_before():
+    A, B = Buffer("A", (Const(7),)), Buffer("B", (Const(7),))
+    v = Var("v")
+    first = For(Var("i"), Const(7), Block("B", (Iter(v, Const(7), Axis.SPATIAL, Var("i")),), Store(B, (v,), A[v])))
+    second = For(
+        Var("j"), Const(7), Block("A", (Iter(v, Const(7), Axis.SPATIAL, Var("j")),), Store(A, (v,), Const(0.0, "float32")))
+    )
+    s = Schedule(PrimFunc("main", (A, B), seq(first, second)))
+    refuse(
+        s,
+        lambda s: s.cache_write("A", 0, "local"),
+        """
+        cache_write('A', 0, 'local'): `B` reads `A` before `A` writes it
+            8 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ first
+            9 |             v = T.axis.spatial(7, i)
+           10 |             B[v] = A[v]
+           11 |     for j in range(7):
+           12 |         with T.block("A"):
+              |         ^^^^^^^^^^^^^^^^^^ then
+        """,
+    )
+
+
+def test_refuses_a_part_of_an_output_that_is_not_exact():
+    func = chain()
+    C = blocks(func)[1]
+    s = Schedule(replace_stmt(func, C, C.with_(predicate=Var("i_1") < 5)))
+    refuse(
+        s,
+        lambda s: s.cache_write("C", 0, "local"),
+        """
+        cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: `v_i` = `i_1` takes 5 values of 7
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
+
+
+def test_refuses_places_that_are_not_its_axes():
+    func = chain()
+    C = blocks(func)[1]
+    v_i, v_j = (it.var for it in C.iters)
+    s = Schedule(replace_stmt(func, C, C.with_(body=C.body.with_(indices=(6 - v_i, v_j)))))
+    refuse(
+        s,
+        lambda s: s.cache_write("C", 0, "local"),
+        """
+        cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: its axes are not those of the buffer
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+        """,
+    )
+
+
+def test_refuses_overlapping_windows_in_a_shared_loop():
+    before = stencil()
+    s = Schedule(before)
+    io, _ = s.split(s.get_loops("C")[0], [None, 4])
+    s.compute_at("P", io)
+    refuse(
+        s,
+        lambda s: s.cache_write("P", 0, "local"),
+        """
+        cache_write('P', 0, 'local'): it cannot be shown which part of `P` is written by `P` in an iteration of `i_2_0`: `v_i` = `i_2_0 * 4 + ax0` repeats values
+           14 |     for i_2_0 in range(4):
+              |     ^^^^^^^^^^^^^^^^^^^^^^ the loop
+           15 |         for ax0 in range(6):
+           16 |             with T.block("P"):
+              |             ^^^^^^^^^^^^^^^^^^ writes P
+        """,  # noqa: E501
+    )

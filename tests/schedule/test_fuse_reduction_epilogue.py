@@ -1,0 +1,436 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul
+from tir import te
+from tir.script import parse
+
+
+def biased(value=lambda x, b: x + b, transposed: bool = False, dtype: str = "float32"):
+    """D = value(A · B, bias)."""
+    A = te.placeholder((7, 5), dtype, name="A")
+    B = te.placeholder((5, 13), dtype, name="B")
+    bias = te.placeholder((13,), dtype, name="bias")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7, 13), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    if transposed:
+        D = te.compute((13, 7), lambda j, i: value(C[i, j], bias[j]), name="D")
+    else:
+        D = te.compute((7, 13), lambda i, j: value(C[i, j], bias[j]), name="D")
+    return te.create_prim_func([A, B, bias, D])
+
+
+def largest():
+    """D = the largest of each row of A and a bound."""
+    A = te.placeholder((7, 5), name="A")
+    bound = te.placeholder((1,), name="bound")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.max(A[i, r], axis=r), name="C")
+    D = te.compute((7,), lambda i: te.maximum(bound[0], C[i]), name="D")
+    return te.create_prim_func([A, bound, D])
+
+
+def shared():
+    """Two blocks read a row sum."""
+    A = te.placeholder((7, 5), name="A")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.sum(A[i, r], axis=r), name="C")
+    D = te.compute((7,), lambda i: C[i] + 1.0, name="D")
+    E = te.compute((7,), lambda i: C[i] + 2.0, name="E")
+    return te.create_prim_func([A, D, E])
+
+
+def spread():
+    """Each row sum is used for several elements."""
+    A = te.placeholder((7, 5), name="A")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.sum(A[i, r], axis=r), name="C")
+    D = te.compute((7, 13), lambda i, j: C[i] + 1.0, name="D")
+    return te.create_prim_func([A, D])
+
+
+def part():
+    """Not all row sums are used."""
+    A = te.placeholder((7, 5), name="A")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.sum(A[i, r], axis=r), name="C")
+    D = te.compute((6,), lambda i: C[i] + 1.0, name="D")
+    return te.create_prim_func([A, D])
+
+
+def late_bias():
+    """The bias is made between the reduction and the epilogue."""
+    A = te.placeholder((7, 5), name="A")
+    B = te.placeholder((7,), name="B")
+    r = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.sum(A[i, r], axis=r), name="C")
+    bias = te.compute((7,), lambda i: B[i] * 2.0, name="bias")
+    D = te.compute((7,), lambda i: C[i] + bias[i], name="D")
+    return te.create_prim_func([A, B, D])
+
+
+def old_contents():
+    """D is read before the epilogue writes it."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), D: T.Buffer((7,), "float32"), E: T.Buffer((7,), "float32")):
+    C = T.alloc_buffer((7,))
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[v_i] = T.float32(0.0)
+            C[v_i] = C[v_i] + A[v_i, v_k]
+    for i_1 in range(7):
+        with T.block("E"):
+            v_i = T.axis.spatial(7, i_1)
+            E[v_i] = D[v_i]
+    for i_2 in range(7):
+        with T.block("D"):
+            v_i = T.axis.spatial(7, i_2)
+            D[v_i] = C[v_i] + T.float32(1.0)
+"""
+    )
+
+
+def test_a_bias():
+    before = biased()
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_i, v_j] = bias[v_j]
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_several_terms():
+    before = biased(lambda x, b: 2.0 + (x - b) + b)
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_i, v_j] = -bias[v_j] + T.float32(2.0) + bias[v_j]
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_transposed_output():
+    before = biased(transposed=True)
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((13, 7), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_j, v_i] = bias[v_j]
+                    D[v_j, v_i] = D[v_j, v_i] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_integers():
+    before = biased(dtype="int32")
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "int32"), B: T.Buffer((5, 13), "int32"), bias: T.Buffer((13,), "int32"), D: T.Buffer((7, 13), "int32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_i, v_j] = bias[v_j]
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_copy():
+    before = biased(lambda x, b: x)
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_i, v_j] = T.float32(0.0)
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_maximum():
+    before = largest()
+    s = Schedule(before)
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), bound: T.Buffer((1,), "float32"), D: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, k in T.grid(7, 5):
+                with T.block("C"):
+                    v_i, v_k = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        D[v_i] = T.max(T.float32("-inf"), bound[0])
+                    D[v_i] = T.max(D[v_i], A[v_i, v_k])
+        """,
+    )
+
+
+def test_tiled():
+    before = biased()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.reorder("i_0", "j", "k", "i_1_1")
+    s.split("j_1", [None, 5])
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0, j, k, i_1_1 in T.grid(2, 13, 5, 4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1_1 < 7)
+                    with T.init():
+                        D[v_i, v_j] = bias[v_j]
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_in_a_loop_with_the_reduction():
+    before = biased()
+    s = Schedule(before)
+    s.reverse_compute_at("D", "i")
+    s.fuse_reduction_epilogue("C", "D")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        D[v_i, v_j] = bias[v_j]
+                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_another_operation_is_refused():
+    s = Schedule(biased(lambda x, b: x * b))
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ the epilogue
+""",
+    )
+
+
+def test_a_result_used_twice_is_refused():
+    s = Schedule(biased(lambda x, b: x + x))
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ the epilogue
+""",
+    )
+
+
+def test_another_reader_is_refused():
+    s = Schedule(shared())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `E` reads `C` too
+   20 |         with T.block("E"):
+      |         ^^^^^^^^^^^^^^^^^^ reads C
+""",
+    )
+
+
+def test_a_result_used_for_several_elements_is_refused():
+    s = Schedule(spread())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `D` uses each result for several values of `v_j`
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ the epilogue
+""",
+    )
+
+
+def test_a_part_of_the_result_is_refused():
+    s = Schedule(part())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `D` does not read each element of the result of `C` once, at `v_i`
+   10 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the reduction
+      ...
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ the epilogue
+""",
+    )
+
+
+def test_what_is_made_in_between_is_refused():
+    s = Schedule(late_bias())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `bias` writes `bias`, which `D` reads
+   17 |         with T.block("bias"):
+      |         ^^^^^^^^^^^^^^^^^^^^^ writes bias
+   18 |             v_i = T.axis.spatial(7, i_1)
+   19 |             bias[v_i] = B[v_i] * T.float32(2.0)
+   20 |     for i_2 in range(7):
+   21 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ reads bias
+""",
+    )
+
+
+def test_old_contents_that_are_needed_are_refused():
+    s = Schedule(old_contents())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `E` uses `D`, which `D` writes
+   15 |         with T.block("E"):
+      |         ^^^^^^^^^^^^^^^^^^ uses D
+   16 |             v_i = T.axis.spatial(7, i_1)
+   17 |             E[v_i] = D[v_i]
+   18 |     for i_2 in range(7):
+   19 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ writes D
+""",
+    )
+
+
+def test_another_type_is_refused():
+    s = Schedule(biased(lambda x, b: x.astype("float64")))
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "D"),
+        """
+fuse_reduction_epilogue('C', 'D'): `D` holds float64, and `C` float32
+   10 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the reduction
+      ...
+   16 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ the epilogue
+""",
+    )
+
+
+def test_what_is_no_reduction_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("B", "C"),
+        """
+fuse_reduction_epilogue('B', 'C'): `B` is not a reduction by +, *, min, max, and, or, with its init
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+
+
+def test_what_is_no_epilogue_is_refused():
+    s = Schedule(biased())
+    s.cache_read("C", 0, "local")
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "A_local"),
+        """
+fuse_reduction_epilogue('C', 'A_local'): `D` reads `C` too
+   21 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ reads C
+""",
+    )
+
+
+def test_a_parameter_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.fuse_reduction_epilogue("C", "C"),
+        """
+fuse_reduction_epilogue('C', 'C'): `C` is a parameter of the function, so `C` cannot be fused with an epilogue
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
+""",
+    )

@@ -1,0 +1,59 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul
+
+
+def test_out_of_the_loops_it_does_not_depend_on():
+    before = matmul()
+    s = Schedule(before)
+    s.split("k", [None, 4])
+    s.reorder("k_0", "k_1", "i", "j")
+    s.hoist_predicate("i")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for k_0, k_1 in T.grid(2, 4):
+                if k_0 * 4 + k_1 < 5:
+                    for i, j in T.grid(7, 13):
+                        with T.block("C"):
+                            v_i = T.axis.spatial(7, i)
+                            v_j = T.axis.spatial(13, j)
+                            v_k = T.axis.reduce(5, k_0 * 4 + k_1)
+                            with T.init():
+                                C[v_i, v_j] = T.float32(0.0)
+                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.hoist_predicate("j"),
+        """
+hoist_predicate('j'): no condition is the same throughout `j` for all that runs under it
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |            ^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ runs under no condition
+""",
+    )
+    s = Schedule(matmul())
+    s.split("k", [None, 4])
+    refuse(
+        s,
+        lambda s: s.hoist_predicate("k_1"),
+        """
+hoist_predicate('k_1'): no condition is the same throughout `k_1` for all that runs under it
+    8 |     for i, j, k_0, k_1 in T.grid(7, 13, 2, 4):
+      |                    ^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ runs under `k_0 * 4 + k_1 < 5`
+""",
+    )

@@ -1,0 +1,263 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain
+from tir.ir import Var
+from tir.script import parse
+from tir.traverse import rewrite
+
+
+def nested():
+    """B = 2 (A + 1), row by row, through a row that a block allocates inside another block."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+    for i in range(7):
+        with T.block("outer"):
+            v_i = T.axis.spatial(7, i)
+            for one in range(1):
+                with T.block("inner"):
+                    v_o = T.axis.spatial(1, one)
+                    row = T.alloc_buffer((13,))
+                    for j in range(13):
+                        with T.block("row"):
+                            v_j = T.axis.spatial(13, j)
+                            row[v_j] = A[v_i, v_j] + T.float32(1.0)
+                    for j_1 in range(13):
+                        with T.block("B"):
+                            v_j = T.axis.spatial(13, j_1)
+                            B[v_i, v_j] = row[v_j] * T.float32(2.0)
+"""
+    )
+
+
+def parallel_rows():
+    """The same, rows in parallel."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+    for i in T.parallel(7):
+        with T.block("outer"):
+            v_i = T.axis.spatial(7, i)
+            row = T.alloc_buffer((13,))
+            for j in range(13):
+                with T.block("row"):
+                    v_j = T.axis.spatial(13, j)
+                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j_1 in range(13):
+                with T.block("B"):
+                    v_j = T.axis.spatial(13, j_1)
+                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+"""
+    )
+
+
+def shadowing():
+    """A block inside has an axis called as that of the one around."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+    for i in range(7):
+        with T.block("outer"):
+            v_i = T.axis.spatial(7, i)
+            row = T.alloc_buffer((1,))
+            row[0] = A[v_i]
+            for j in range(1):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, v_i + j)
+                    B[v_i] = row[0] * T.float32(2.0)
+"""
+    )
+    return rewrite(func, lambda n: n.with_(name="v_i") if type(n) is Var and n.name == "v_i_1" else None)
+
+
+def growing():
+    """B = A below the diagonal, through rows that grow."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 7), "float32"), B: T.Buffer((7, 7), "float32")):
+    for i in range(7):
+        with T.block("outer"):
+            v_i = T.axis.spatial(7, i)
+            row = T.alloc_buffer((v_i + 1,))
+            for j in range(v_i + 1):
+                row[j] = A[v_i, j]
+            for j_1 in range(v_i + 1):
+                B[v_i, j_1] = row[j_1]
+"""
+    )
+
+
+def test_to_the_next_block():
+    before = nested()
+    s = Schedule(before)
+    s.lift_alloc("row")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            # with T.block("root"):
+            for i in range(7):
+                with T.block("outer"):
+                    v_i = T.axis.spatial(7, i)
+                    row = T.alloc_buffer((13,))
+                    for one in range(1):
+                        with T.block("inner"):
+                            v_o = T.axis.spatial(1, one)
+                            for j in range(13):
+                                with T.block("row"):
+                                    v_j = T.axis.spatial(13, j)
+                                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+                            for j_1 in range(13):
+                                with T.block("B"):
+                                    v_j = T.axis.spatial(13, j_1)
+                                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+        """,
+    )
+
+
+def test_to_the_function():
+    before = nested()
+    s = Schedule(before)
+    s.lift_alloc("row", 2)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            # with T.block("root"):
+            row = T.alloc_buffer((7, 13))
+            for i in range(7):
+                with T.block("outer"):
+                    v_i = T.axis.spatial(7, i)
+                    for one in range(1):
+                        with T.block("inner"):
+                            v_o = T.axis.spatial(1, one)
+                            for j in range(13):
+                                with T.block("row"):
+                                    v_j = T.axis.spatial(13, j)
+                                    row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                            for j_1 in range(13):
+                                with T.block("B"):
+                                    v_j = T.axis.spatial(13, j_1)
+                                    B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
+        """,
+    )
+
+
+def test_beyond_the_function_is_refused():
+    s = Schedule(nested())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("row", 3),
+        """
+lift_alloc('row', 3): `row` is allocated by the function, and cannot be lifted further
+""",
+    )
+
+
+def test_an_axis_of_the_same_name_inside_is_refused():
+    s = Schedule(shadowing())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("row"),
+        """
+lift_alloc('row'): `B`, inside of `outer`, has an axis called `v_i` too
+    8 |         with T.block("outer"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^ one
+      ...
+   13 |                 with T.block("B"):
+      |                 ^^^^^^^^^^^^^^^^^^ the other
+""",
+    )
+
+
+def test_past_a_parallel_loop():
+    before = parallel_rows()
+    s = Schedule(before)
+    s.lift_alloc("row")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            # with T.block("root"):
+            row = T.alloc_buffer((7, 13))
+            for i in T.parallel(7):
+                with T.block("outer"):
+                    v_i = T.axis.spatial(7, i)
+                    for j in range(13):
+                        with T.block("row"):
+                            v_j = T.axis.spatial(13, j)
+                            row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                    for j_1 in range(13):
+                        with T.block("B"):
+                            v_j = T.axis.spatial(13, j_1)
+                            B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
+        """,
+    )
+
+
+def test_a_shape_that_depends_on_the_block_is_refused():
+    s = Schedule(growing())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("row"),
+        """
+lift_alloc('row'): the shape of `row` depends on `v_i`, which is bound further in
+    8 |         with T.block("outer"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^ allocates row
+""",
+    )
+
+
+def test_a_buffer_of_the_function_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("B"),
+        """
+lift_alloc('B'): `B` is allocated by the function, and cannot be lifted further
+""",
+    )
+
+
+def test_a_parameter_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("A"),
+        """
+lift_alloc('A'): `A` is a parameter of the function
+""",
+    )
+
+
+def test_an_unknown_buffer_is_refused():
+    s = Schedule(nested())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("rows"),
+        """
+lift_alloc('rows'): no block allocates `rows`; allocated by blocks are `row`
+  hint: did you mean `row`?
+""",
+    )
+
+
+def test_no_lift_is_refused():
+    s = Schedule(nested())
+    refuse(
+        s,
+        lambda s: s.lift_alloc("row", 0),
+        """
+lift_alloc('row', 0): `n_lifts` must be at least 1, got 0
+""",
+    )

@@ -1,0 +1,106 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul, symbolic
+
+
+def test_a_main_part_and_a_tail():
+    before = matmul()
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    assert s.peel("j_0") == ["j_0_0", "j_0_1"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for j_0_0, i, k, j_1 in T.grid(3, 7, 5, 4):
+                with T.block("C_j_0_0"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0_0 * 4 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for j_0_1, i_1, k_1, j_1_1 in T.grid(1, 7, 5, 1):
+                with T.block("C_j_0_1"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_j = T.axis.spatial(13, j_0_1 * 4 + j_1_1 + 12)
+                    v_k = T.axis.reduce(5, k_1)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_reduction():
+    before = matmul(1, 7, 13)
+    s = Schedule(before)
+    s.split("k", [None, 3])
+    s.peel("k_0")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((1, 13), "float32"), B: T.Buffer((13, 7), "float32"), C: T.Buffer((1, 7), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j in T.grid(1, 7):
+                for k_0_0, k_1 in T.grid(4, 3):
+                    with T.block("C_k_0_0"):
+                        v_i = T.axis.spatial(1, i)
+                        v_j = T.axis.spatial(7, j)
+                        v_k = T.axis.reduce(13, k_0_0 * 3 + k_1)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for k_0_1, k_1_1 in T.grid(1, 1):
+                    with T.block("C_k_0_1"):
+                        v_i = T.axis.spatial(1, i)
+                        v_j = T.axis.spatial(7, j)
+                        v_k = T.axis.reduce(13, k_0_1 * 3 + k_1_1 + 12)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.peel("j"),
+        """
+peel('j'): no condition below `j` depends on it
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |            ^ nothing to peel
+""",
+    )
+    s = Schedule(matmul())
+    s.split("j", [1, 16])
+    refuse(
+        s,
+        lambda s: s.peel("j_0"),
+        """
+peel('j_0'): there are no iterations of `j_0` in which its conditions always hold
+    8 |     for i, j_0, j_1, k in T.grid(7, 1, 16, 5):
+      |            ^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ runs where `j_0 * 16 + j_1 < 13`
+""",
+    )
+    s = Schedule(symbolic())
+    s.split("i", [None, 4])
+    refuse(
+        s,
+        lambda s: s.peel("i_0"),
+        """
+peel('i_0'): the extent of `i_0` is not a constant
+    8 |     for i_0, i_1 in T.grid((n + 3) // 4, 4):
+      |         ^^^ runs over (n + 3) // 4
+""",
+    )

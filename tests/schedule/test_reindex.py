@@ -1,0 +1,451 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul
+from tir import te
+from tir.script import parse
+
+
+def transposed(n: int = 13):
+    """B = 2 times the first seven rows after one of A transposed."""
+    A = te.placeholder((n, 8), name="A")
+    B = te.compute((7, n), lambda i, j: A[j, i + 1] * 2.0, name="B")
+    return te.create_prim_func([A, B])
+
+
+def padded(n: int = 13):
+    """P = A with a zero at each end."""
+    A = te.placeholder((n,), name="A")
+    P = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="P")
+    return te.create_prim_func([A, P])
+
+
+def scaled(n: int = 13):
+    """B = A times the first element of A, and C = neighbours of B."""
+    A = te.placeholder((n,), name="A")
+    F = te.placeholder((1,), name="F")
+    B = te.compute((n,), lambda i: A[i] * F[0], name="B")
+    C = te.compute((n - 1,), lambda i: B[i] + B[i + 1], name="C")
+    return te.create_prim_func([A, F, C])
+
+
+def gather(n: int = 13):
+    """B = A at the places in I."""
+    A = te.placeholder((4,), name="A")
+    I = te.placeholder((n,), "int32", name="I")
+    B = te.compute((n,), lambda i: A[te.maximum(0, te.minimum(I[i], 3))], name="B")
+    return te.create_prim_func([A, I, B])
+
+
+def partial():
+    """B = 2 A, but for the last element."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+    for i in range(12):
+        with T.block("B"):
+            v_i = T.axis.spatial(13, i)
+            B[v_i] = A[v_i] * T.float32(2.0)
+"""
+    )
+
+
+def test_both_sides():
+    before = transposed()
+    s = Schedule(before)
+    assert s.reindex("B", ("read", 0)) == "A_reindex"
+    assert s.reindex("B", ("write", 0)) == "B_reindex"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13, 8), "float32"), B: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            A_reindex = T.alloc_buffer((7, 13))
+            B_reindex = T.alloc_buffer((7, 13))
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("A_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    A_reindex[v0, v1] = A[v1, v0 + 1]
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B_reindex[v_i, v_j] = A_reindex[v_i, v_j] * T.float32(2.0)
+            for ax0_1, ax1_1 in T.grid(7, 13):
+                with T.block("B_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                    B[v0, v1] = B_reindex[v0, v1]
+        """,
+    )
+
+
+def test_a_reduction():
+    before = matmul()
+    s = Schedule(before)
+    s.reindex("C", ("read", 1))
+    s.reindex("C", "C")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B_reindex = T.alloc_buffer((13, 5))
+            C_reindex = T.alloc_buffer((7, 13))
+            for ax0, ax1 in T.grid(13, 5):
+                with T.block("B_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    B_reindex[v0, v1] = B[v1, v0]
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_reindex[v_i, v_j] = T.float32(0.0)
+                    C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A[v_i, v_k] * B_reindex[v_j, v_k]
+            for ax0_1, ax1_1 in T.grid(7, 13):
+                with T.block("C_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                    C[v0, v1] = C_reindex[v0, v1]
+        """,
+    )
+
+
+def test_a_split_block():
+    before = matmul()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.reorder("i_0", "j", "i_1", "k")
+    s.reindex("C", ("write", 0))
+    s.reindex("C", ("read", 0))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_reindex = T.alloc_buffer((7, 13))
+            A_reindex = T.alloc_buffer((7, 5))
+            for ax0_1, ax1_1 in T.grid(7, 5):
+                with T.block("A_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                    A_reindex[v0, v1] = A[v0, v1]
+            for i_0, j, i_1, k in T.grid(2, 13, 4, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j = T.axis.spatial(13, j)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1 < 7)
+                    with T.init():
+                        C_reindex[v_i, v_j] = T.float32(0.0)
+                    C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A_reindex[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_reindex"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_reindex[v0, v1]
+        """,
+    )
+
+
+def test_reading_in_a_shared_loop():
+    before = chain()
+    s = Schedule(before)
+    s.compute_at("B", "i_1")
+    s.reindex("C", ("read", 0))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            B_reindex = T.alloc_buffer((7, 13))
+            for i_1 in range(7):
+                for ax0 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0_1 in range(13):
+                    with T.block("B_reindex"):
+                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                        B_reindex[v0, v1] = B[v0, v1]
+                for j_1 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                        C[v_i, v_j] = B_reindex[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_writing_in_a_shared_loop():
+    before = chain()
+    s = Schedule(before)
+    s.compute_at("B", "i_1")
+    s.reindex("B", ("write", 0))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            B_reindex = T.alloc_buffer((7, 13))
+            for i_1 in range(7):
+                for ax0 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                        B_reindex[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0_1 in range(13):
+                    with T.block("B_reindex"):
+                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                        B[v0, v1] = B_reindex[v0, v1]
+                for j_1 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_one_element():
+    before = scaled()
+    s = Schedule(before)
+    s.reindex("B", ("read", 1))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), F: T.Buffer((1,), "float32"), C: T.Buffer((12,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13,))
+            F_reindex = T.alloc_buffer((1,))
+            with T.block("F_reindex"):
+                F_reindex[0] = F[0]
+            for i in range(13):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i)
+                    B[v_i] = A[v_i] * F_reindex[0]
+            for i_1 in range(12):
+                with T.block("C"):
+                    v_i = T.axis.spatial(12, i_1)
+                    C[v_i] = B[v_i] + B[v_i + 1]
+        """,
+    )
+
+
+def test_reindex_cache_read():
+    before = matmul()
+    s = Schedule(before)
+    assert s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k // 4, i, k % 4)) == "A_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            A_local = T.alloc_buffer((2, 7, 4), scope="local")
+            for ax0, ax1 in T.grid(7, 5):
+                with T.block("A_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    A_local[v1 // 4, v0, v1 % 4] = A[v0, v1]
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A_local[v_k // 4, v_i, v_k % 4] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_reindex_cache_write():
+    before = matmul()
+    s = Schedule(before)
+    assert s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j // 4, i, j % 4)) == "C_local"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_local = T.alloc_buffer((4, 7, 4), scope="local")
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_local[v_j // 4, v_i, v_j % 4] = T.float32(0.0)
+                    C_local[v_j // 4, v_i, v_j % 4] = C_local[v_j // 4, v_i, v_j % 4] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_local[v1 // 4, v0, v1 % 4]
+        """,
+    )
+
+
+def test_reindex_cache_read_in_a_shared_loop():
+    before = chain()
+    s = Schedule(before)
+    s.compute_at("B", "i_1")
+    s.reindex_cache_read("C", 0, "local", lambda i, j: (j, i))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            B_local = T.alloc_buffer((13, 7), scope="local")
+            for i_1 in range(7):
+                for ax0 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for ax0_1 in range(13):
+                    with T.block("B_local"):
+                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                        B_local[v1, v0] = B[v0, v1]
+                for j_1 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                        C[v_i, v_j] = B_local[v_j, v_i] * T.float32(3.0)
+        """,
+    )
+
+
+def test_what_may_be_outside_is_refused():
+    s = Schedule(padded())
+    refuse(
+        s,
+        lambda s: s.reindex("P", "A"),
+        """
+reindex('P', 'A'): `P` reads `A` at `v_i - 1`, which may be outside of it
+    9 |         with T.block("P"):
+      |         ^^^^^^^^^^^^^^^^^^ reads A
+  hint: cache_read copies the buffer as it is
+""",
+    )
+
+
+def test_several_places_are_refused():
+    s = Schedule(scaled())
+    refuse(
+        s,
+        lambda s: s.reindex("C", "B"),
+        """
+reindex('C', 'B'): `C` accesses `B` at several places: `B[v_i]` and `B[v_i + 1]`
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ uses B
+""",
+    )
+
+
+def test_loaded_indices_are_refused():
+    s = Schedule(gather())
+    refuse(
+        s,
+        lambda s: s.reindex("B", "A"),
+        """
+reindex('B', 'A'): `B` accesses `A` at loaded indices, not at its axes alone
+    9 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ uses A
+""",
+    )
+
+
+def test_a_reduction_that_reads_its_result_is_refused():
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "k")
+    refuse(
+        s,
+        lambda s: s.reindex("C_update", ("read", 0)),
+        """
+reindex('C_update', ['read', 0]): `C_update` writes `C` as well as reading it
+   13 |             with T.block("C_update"):
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+""",
+    )
+
+
+def test_another_writer_is_refused():
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "k")
+    refuse(
+        s,
+        lambda s: s.reindex("C_init", ("write", 0)),
+        """
+reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
+    9 |         with T.block("C_init"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^ writes C
+   10 |             v_i, v_j = T.axis.remap("SS", [i, j])
+   11 |             C[v_i, v_j] = T.float32(0.0)
+   12 |         for k in range(5):
+   13 |             with T.block("C_update"):
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+""",
+    )
+
+
+def test_a_domain_that_is_not_covered_is_refused():
+    s = Schedule(partial())
+    refuse(
+        s,
+        lambda s: s.reindex("B", ("write", 0)),
+        """
+reindex('B', ['write', 0]): it cannot be shown which part of `B` is written by `B`: `v_i` = `i` takes 12 values of 13
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+""",
+    )
+
+
+def test_a_map_of_an_axis_that_does_not_index_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
+        """
+reindex_cache_read('C', 0, 'local', 'lambda i, j, k: (i, j, k)'): the index map uses `j`, but `v_j` does not index `A`
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ uses A
+""",
+    )
+
+
+def test_a_map_without_an_axis_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),
+        """
+reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+""",
+    )
+
+
+def test_a_scope_that_is_no_name_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.reindex_cache_write("C", 0, "L1 cache", lambda i, j, k: (i, j)),
+        """
+reindex_cache_write('C', 0, 'L1 cache', 'lambda i, j, k: (i, j)'): a storage scope is a name such as `local` or `global`, got 'L1 cache'
+""",
+    )

@@ -1,0 +1,511 @@
+import pytest
+
+from schedule import Schedule
+from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.programs import chain, matmul
+from tir import te
+from tir.ir import Const, PrimFunc, Var
+from tir.traverse import blocks, replace_stmt
+
+
+def reduction(reducer, dtype: str = "float32", n: int = 109) -> PrimFunc:
+    A = te.placeholder((7, n), dtype, name="A")
+    k = te.reduce_axis((0, n), name="k")
+    return te.create_prim_func([A, te.compute((7,), lambda i: reducer(A[i, k], axis=k), name="C")])
+
+
+def arg_reduction(better) -> PrimFunc:
+    """The index and the value of the element that is better than all others."""
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+
+    def combine(x, y):
+        keep = better(x, y)
+        return te.select(keep, x[0], y[0]), te.select(keep, x[1], y[1])
+
+    reducer = te.comm_reducer(combine, lambda i, v: (te.const(2**31 - 1, i), te.const(-1e30, v)), name="argmax")
+    index, value = te.compute((7,), lambda i: reducer((k.value, A[i, k]), axis=k), name="R")
+    return te.create_prim_func([A, index, value])
+
+
+def first_of_equals(x, y):
+    return te.any(x[1] > y[1], te.all(te.equal(x[1], y[1]), x[0] <= y[0]))
+
+
+def test_outer_part():
+    before = matmul(7, 13, 109)
+    s = Schedule(before)
+    ko, _ = s.split("k", [None, 16])
+    assert s.rfactor(ko, 0) == "C_rf"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_rf = T.alloc_buffer((7, 7, 13))
+            for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
+                with T.block("C_rf"):
+                    v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
+                    T.where(k_0 * 16 + k_1 < 109)
+                    with T.init():
+                        C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
+                    C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
+            for i_1, j_1, k_0_1 in T.grid(7, 13, 7):
+                with T.block("C"):
+                    v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
+        """,
+    )
+
+
+def test_inner_part_as_the_last_dimension():
+    before = matmul(7, 13, 109)
+    s = Schedule(before)
+    _, ki = s.split("k", [None, 16])
+    s.rfactor(ki, -1)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_rf = T.alloc_buffer((7, 13, 16))
+            for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
+                with T.block("C_rf"):
+                    v_i, v_j, v_k_1, v_k_0 = T.axis.remap("SSSR", [i, j, k_1, k_0])
+                    T.where(k_0 * 16 + k_1 < 109)
+                    with T.init():
+                        C_rf[v_i, v_j, v_k_1] = T.float32(0.0)
+                    C_rf[v_i, v_j, v_k_1] = C_rf[v_i, v_j, v_k_1] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
+            for i_1, j_1, k_1_1 in T.grid(7, 13, 16):
+                with T.block("C"):
+                    v_i, v_j, v_k_1 = T.axis.remap("SSR", [i_1, j_1, k_1_1])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1]
+        """,
+    )
+
+
+def test_whole_reduction_leaves_no_init():
+    before = matmul()
+    s = Schedule(before)
+    s.rfactor("k", 1)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_rf = T.alloc_buffer((7, 5, 13))
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C_rf"):
+                    v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
+                    C_rf[v_i, v_k, v_j] = A[v_i, v_k] * B[v_k, v_j]
+            for i_1, j_1, k_1 in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i_1, j_1, k_1])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_k, v_j]
+        """,
+    )
+
+
+def test_guard_that_excludes_whole_parts():
+    before = matmul(3, 2, 5)
+    s = Schedule(before)
+    ko, _ = s.split("k", [4, 4])
+    s.rfactor(ko)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((5, 2), "float32"), C: T.Buffer((3, 2), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_rf = T.alloc_buffer((4, 3, 2))
+            for i, j, k_0, k_1 in T.grid(3, 2, 4, 4):
+                with T.block("C_rf"):
+                    v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
+                    with T.init():
+                        C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
+                    if v_k_0 * 4 + v_k_1 < 5:
+                        C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 4 + v_k_1] * B[v_k_0 * 4 + v_k_1, v_j]
+            for i_1, j_1, k_0_1 in T.grid(3, 2, 4):
+                with T.block("C"):
+                    v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
+        """,
+    )
+
+
+def test_two_reduction_axes_fused_and_a_condition():
+    A = te.placeholder((7, 3, 5), name="A")
+    r, q = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 5), name="q")
+    C = te.compute((7,), lambda i: te.sum(A[i, r, q], axis=[r, q], where=r.value + q.value < 6), name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    rq = s.fuse("r", "q")
+    _, inner = s.split(rq, [None, 4])
+    s.rfactor(inner)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 3, 5), "float32"), C: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_rf = T.alloc_buffer((4, 7))
+            for i, r_q_fused_0, r_q_fused_1 in T.grid(7, 4, 4):
+                with T.block("C_rf"):
+                    v_i, v_r_q_fused_1, v_r_q_fused_0 = T.axis.remap("SSR", [i, r_q_fused_1, r_q_fused_0])
+                    T.where(r_q_fused_0 * 4 + r_q_fused_1 < 15)
+                    with T.init():
+                        C_rf[v_r_q_fused_1, v_i] = T.float32(0.0)
+                    C_rf[v_r_q_fused_1, v_i] = T.if_then_else((v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5 + (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5 < 6, C_rf[v_r_q_fused_1, v_i] + A[v_i, (v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5, (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5], C_rf[v_r_q_fused_1, v_i])
+            for i_1, r_q_fused_1_1 in T.grid(7, 4):
+                with T.block("C"):
+                    v_i, v_r_q_fused_1 = T.axis.remap("SR", [i_1, r_q_fused_1_1])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + C_rf[v_r_q_fused_1, v_i]
+        """,  # noqa: E501
+    )
+
+
+def test_inside_of_a_loop_with_other_statements():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")
+    D = te.compute((7,), lambda i: C[i] * 2.0, name="D")
+    before = te.create_prim_func([A, D])
+    s = Schedule(before)
+    s.compute_at("C", s.get_loops("D")[0])
+    _, ki = s.split(s.get_loops("C")[1], [None, 4])
+    s.rfactor(ki)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C = T.alloc_buffer((7,))
+            C_rf = T.alloc_buffer((4, 7))
+            for i_1 in range(7):
+                for ax0_0, ax0_1 in T.grid(4, 4):
+                    with T.block("C_rf"):
+                        v_i, v_ax0_1, v_ax0_0 = T.axis.remap("SSR", [i_1, ax0_1, ax0_0])
+                        T.where(ax0_0 * 4 + ax0_1 < 13)
+                        with T.init():
+                            C_rf[v_ax0_1, v_i] = T.float32(0.0)
+                        C_rf[v_ax0_1, v_i] = C_rf[v_ax0_1, v_i] + A[v_i, v_ax0_0 * 4 + v_ax0_1]
+                for ax0_1_1 in range(4):
+                    with T.block("C"):
+                        v_i, v_ax0_1 = T.axis.remap("SR", [i_1, ax0_1_1])
+                        with T.init():
+                            C[v_i] = T.float32(0.0)
+                        C[v_i] = C[v_i] + C_rf[v_ax0_1, v_i]
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_1)
+                    D[v_i] = C[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+@pytest.mark.parametrize("reducer", [te.sum, te.max, te.min, te.prod], ids=lambda r: r.name)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int8"])
+@pytest.mark.parametrize("part", [0, 1])
+def test_known_reducers(reducer, dtype, part):
+    before = reduction(reducer, dtype, 13)
+    s = Schedule(before)
+    s.rfactor(s.split("k", [None, 4])[part])
+    same_numbers(before, s.func)
+    well_formed(s.func)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_several_values(part):
+    before = arg_reduction(first_of_equals)
+    s = Schedule(before)
+    s.rfactor(s.split("k", [None, 4])[part])
+    same_numbers(before, s.func)
+    well_formed(s.func)
+
+
+def test_order_is_kept_by_the_outer_part():
+    before = arg_reduction(lambda x, y: x[1] >= y[1])
+    s = Schedule(before)
+    s.rfactor(s.split("k", [None, 4])[0])
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), R_v0: T.Buffer((7,), "int32"), R_v1: T.Buffer((7,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            R_v0_rf = T.alloc_buffer((4, 7), "int32")
+            R_v1_rf = T.alloc_buffer((4, 7))
+            for i, k_0, k_1 in T.grid(7, 4, 4):
+                with T.block("R_rf"):
+                    v_i, v_k_0, v_k_1 = T.axis.remap("SSR", [i, k_0, k_1])
+                    T.where(k_0 * 4 + k_1 < 13)
+                    with T.init():
+                        R_v0_rf[v_k_0, v_i] = 2147483647
+                        R_v1_rf[v_k_0, v_i] = T.float32(-1e+30)
+                    v_R_v0_rf: T.int32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v0_rf[v_k_0, v_i], v_k_0 * 4 + v_k_1)
+                    v_R_v1_rf: T.float32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v1_rf[v_k_0, v_i], A[v_i, v_k_0 * 4 + v_k_1])
+                    R_v0_rf[v_k_0, v_i] = v_R_v0_rf
+                    R_v1_rf[v_k_0, v_i] = v_R_v1_rf
+            for i_1, k_0_1 in T.grid(7, 4):
+                with T.block("R"):
+                    v_i, v_k_0 = T.axis.remap("SR", [i_1, k_0_1])
+                    with T.init():
+                        R_v0[v_i] = 2147483647
+                        R_v1[v_i] = T.float32(-1e+30)
+                    v_R_v0_rf_1: T.int32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v0[v_i], R_v0_rf[v_k_0, v_i])
+                    v_R_v1_rf_1: T.float32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v1[v_i], R_v1_rf[v_k_0, v_i])
+                    R_v0[v_i] = v_R_v0_rf_1
+                    R_v1[v_i] = v_R_v1_rf_1
+        """,  # noqa: E501
+    )
+
+
+def test_refuses_what_is_not_commutative():
+    s = Schedule(arg_reduction(lambda x, y: x[1] >= y[1]))
+    _, ki = s.split("k", [None, 4])
+    refuse(
+        s,
+        lambda s: s.rfactor(ki),
+        """
+        rfactor('k_1'): the reduction of `R` is not commutative, as a change of order needs
+            9 |         with T.block("R"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+          witness: f((0, -1.0), (1, -1.0)) = (0, -1.0), but f((1, -1.0), (0, -1.0)) = (1, -1.0)
+        """,
+    )
+
+
+def test_refuses_what_is_not_associative():
+    odd = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], (x[1] + y[1]) + (x[1] * y[1]) * (x[0] * y[0])),
+        lambda a, b: (te.const(0, a), te.const(0, b)),
+        name="odd",
+    )
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    X, Y = te.compute((7,), lambda i: odd((A[i, k], A[i, k] + 1.0), axis=k), name="X")
+    refuse(
+        Schedule(te.create_prim_func([A, X, Y])),
+        lambda s: s.rfactor("k"),
+        """
+        rfactor('k'): the reduction of `X` is not associative
+            9 |         with T.block("X"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+          witness: f(f((-1.0, -1.0), (-1.0, -1.0)), (-1.0, 0.0)) = (-3.0, -1.0), but f((-1.0, -1.0), f((-1.0, -1.0), (-1.0, 0.0))) = (-3.0, 0.0)
+        """,  # noqa: E501
+    )
+
+
+def test_refuses_what_is_not_neutral():
+    halves = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], (x[1] + y[1]) * 0.5), lambda a, b: (te.const(0, a), te.const(0, b)), name="halves"
+    )
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    X, Y = te.compute((7,), lambda i: halves((A[i, k], A[i, k]), axis=k), name="X")
+    refuse(
+        Schedule(te.create_prim_func([A, X, Y])),
+        lambda s: s.rfactor("k"),
+        """
+        rfactor('k'): the reduction of `X` is not neutral in what it starts from
+            9 |         with T.block("X"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+          witness: f((0.0, 0.0), (-1.0, -1.0)) = (-1.0, -0.5), but its second argument = (-1.0, -1.0)
+        """,
+    )
+
+
+def test_refuses_an_unknown_operation():
+    odd = te.comm_reducer(lambda x, y: x - y, lambda dtype: te.const(0, dtype), name="odd")
+    refuse(
+        Schedule(reduction(odd)),
+        lambda s: s.rfactor("k"),
+        """
+        rfactor('k'): the reduction of `C` is not recognised, so its partial results cannot be combined
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+          hint: it must be C[...] = C[...] op f, with op one of +, *, min, max, and, or; or a reducer of several values
+        """,
+    )
+
+
+def test_refuses_an_init_that_would_count_twice():
+    biased = te.comm_reducer(lambda x, y: x + y, lambda dtype: te.const(1, dtype), name="biased")
+    refuse(
+        Schedule(reduction(biased)),
+        lambda s: s.rfactor("k"),
+        """
+        rfactor('k'): `C` starts at 1.0, which is not neutral for `+`: it would count once for each partial result
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the reduction
+        """,
+    )
+
+
+def test_refuses_spatial_loops_and_fused_ones():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.rfactor("j"),
+        """
+        rfactor('j'): `j` drives spatial axes of `C`, not its reduction alone
+            8 |     for i, j, k in T.grid(7, 13, 5):
+              |            ^ drives spatial axes
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    s.fuse("j", "k")
+    refuse(
+        s,
+        lambda s: s.rfactor("j_k_fused"),
+        """
+        rfactor('j_k_fused'): `j_k_fused` drives spatial axes of `C`, not its reduction alone
+            8 |     for i, j_k_fused in T.grid(7, 65):
+              |            ^^^^^^^^^ drives spatial axes
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_blocks_that_reduce_nothing():
+    refuse(
+        Schedule(chain()),
+        lambda s: s.rfactor("i"),
+        """
+        rfactor('i'): `B` is not a reduction with its init
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "k")
+    refuse(
+        s,
+        lambda s: s.rfactor("k"),
+        """
+        rfactor('k'): `C_update` is not a reduction with its init
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ the block
+          hint: rfactor before decompose_reduction
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.rfactor("i"),
+        """
+        rfactor('i'): `i` must have one block below it, not `C_init` and `C_update`
+            8 |     for i, j in T.grid(7, 13):
+              |         ^ the loop
+            9 |         with T.block("C_init"):
+              |         ^^^^^^^^^^^^^^^^^^^^^^^ below
+           10 |             v_i, v_j = T.axis.remap("SS", [i, j])
+           11 |             C[v_i, v_j] = T.float32(0.0)
+           12 |         for k in range(5):
+           13 |             with T.block("C_update"):
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^ below
+        """,
+    )
+
+
+def test_refuses_a_factor_axis_out_of_range():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.rfactor("k", 3),
+        """
+        rfactor('k', 3): factor_axis must be from -3 to 2 for a result of rank 2, got 3
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.rfactor("k", -4),
+        """
+        rfactor('k', -4): factor_axis must be from -3 to 2 for a result of rank 2, got -4
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+
+
+def test_refuses_a_reduction_loop_with_other_statements():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    s = Schedule(te.create_prim_func([A, C]))
+    ko, ki = s.split("k", [None, 4])
+    s.compute_at("B", ko)
+    refuse(
+        s,
+        lambda s: s.rfactor(ki),
+        """
+        rfactor('k_1'): `k_0` drives the reduction, and has more below it than `C`
+            9 |     for i_1, k_0 in T.grid(7, 4):
+              |              ^^^ drives the reduction
+              ...
+           17 |             with T.block("C"):
+              |             ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.rfactor(ko),
+        """
+        rfactor('k_0'): `k_0` must have one block below it, not `B` and `C`
+            9 |     for i_1, k_0 in T.grid(7, 4):
+              |              ^^^ the loop
+           10 |         for ax0 in range(4):
+           11 |             with T.block("B"):
+              |             ^^^^^^^^^^^^^^^^^^ below
+              ...
+           17 |             with T.block("C"):
+              |             ^^^^^^^^^^^^^^^^^^ below
+        """,
+    )
+
+
+def test_refuses_a_condition_over_reduction_and_other_axes():
+    func = reduction(te.sum, n=13)
+    C = blocks(func)[0]
+    s = Schedule(replace_stmt(func, C, C.with_(predicate=Var("i") + Var("k") < Const(9))))
+    _, ki = s.split("k", [None, 4])
+    refuse(
+        s,
+        lambda s: s.rfactor(ki),
+        """
+        rfactor('k_1'): the condition `i + k_0 * 4 + k_1 < 9` of `C` concerns the reduction and other axes together
+            9 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )

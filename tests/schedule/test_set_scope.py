@@ -1,0 +1,84 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain
+
+
+def test_temporary():
+    before = chain()
+    s = Schedule(before)
+    assert s.set_scope("B", 0, "shared") == "B_shared"
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B_shared = T.alloc_buffer((7, 13), scope="shared")
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B_shared[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_refuses_a_parameter():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.set_scope("C", "C", "local"),
+        """
+        set_scope('C', 'C', 'local'): `C` is a parameter of the function, and stays where the caller put it
+           14 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: cache_write('C', 'C', 'local')
+        """,
+    )
+
+
+def test_refuses_the_scope_that_it_has():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.set_scope("B", 0, "global"),
+        """
+        set_scope('B', 0, 'global'): `B` is in scope 'global' already
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes B
+        """,
+    )
+
+
+def test_refuses_what_is_not_written():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.set_scope("B", 1, "local"),
+        """
+        set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: there is no number 1
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.set_scope("B", "A", "local"),
+        """
+        set_scope('B', 'A', 'local'): `B` writes no buffer called `A`, but `B`
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ writes `B`
+        """,
+    )
+    refuse(
+        s,
+        lambda s: s.set_scope("B", 0, "Local!"),
+        """
+        set_scope('B', 0, 'Local!'): a storage scope is a name such as `local` or `global`, got 'Local!'
+        """,
+    )

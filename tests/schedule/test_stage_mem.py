@@ -1,0 +1,452 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul
+from tir import te
+from tir.script import parse
+
+
+def stencil(n: int = 13):
+    """C = sums of three neighbours of A."""
+    A = te.placeholder((7, n + 2), name="A")
+    C = te.compute((7, n), lambda i, j: A[i, j] + A[i, j + 1] + A[i, j + 2], name="C")
+    return te.create_prim_func([A, C])
+
+
+def used_at_once():
+    """B is read in the loop that writes it."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+    for i in range(13):
+        with T.block("B"):
+            v_i = T.axis.spatial(13, i)
+            B[v_i] = A[v_i] * T.float32(2.0)
+        with T.block("C"):
+            v_i = T.axis.spatial(13, i)
+            C[v_i] = B[v_i] + T.float32(1.0)
+"""
+    )
+
+
+def halves():
+    """Two blocks write a half of B each, in one loop."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((14,), "float32"), B: T.Buffer((14,), "float32")):
+    for i in range(7):
+        with T.block("low"):
+            v_i = T.axis.spatial(7, i)
+            B[v_i] = A[v_i]
+        with T.block("high"):
+            v_i = T.axis.spatial(7, i)
+            B[v_i + 7] = A[v_i + 7]
+"""
+    )
+
+
+def scan():
+    """B = A + the element before."""
+    return parse(
+        """
+@T.prim_func
+def main(B: T.Buffer((14,), "float32")):
+    for i in range(13):
+        with T.block("B"):
+            v_i = T.axis.opaque(13, i)
+            B[v_i + 1] = B[v_i + 1] + B[v_i]
+"""
+    )
+
+
+def every_other():
+    """X = A in every other element, -A in the others."""
+    return parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((14,), "float32"), B: T.Buffer((14,), "float32")):
+    X = T.alloc_buffer((14,))
+    for i in range(7):
+        with T.block("even"):
+            v_i = T.axis.spatial(7, i)
+            X[v_i * 2] = A[v_i * 2]
+    for i_1 in range(7):
+        with T.block("odd"):
+            v_i = T.axis.spatial(7, i_1)
+            X[v_i * 2 + 1] = -A[v_i * 2 + 1]
+    for i_2 in range(14):
+        with T.block("B"):
+            v_i = T.axis.spatial(14, i_2)
+            B[v_i] = X[v_i]
+"""
+    )
+
+
+def test_a_tile_that_starts_from_its_init_is_only_copied_back():
+    before = matmul()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder("i_0", "j_0", "i_1", "j_1", "k")
+    assert s.stage_mem("i_1", "C", "tile", "local") == ["tile_back"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            tile = T.alloc_buffer((7, 13), scope="local")
+            for i_0, j_0 in T.grid(2, 3):
+                for i_1, j_1, k in T.grid(4, 5, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                        with T.init():
+                            tile[v_i, v_j] = T.float32(0.0)
+                        tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("tile_back"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                        C[v0, v1] = tile[v0, v1]
+        """,
+    )
+
+
+def test_the_rows_that_a_tile_reads():
+    before = matmul()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder("i_0", "j_0", "i_1", "j_1", "k")
+    assert s.stage_mem("j_0", "A", "rows") == ["rows"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            rows = T.alloc_buffer((7, 5))
+            for i_0 in range(2):
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("rows"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v1 = T.axis.spatial(5, ax1)
+                        T.where(i_0 * 4 + ax0 < 7)
+                        rows[v0, v1] = A[v0, v1]
+                for j_0, i_1, j_1, k in T.grid(3, 4, 5, 5):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + rows[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_a_tile_that_is_updated_is_copied_both_ways():
+    before = matmul()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.decompose_reduction("C", "k")
+    assert s.stage_mem("k", "C", "tile") == ["tile", "tile_back"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            tile = T.alloc_buffer((7, 13))
+            for i_0, j_0 in T.grid(2, 3):
+                for i_1_init, j_1_init in T.grid(4, 5):
+                    with T.block("C_init"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
+                        T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
+                        C[v_i, v_j] = T.float32(0.0)
+                for ax0, ax1 in T.grid(4, 5):
+                    with T.block("tile"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                        tile[v0, v1] = C[v0, v1]
+                for k, i_1, j_1 in T.grid(5, 4, 5):
+                    with T.block("C_update"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                        tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0_1, ax1_1 in T.grid(4, 5):
+                    with T.block("tile_back"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
+                        v1 = T.axis.spatial(13, j_0 * 5 + ax1_1)
+                        T.where(i_0 * 4 + ax0_1 < 7 and j_0 * 5 + ax1_1 < 13)
+                        C[v0, v1] = tile[v0, v1]
+        """,
+    )
+
+
+def test_init_and_update_share_the_window():
+    before = matmul()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s.decompose_reduction("C", "k")
+    assert s.stage_mem("j_0", "C", "tile") == ["tile_back"]
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            tile = T.alloc_buffer((7, 13))
+            for i_0 in range(2):
+                for j_0 in range(3):
+                    for i_1_init, j_1_init in T.grid(4, 5):
+                        with T.block("C_init"):
+                            v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                            v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
+                            T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
+                            tile[v_i, v_j] = T.float32(0.0)
+                    for k, i_1, j_1 in T.grid(5, 4, 5):
+                        with T.block("C_update"):
+                            v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                            v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                            v_k = T.axis.reduce(5, k)
+                            T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                            tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+                for ax0, ax1 in T.grid(4, 13):
+                    with T.block("tile_back"):
+                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                        v1 = T.axis.spatial(13, ax1)
+                        T.where(i_0 * 4 + ax0 < 7)
+                        C[v0, v1] = tile[v0, v1]
+        """,
+    )
+
+
+def test_a_block_alone():
+    before = chain()
+    s = Schedule(before)
+    s.stage_mem("C", "B", "element", "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            element = T.alloc_buffer((7, 13), scope="local")
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("element"):
+                    v0, v1 = T.axis.remap("SS", [i_1, j_1])
+                    element[v0, v1] = B[v0, v1]
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = element[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_whole_nest():
+    before = chain()
+    s = Schedule(before)
+    s.stage_mem("i", "B", "whole")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            whole = T.alloc_buffer((7, 13))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    whole[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("whole_back"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    B[v0, v1] = whole[v0, v1]
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_window_with_its_neighbours():
+    before = stencil()
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.stage_mem("j_1", "A", "window")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 15), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            window = T.alloc_buffer((7, 15))
+            for i, j_0 in T.grid(7, 4):
+                for ax0 in range(6):
+                    with T.block("window"):
+                        v0 = T.axis.spatial(7, i)
+                        v1 = T.axis.spatial(15, j_0 * 4 + ax0)
+                        T.where(j_0 * 4 + ax0 < 15)
+                        window[v0, v1] = A[v0, v1]
+                for j_1 in range(4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                        T.where(j_0 * 4 + j_1 < 13)
+                        C[v_i, v_j] = window[v_i, v_j] + window[v_i, v_j + 1] + window[v_i, v_j + 2]
+        """,
+    )
+
+
+def test_a_loop_of_the_reduction_outside_is_refused():
+    s = Schedule(matmul())
+    s.split("i", [None, 4])
+    s.split("j", [None, 5])
+    s.reorder("k", "i_0", "j_0", "i_1", "j_1")
+    refuse(
+        s,
+        lambda s: s.stage_mem("j_0", "C", "tile"),
+        """
+stage_mem('j_0', 'C', 'tile'): it cannot be shown which part of `C` is written by `C` in an iteration of `i_0`: `k` is a loop of the reduction
+    8 |     for k, i_0, j_0, i_1, j_1 in T.grid(5, 2, 3, 4, 5):
+      |            ^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
+""",
+    )
+
+
+def test_a_reader_beside_the_writer_is_refused():
+    s = Schedule(used_at_once())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i", "B", "b"),
+        """
+stage_mem('i', 'B', 'b'): `C` reads `B`, which `B` writes, and may need more than what that writes
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+    9 |             v_i = T.axis.spatial(13, i)
+   10 |             B[v_i] = A[v_i] * T.float32(2.0)
+   11 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ reads B
+""",
+    )
+
+
+def test_different_windows_are_refused():
+    s = Schedule(halves())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i", "B", "b"),
+        """
+stage_mem('i', 'B', 'b'): `low` and `high` write different windows of `B`
+    8 |         with T.block("low"):
+      |         ^^^^^^^^^^^^^^^^^^^^ one
+    9 |             v_i = T.axis.spatial(7, i)
+   10 |             B[v_i] = A[v_i]
+   11 |         with T.block("high"):
+      |         ^^^^^^^^^^^^^^^^^^^^^ the other
+""",
+    )
+
+
+def test_an_update_from_its_neighbour_is_refused():
+    s = Schedule(scan())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i", "B", "b"),
+        """
+stage_mem('i', 'B', 'b'): `B` uses `B` at 2 places
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+""",
+    )
+
+
+def test_a_part_of_a_temporary_is_refused():
+    s = Schedule(every_other())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i_1", "X", "x"),
+        """
+stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`
+   13 |         with T.block("odd"):
+      |         ^^^^^^^^^^^^^^^^^^^^ writes X
+""",
+    )
+
+
+def test_a_buffer_that_is_not_used_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i", "C", "c"),
+        """
+stage_mem('i', 'C', 'c'): `i` uses no buffer called `C`, but `B` and `A`
+    9 |     for i, j in T.grid(7, 13):
+      |         ^ here
+""",
+    )
+
+
+def test_a_name_that_is_taken_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.stage_mem("i", "A", "B"),
+        """
+stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
+  hint: 'B_1' is free
+""",
+    )
+
+
+def test_lanes_are_refused():
+    s = Schedule(chain())
+    s.vectorize("j")
+    refuse(
+        s,
+        lambda s: s.stage_mem("B", "A", "a"),
+        """
+stage_mem('B', 'A', 'a'): `j` is vectorized, and its lanes cannot copy
+   10 |         for j in T.vectorized(13):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+  hint: vectorize afterwards
+""",
+    )

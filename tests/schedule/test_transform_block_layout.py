@@ -1,0 +1,183 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul
+
+
+def test_reordered():
+    before = matmul()
+    s = Schedule(before)
+    s.transform_block_layout("C", lambda i, j, k: (j, i, k))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for ax0, ax1, ax2 in T.grid(13, 7, 5):
+                with T.block("C"):
+                    v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
+                    with T.init():
+                        C[v1, v0] = T.float32(0.0)
+                    C[v1, v0] = C[v1, v0] + A[v1, v2] * B[v2, v0]
+        """,
+    )
+
+
+def test_spatial_axes_fused():
+    before = matmul()
+    s = Schedule(before)
+    s.transform_block_layout("C", lambda i, j, k: (i * 13 + j, k))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for ax0, ax1 in T.grid(91, 5):
+                with T.block("C"):
+                    v0, v1 = T.axis.remap("SR", [ax0, ax1])
+                    with T.init():
+                        C[v0 // 13, v0 % 13] = T.float32(0.0)
+                    C[v0 // 13, v0 % 13] = C[v0 // 13, v0 % 13] + A[v0 // 13, v1] * B[v1, v0 % 13]
+        """,
+    )
+
+
+def test_tiles_that_do_not_divide():
+    before = matmul()
+    s = Schedule(before)
+    s.transform_block_layout("C", lambda i, j, k: (i // 2, k // 2, j, i % 2, k % 2))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for ax0, ax1, ax2, ax3, ax4 in T.grid(4, 3, 13, 2, 2):
+                with T.block("C"):
+                    v0, v1, v2, v3, v4 = T.axis.remap("SRSSR", [ax0, ax1, ax2, ax3, ax4])
+                    T.where(ax0 * 2 + ax3 < 7 and ax1 * 2 + ax4 < 5)
+                    with T.init():
+                        C[v0 * 2 + v3, v2] = T.float32(0.0)
+                    C[v0 * 2 + v3, v2] = C[v0 * 2 + v3, v2] + A[v0 * 2 + v3, v1 * 2 + v4] * B[v1 * 2 + v4, v2]
+        """,
+    )
+
+
+def test_a_unit_axis():
+    before = chain()
+    s = Schedule(before)
+    s.transform_block_layout("B", lambda i, j: (0, j, i))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for ax0, ax1, ax2 in T.grid(1, 13, 7):
+                with T.block("B"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                    B[v2, v1] = A[v2, v1] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_variable_of_both_kinds_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (i, k * 13 + j)),
+        """
+transform_block_layout('C', 'lambda i, j, k: (i, k * 13 + j)'): the index map mixes `v_j` and `v_k`, which are spatial and of the reduction
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+
+
+def test_a_split_loop_is_refused():
+    s = Schedule(matmul())
+    s.split("i", [None, 2])
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
+        """
+transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `i_0` is not the loop of one iteration variable of `C` over its whole extent
+    8 |     for i_0, i_1, j, k in T.grid(4, 2, 13, 5):
+      |         ^^^ the loop
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: do this before split, fuse and tile
+""",
+    )
+
+
+def test_a_shared_loop_is_refused():
+    s = Schedule(chain())
+    s.compute_at("B", s.get_loops("C")[0])
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("B", lambda i, j: (j, i)),
+        """
+transform_block_layout('B', 'lambda i, j: (j, i)'): `B` is not alone in `i_1`
+    9 |     for i_1 in range(7):
+      |     ^^^^^^^^^^^^^^^^^^^^ the loop
+   10 |         for ax0 in range(13):
+   11 |             with T.block("B"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+
+
+def test_a_marked_loop_is_refused():
+    s = Schedule(matmul())
+    s.parallel("i")
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
+        """
+transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `i` is parallel, which would be lost
+    8 |     for i in T.parallel(7):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
+  hint: mark the new loops instead
+""",
+    )
+
+
+def test_an_annotated_loop_is_refused():
+    s = Schedule(matmul())
+    s.annotate("j", "key", 1)
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
+        """
+transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `j` is annotated, which would be lost
+    9 |         for j in T.serial(13, annotations={"key": 1}):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
+  hint: mark the new loops instead
+""",
+    )
+
+
+def test_a_map_that_is_not_one_to_one_is_refused():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i)),
+        """
+transform_block_layout('C', 'lambda i, j, k: (j, i)'): the index map is not one to one: `k`, or a part of it, is missing from the result
+""",
+    )

@@ -1,0 +1,600 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import chain, matmul
+from tir import te
+
+
+def doubled(n: int = 13):
+    """C = B + 1 for int32 B = 2 A, A read backwards."""
+    A = te.placeholder((n,), "int32", name="A")
+    B = te.compute((n,), lambda i: A[n - 1 - i] * 2, name="B")
+    C = te.compute((n,), lambda i: B[i] + 1, name="C")
+    return te.create_prim_func([A, C])
+
+
+def symbolic():
+    """C = 3 (A + 1), the number of rows given at the call."""
+    n = te.var("n")
+    A = te.placeholder((n, 13), name="A")
+    B = te.compute((n, 13), lambda i, j: A[i, j] + 1.0, name="B")
+    C = te.compute((n, 13), lambda i, j: B[i, j] * 3.0, name="C")
+    return te.create_prim_func([A, C, n])
+
+
+def test_transposed():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13, 7))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_tile_that_divides_needs_no_padding():
+    before = matmul(8, 13, 5)
+    s = Schedule(before)
+    s.cache_write("C", 0, "global")
+    s.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((8, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((8, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_global = T.alloc_buffer((2, 13, 4))
+            for i, j, k in T.grid(8, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_global[v_i // 4, v_j, v_i % 4] = T.float32(0.0)
+                    C_global[v_i // 4, v_j, v_i % 4] = C_global[v_i // 4, v_j, v_i % 4] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(8, 13):
+                with T.block("C_global"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_global[v0 // 4, v1, v0 % 4]
+        """,
+    )
+
+
+def test_the_producer_pads():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("B", ("write", 0), lambda *i: (i[1] // 4, i[0], i[1] % 4), pad_value=0)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((4, 7, 4))
+            for ax0, ax1, ax2 in T.grid(4, 7, 4):
+                with T.block("B"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                    B[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 13, A[v1, v0 * 4 + v2] + T.float32(1.0), T.float32(0.0))
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_j // 4, v_i, v_j % 4] * T.float32(3.0)
+        """,
+    )
+
+
+def test_the_producer_keeps_its_loops_where_nothing_is_padded():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("C", "B", lambda i, j: i * 13 + j)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((91,))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i * 13 + v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i * 13 + v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_sum_that_counts_is_divided():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 8, (i * 13 + j) % 8), pad_value=2)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((12, 8))
+            for ax0, ax1 in T.grid(12, 8):
+                with T.block("B"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    B[v0, v1] = T.if_then_else(v0 * 8 + v1 < 91, A[(v0 * 8 + v1) // 13, (v0 * 8 + v1) % 13] + T.float32(1.0), T.float32(2.0))
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[(v_i * 13 + v_j) // 8, (v_i * 13 + v_j) % 8] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_tile_of_two_dimensions():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("C", "B", lambda i, j: (i // 2, j // 4, i % 2 * 4 + j % 4), pad_value=-1.5)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((4, 4, 8))
+            for ax0, ax1, ax2 in T.grid(4, 4, 8):
+                with T.block("B"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                    B[v0, v1, v2] = T.if_then_else(v0 * 2 + v2 // 4 < 7 and v1 * 4 + v2 % 4 < 13, A[v0 * 2 + v2 // 4, v1 * 4 + v2 % 4] + T.float32(1.0), T.float32(-1.5))
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i // 2, v_j // 4, v_i % 2 * 4 + v_j % 4] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_block_of_its_own_pads_what_a_reduction_makes():
+    before = matmul()
+    s = Schedule(before)
+    s.cache_write("C", 0, "local")
+    s.transform_layout("C", "C_local", lambda i, j: (i // 4, j // 8, i % 4, j % 8), 0)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            C_local = T.alloc_buffer((2, 2, 4, 8), scope="local")
+            for ax0_1, ax1_1, ax2, ax3 in T.grid(2, 2, 4, 8):
+                with T.block("C_local_pad"):
+                    v0, v1, v2, v3 = T.axis.remap("SSSS", [ax0_1, ax1_1, ax2, ax3])
+                    T.where(ax0_1 * 4 + ax2 >= 7 or ax1_1 * 8 + ax3 >= 13)
+                    C_local[v0, v1, v2, v3] = T.float32(0.0)
+            for i, j, k in T.grid(7, 13, 5):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = T.float32(0.0)
+                    C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    C[v0, v1] = C_local[v0 // 4, v1 // 8, v0 % 4, v1 % 8]
+        """,
+    )
+
+
+def test_a_block_of_its_own_pads_where_loops_are_shared():
+    before = chain()
+    s = Schedule(before)
+    s.compute_at("B", s.get_loops("C")[0])
+    s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4), 0)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 4, 4))
+            for ax0_1, ax1, ax2 in T.grid(7, 4, 4):
+                with T.block("B_pad"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
+                    T.where(ax1 * 4 + ax2 >= 13)
+                    B[v0, v1, v2] = T.float32(0.0)
+            for i_1 in range(7):
+                for ax0 in range(13):
+                    with T.block("B"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                        B[v_i, v_j // 4, v_j % 4] = A[v_i, v_j] + T.float32(1.0)
+                for j_1 in range(13):
+                    with T.block("C"):
+                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                        C[v_i, v_j] = B[v_i, v_j // 4, v_j % 4] * T.float32(3.0)
+        """,
+    )
+
+
+def test_integers():
+    before = doubled()
+    s = Schedule(before)
+    s.transform_layout("B", ("write", 0), lambda i: (i // 4 % 2, i // 8, i % 4), pad_value=7)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "int32"), C: T.Buffer((13,), "int32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((2, 2, 4), "int32")
+            for ax0, ax1, ax2 in T.grid(2, 2, 4):
+                with T.block("B"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                    B[v0, v1, v2] = T.if_then_else(v1 * 8 + v0 * 4 + v2 < 13, A[v1 * -8 - v0 * 4 - v2 + 12] * 2, 7)
+            for i_1 in range(13):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_1)
+                    C[v_i] = B[v_i // 4 % 2, v_i // 8, v_i % 4] + 1
+        """,
+    )
+
+
+def test_a_symbolic_extent():
+    before = symbolic()
+    s = Schedule(before)
+    s.transform_layout("C", "B", lambda i, j: (j, i // 4, i % 4), pad_value=0)
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer(("n", 13), "float32"), C: T.Buffer(("n", 13), "float32"), n: T.int32):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13, (n + 3) // 4, 4))
+            for ax0, ax1, ax2 in T.grid(13, (n + 3) // 4, 4):
+                with T.block("B"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                    B[v0, v1, v2] = T.if_then_else(v1 * 4 + v2 < n, A[v1 * 4 + v2, v0] + T.float32(1.0), T.float32(0.0))
+            for i_1, j_1 in T.grid(n, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_j, v_i // 4, v_i % 4] * T.float32(3.0)
+        """,
+        sizes={"n": 7},
+    )
+
+
+def test_the_text_of_an_index_map():
+    before = chain()
+    s = Schedule(before)
+    s.transform_layout("C", "B", "lambda i, j: (j, i)")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((13, 7))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
+        """,
+    )
+
+
+def test_indices_are_simplified():
+    before = chain()
+    s = Schedule(before)
+    s.split(s.get_loops("C")[1], [None, 4])
+    s.transform_layout("C", "B", lambda i, j: (j // 13, i, j % 13))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((1, 7, 13))
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[0, v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1_0, j_1_1 in T.grid(7, 4, 4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
+                    T.where(j_1_0 * 4 + j_1_1 < 13)
+                    C[v_i, v_j] = B[0, v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
+def test_a_parameter_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j, i)),
+        """
+transform_layout('C', ['write', 0], 'lambda i, j: (j, i)'): `C` is a parameter of the function, and its layout is the caller's
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ uses C
+  hint: cache_write makes a copy whose layout is free
+""",
+    )
+
+
+def test_an_input_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("B", "A", lambda i, j: (j, i)),
+        """
+transform_layout('B', 'A', 'lambda i, j: (j, i)'): `A` is a parameter of the function, and its layout is the caller's
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ uses A
+  hint: cache_read makes a copy whose layout is free
+""",
+    )
+
+
+def test_padding_without_a_value_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map leaves room for more than `B` holds, and no `pad_value` says what is there
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ uses B
+  hint: pad_value=0
+""",
+    )
+
+
+def test_a_value_of_another_type_is_refused():
+    s = Schedule(doubled())
+    refuse(
+        s,
+        lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=0.5),
+        """
+transform_layout('B', ['write', 0], 'lambda i: (i // 4, i % 4)', 0.5): `B` holds int32, and cannot be padded with 0.5
+   10 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ uses B
+""",
+    )
+
+
+def test_a_part_that_is_missing_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i, j // 4)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+""",
+    )
+
+
+def test_a_part_that_occurs_twice_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j, i)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i, j, i)'): the index map is not one to one: `i`, or a part of it, occurs twice in the result
+""",
+    )
+
+
+def test_cuts_that_do_not_fit_are_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
+""",
+    )
+
+
+def test_a_sum_that_does_not_count_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a number made of indices, their quotients and remainders
+""",
+    )
+
+
+def test_a_divided_sum_that_does_not_count_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
+        """
+transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a number made of indices, their quotients and remainders
+""",
+    )
+
+
+def test_an_index_in_a_sum_and_elsewhere_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
+        """
+transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
+""",
+    )
+
+
+def test_an_index_that_runs_backwards_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (6 - i, j)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (6 - i, j)'): the index map cannot be shown to be one to one: `6 - i` is not a number made of indices, their quotients and remainders
+""",
+    )
+
+
+def test_an_index_that_starts_later_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a number made of indices, their quotients and remainders
+""",
+    )
+
+
+def test_the_wrong_number_of_indices_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i: i),
+        """
+transform_layout('C', 'B', 'lambda i: (i,)'): the index map 'lambda i: (i,)' takes 1 indices, and there are 2
+""",
+    )
+
+
+def test_what_is_no_index_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: (i / 2, j)),
+        """
+transform_layout('C', 'B', ...): the index map cannot be applied to `i, j`: `/` needs floating operands, got int32 in `i / 2`; use // or .astype('float32')
+""",
+    )
+
+
+def test_no_index_at_all_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", lambda i, j: ()),
+        """
+transform_layout('C', 'B', ...): the index map gives no index
+""",
+    )
+
+
+def test_a_text_that_is_no_map_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", "i, j"),
+        """
+transform_layout('C', 'B', 'i, j'): an index map is a function such as 'lambda i, j: (j, i)', got 'i, j'
+""",
+    )
+
+
+def test_a_text_that_is_not_python_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", "lambda i j: i"),
+        """
+transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is not Python: invalid syntax
+""",
+    )
+
+
+def test_a_text_with_an_unknown_name_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", "lambda i, j: (i, k)"),
+        """
+transform_layout('C', 'B', 'lambda i, j: (i, k)'): the index map 'lambda i, j: (i, k)' cannot be evaluated: `k` is not defined
+""",
+    )
+
+
+def test_what_is_no_map_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "B", 3),
+        """
+transform_layout('C', 'B', ...): an index map is a function such as `lambda i, j: (j, i)`, or its text, got 3
+""",
+    )
+
+
+def test_a_buffer_that_is_not_there_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
+        """
+transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+
+
+def test_a_number_that_is_not_there_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", ("read", 1), lambda i, j: (j, i)),
+        """
+transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: there is no number 1
+   14 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
+""",
+    )
+
+
+def test_another_kind_of_access_is_refused():
+    s = Schedule(chain())
+    refuse(
+        s,
+        lambda s: s.transform_layout("C", ("update", 0), lambda i, j: (j, i)),
+        """
+transform_layout('C', ['update', 0], 'lambda i, j: (j, i)'): a buffer is ("read", number), ("write", number) or a name, got ['update', 0]
+""",
+    )

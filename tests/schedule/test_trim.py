@@ -1,0 +1,85 @@
+from schedule import Schedule
+from tests.schedule.harness import check, refuse
+from tests.schedule.programs import matmul, symbolic, vector
+
+
+def test_idle_iterations():
+    before = vector(13)
+    s = Schedule(before)
+    s.split("i", [7, 4])
+    s.trim("i_0")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0, i_1 in T.grid(4, 4):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                    T.where(i_0 * 4 + i_1 < 13)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_a_condition_that_then_always_holds():
+    before = vector(13)
+    s = Schedule(before)
+    s.split("i", [3, 5])
+    s.loop_partition("i_0", [2, 1])
+    s.trim("i_1_1")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i_0_0, i_1 in T.grid(2, 5):
+                with T.block("B_i_0_0"):
+                    v_i = T.axis.spatial(13, i_0_0 * 5 + i_1)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            for i_0_1, i_1_1 in T.grid(1, 3):
+                with T.block("B_i_0_1"):
+                    v_i = T.axis.spatial(13, i_0_1 * 5 + i_1_1 + 10)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(
+        s,
+        lambda s: s.trim("j"),
+        """
+trim('j'): no iteration at the end of `j` is without effect
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |            ^ 13 iterations
+""",
+    )
+    s = Schedule(matmul())
+    s.split("j", [None, 4])
+    refuse(
+        s,
+        lambda s: s.trim("j_1"),
+        """
+trim('j_1'): no iteration at the end of `j_1` is without effect
+    8 |     for i, j_0, j_1, k in T.grid(7, 4, 4, 5):
+      |                 ^^^ 4 iterations
+""",
+    )
+    s = Schedule(symbolic())
+    refuse(
+        s,
+        lambda s: s.trim("i"),
+        """
+trim('i'): the extent of `i` is not a constant
+    8 |     for i in range(n):
+      |     ^^^^^^^^^^^^^^^^^^ runs over n
+""",
+    )

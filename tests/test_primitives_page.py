@@ -1,0 +1,42 @@
+"""docs/primitives.md is what the docstrings say; that its examples run is seen in test_readme."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs.generate import PAGE, entry, families, page, parts
+from schedule import REGISTRY
+from tests.schedule.harness import round_trip, same_numbers, well_formed
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text() == page(), "python -m docs.generate writes it anew"
+
+
+def test_every_primitive_is_in_one_family():
+    named = [name for names in families().values() for name in names]
+    assert sorted(named) == sorted(REGISTRY)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_examples_keep_the_meaning(name):
+    from docs.generate import example
+
+    _, _, before, after = example(name)
+    well_formed(after)
+    round_trip(after)
+    same_numbers(before, after, seeds=(0,))
+
+
+def test_a_docstring_without_its_parts(monkeypatch):
+    monkeypatch.setattr(REGISTRY["split"], "__doc__", "Divide a loop.\n\nLegal     always.\n")
+    with pytest.raises(ValueError, match="the docstring of `split` has no part Example, Rewrite"):
+        entry("split")
+    monkeypatch.setattr(
+        REGISTRY["split"],
+        "__doc__",
+        "Divide.\n\nRewrite   a\n       => b\nLegal     always.\nExample   here: s.split('i', [4])\n",
+    )
+    assert parts("split")["Rewrite"] == "   a\n=> b"
+    with pytest.raises(ValueError, match="the example of `split` is on `here`; programs are vector, "):
+        entry("split")

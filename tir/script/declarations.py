@@ -1,0 +1,344 @@
+"""What a script declares: buffers, views, sizes and lets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import dtypes
+from ..ir import (
+    TRUE,
+    Allocate,
+    Buffer,
+    Const,
+    Expr,
+    Iter,
+    Let,
+    Load,
+    Range,
+    Region,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+)
+from ..simplify import equal, simplify
+from ..traverse import N, substitute
+from . import tir as namespace_tir
+from .expressions import Data, Expressions, Handle, Pointer, Scope
+from .names import Names
+from .source import Source
+from .views import Reshaped, Window, size, strides
+
+Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
+
+
+@dataclass
+class Frame:
+    """What belongs to a block, or to the function: collected while its statements are read."""
+
+    node: ast.AST
+    scope: Scope
+    block: bool
+    iters: list[Iter] = field(default_factory=list)
+    allocs: list[Buffer] = field(default_factory=list)
+    annotations: dict[str, Any] = field(default_factory=dict)
+    predicate: Expr | None = None
+    reads: tuple[Region, ...] | None = None
+    writes: tuple[Region, ...] | None = None
+    init: Stmt | None = None
+    has: set[str] = field(default_factory=set)  # what has been stated
+    lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it: what it states may use them
+
+    def closed(self, node: N) -> N:
+        """Without the lets of this block, which start only after its header."""
+        return substitute(node, self.lets) if self.lets else node
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What a loop or iteration variable runs over, as the source says it: `start`, and how many."""
+
+    start: Expr
+    extent: Expr
+    variable: Var
+
+
+class Declarations(Expressions):
+    """Evaluates the declarations of one function."""
+
+    def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
+        super().__init__(source, captured, live)
+        self.names: Names
+        self.frames: list[Frame] = []
+        self.sizes: list[Var] = []  # symbolic sizes that the body declares
+        self.domains: dict[Expr, Domain] = {}
+        self.root = self.scope
+        self.line = 0  # of the statement being read
+        self.lines: dict[str, int] = {}  # where a name was last bound
+
+    # --- scopes --------------------------------------------------------------------------------------------------------
+
+    def bind(self, name: str, value: Any) -> Any:
+        self.scope.names[name] = value
+        self.lines[name] = self.line
+        if isinstance(value, Var):
+            self.scope.variables.add(value.name)
+        return value
+
+    def enter(self) -> Scope:
+        """Start a scope; returns the one around it, for `leave`."""
+        outer, self.scope = self.scope, Scope(self.scope)
+        return outer
+
+    def leave(self, outer: Scope) -> None:
+        """End a scope, and remember where its names were bound, for messages."""
+        for name in self.scope.names:
+            self.left[name] = self.lines[name]
+        self.scope = outer
+
+    # --- values that bind names ----------------------------------------------------------------------------------------
+
+    def annotation(self, node: ast.expr) -> ast.expr:
+        """An annotation, taken out of the string that it may be."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                inner = ast.parse(node.value.strip(), mode="eval").body
+            except SyntaxError:
+                raise self.error(f"the annotation {node.value!r} is not an expression", node) from None
+            return _placed(inner, node)
+        return node
+
+    def size(self, target: ast.expr, dtype: str, node: ast.AST) -> None:
+        """A symbolic size: a parameter after all the others."""
+        name = self.identifier(target)
+        if dtype not in dtypes.TABLE or not dtypes.is_int(dtype):
+            raise self.error(f"a size must be an integer, not {dtype}", node)
+        var = Var(self.names.buffer(name), dtype)
+        self.sizes.append(var)
+        self.root.variables.add(var.name)
+        self.bind(name, var)
+
+    def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
+        """Bind a name for the statements that follow; what Python knows is put in where the name stands."""
+        if dtype is None and not isinstance(value, Expr):
+            if not self.plain(value) and not isinstance(value, (Buffer, Reshaped, Window)):
+                self.checked(value, node)
+            self.bind(name, value)
+            return None
+        value = self.guard(as_expr, node, self.checked(value, node), dtype)
+        if dtype is not None and value.dtype != dtype:
+            raise self.error(
+                f"`{name}` is declared as {dtype}, but its value is {value.dtype}", node, f'convert it: T.Cast("{dtype}", ...)'
+            )
+        var = Var(self.names.local(name, self.scope), value.dtype)
+        self.let_range(var.name, value)
+        if self.frames[-1].scope is self.scope:
+            self.frames[-1].lets[var.name] = self.frames[-1].closed(value)
+        self.bind(name, var)
+        return lambda rest: Let(var, value, rest)
+
+    def data(self, value: Any, node: ast.AST) -> Any:
+        """A value as plain data, such as annotations hold."""
+        match value:
+            case Const(value=plain):
+                return plain
+            case None | bool() | int() | float() | str():
+                return value
+            case list() | tuple():
+                return [self.data(v, node) for v in value]
+            case dict():
+                return {k: self.data(v, node) for k, v in value.items()}
+        raise self.error(
+            f"attributes hold plain data, not {type(value).__name__}", node, "numbers, strings, lists and dictionaries"
+        )
+
+    def mapping(self, node: ast.expr) -> dict[str, Any]:
+        value = self.data(self.value(node), node)
+        if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+            raise self.error("attributes are a dictionary with strings as keys", node, '{"pragma_unroll": 16}')
+        return value
+
+    # --- buffers -------------------------------------------------------------------------------------------------------
+
+    def string(self, node: ast.expr) -> str:
+        value = self.value(node)
+        if isinstance(value, namespace_tir.Type):
+            return value.name
+        if not isinstance(value, str):
+            raise self.error(f"a string is needed here, not `{self.text(node)}`", node)
+        return value
+
+    def dtype(self, node: ast.expr) -> str:
+        return self.guard(dtypes.check, node, self.string(node))
+
+    def shape(self, node: ast.expr) -> tuple[Expr, ...]:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            result: list[Expr] = []
+            for n in node.elts:
+                if isinstance(n, ast.Constant) and isinstance(n.value, str):
+                    result.append(self.symbolic(n))
+                elif isinstance(n, ast.Starred):
+                    result.extend(self.integer(v, n) for v in self.items([n]))
+                else:
+                    result.append(self.index(n))
+            return tuple(result)
+        value = self.value(node)
+        items = value if isinstance(value, (tuple, list)) else (value,)
+        return tuple(self.integer(v, node) for v in items)
+
+    def symbolic(self, node: ast.Constant) -> Expr:
+        """A dimension in quotation marks, so that Python need not know its names: one that is new becomes a size."""
+        inner = self.annotation(node)
+        if isinstance(inner, ast.Name) and self.scope.find(inner.id) is None and inner.id not in self.captured:
+            self.size(inner, "int32", node)
+        return self.index(inner)
+
+    def declaration(self, form: Any, node: ast.Call) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
+        """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot say is refused."""
+        arguments = self.arguments(form, node)
+        shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
+        scope = (self.string(arguments["scope"]) if "scope" in arguments else "") or "global"
+        if "strides" in arguments:
+            given = self.value(arguments["strides"])
+            if given not in (None, (), []):
+                steps = [self.integer(v, arguments["strides"]) for v in given]
+                if len(steps) != len(shape) or not all(equal(a, b) for a, b in zip(steps, strides(shape), strict=True)):
+                    raise self.error("buffers are dense and row-major; strides are not in the dialect", arguments["strides"])
+        if "elem_offset" in arguments and "data" not in arguments:
+            offset = self.value(arguments["elem_offset"])
+            if (
+                offset is not None
+                and not (isinstance(offset, int) and offset == 0)
+                and offset != Const(0, "int64")
+                and offset != Const(0)
+            ):
+                raise self.error(
+                    "buffers start at their first element; elem_offset is not in the dialect", arguments["elem_offset"]
+                )
+        if "axis_separators" in arguments and self.value(arguments["axis_separators"]) not in (None, [], ()):
+            raise self.error("axis_separators are not in the dialect", arguments["axis_separators"])
+        if "buffer_type" in arguments and self.value(arguments["buffer_type"]) not in ("", "default"):
+            raise self.error("broadcasting buffers are not in the dialect", arguments["buffer_type"])
+        return shape, dtype, scope, arguments
+
+    def match_buffer(self, name: str, node: ast.Call) -> None:
+        arguments = self.arguments(namespace_tir.match_buffer, node)
+        param = self.value(arguments["param"])
+        shape, dtype, scope, arguments = self.declaration(namespace_tir.match_buffer, node)
+        if isinstance(param, Load):
+            param = Region(param.buffer, tuple(Range(i, Const(1, i.dtype)) for i in param.indices))
+        if isinstance(param, Buffer):
+            param = Region(param, tuple(Range(Const(0), d) for d in param.shape))
+        if isinstance(param, Region):
+            self.bind(name, self.window(param, shape if "shape" in arguments else None, dtype, scope, arguments, node))
+            return
+        if not isinstance(param, Handle):
+            raise self.error(f"`{self.text(arguments['param'])}` is neither a handle nor a region", arguments["param"])
+        if param.buffer is not None:
+            raise self.error(f"`{param.name}` has a shape already", node, "another view is T.Buffer(shape, data=A.data)")
+        if "shape" not in arguments:
+            raise self.error(f"`{self.text(node.func)}`: the shape is missing", node, f"T.match_buffer({param.name}, (128, 128))")
+        param.buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope))
+
+    def window(
+        self,
+        region: Region,
+        shape: tuple[Expr, ...] | None,
+        dtype: str,
+        scope: str,
+        arguments: dict[str, ast.expr],
+        node: ast.Call,
+    ) -> Window:
+        """A part of a buffer under a name of its own: dimensions of extent 1 may be left out."""
+        if dtype != region.buffer.dtype:
+            raise self.error(
+                f"`{region.buffer.name}` holds {region.buffer.dtype}, not {dtype}", node, f'dtype="{region.buffer.dtype}"'
+            )
+        if "scope" in arguments and scope != region.buffer.scope:
+            raise self.error(f"`{region.buffer.name}` is in {region.buffer.scope}, not {scope}", node)
+        extents = [r.extent for r in region.ranges]
+        starts = tuple(r.min for r in region.ranges)
+        if shape is None:
+            return Window(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
+        dims: list[int] = []
+        d = 0
+        for extent in shape:  # each takes the next dimension that is as long
+            while d < len(extents) and not equal(extents[d], extent, self.ranges) and extents[d] == Const(1, extents[d].dtype):
+                d += 1
+            if d == len(extents) or not equal(extents[d], extent, self.ranges):
+                break
+            dims.append(d)
+            d += 1
+        if len(dims) != len(shape) or any(extents[k] != Const(1, extents[k].dtype) for k in range(d, len(extents))):
+            given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
+            raise self.error(
+                f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"
+            )
+        return Window(region.buffer, shape, starts, tuple(dims))
+
+    def allocate(self, name: str, node: ast.Call) -> Wrapper:
+        arguments = self.arguments(namespace_tir.allocate, node)
+        extents = self.shape(arguments["extents"])
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
+        scope = self.string(arguments["scope"]) if "scope" in arguments else "global"
+        if "condition" in arguments and self.value(arguments["condition"]) not in (True, TRUE):
+            raise self.error("memory is allocated always, not under a condition", arguments["condition"])
+        pointer = Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name))
+        self.bind(name, pointer)
+        return lambda rest: Allocate(pointer.seen_as(extents, size(extents)), rest)
+
+    def declare_buffer(self, name: str, node: ast.Call, form: Any) -> Wrapper | None:
+        """A view of memory, or without `data` a buffer for the statements that follow."""
+        shape, dtype, scope, arguments = self.declaration(form, node)
+        if "shape" not in arguments:
+            raise self.error(f"`{self.text(node.func)}`: the shape is missing", node)
+        memory = self.value(arguments["data"]) if "data" in arguments else None
+        if memory is None:
+            if form is namespace_tir.Buffer:
+                raise self.error(
+                    "a view says whose elements it shows",
+                    node,
+                    f"{name} = T.Buffer(shape, data=A.data), or T.alloc_buffer(shape)",
+                )
+            buffer = self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope))
+            return lambda rest: Allocate(buffer, rest)
+        offset: Expr = self.index(arguments["elem_offset"]) if "elem_offset" in arguments else Const(0)
+        match memory:
+            case Pointer():
+                if "scope" in arguments and scope != memory.scope:
+                    raise self.error(f"`{memory.name}` is in {memory.scope}, not {scope}", arguments["scope"])
+                self.same_dtype(dtype, memory.dtype, memory.name, node)
+                base = memory.seen_as(shape, size(memory.extents))
+            case Handle():
+                if memory.buffer is None:
+                    memory.buffer = Buffer(self.names.buffer(name), shape, dtype, scope)
+                base = memory.buffer
+            case Data(buffer=base):
+                pass
+            case _:
+                raise self.error(
+                    f"`{self.text(arguments['data'])}` is no memory",
+                    arguments["data"],
+                    "A.data of a buffer, or what T.allocate made",
+                )
+        self.same_dtype(dtype, base.dtype, base.name, node)
+        room, needed = size(base.shape), simplify(binary("+", size(shape), offset))
+        if isinstance(room, Const) and isinstance(needed, Const) and needed.value > room.value:
+            raise self.error(f"a view up to element {needed.value} of `{base.name}`, which has {room.value}", node)
+        self.bind(name, base if shape == base.shape and offset == Const(0) else Reshaped(base, shape, offset))
+        return None
+
+    def same_dtype(self, dtype: str, wanted: str, name: str, node: ast.AST) -> None:
+        if dtype != wanted:
+            raise self.error(f"a view of `{name}` as {dtype}, but it holds {wanted}", node, "bits cannot be reinterpreted")
+
+
+def _placed(tree: ast.expr, at: ast.AST) -> ast.expr:
+    """A tree whose nodes all stand where `at` stands."""
+    for n in ast.walk(tree):
+        ast.copy_location(n, at)
+    return tree

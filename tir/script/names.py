@@ -1,0 +1,110 @@
+"""The names of a function: those that its source binds, and those given to loops, blocks, buffers and variables."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from ..traverse import fresh
+from .expressions import Scope
+
+BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "decl_buffer", "Buffer", "sblock_alloc_buffer")
+
+
+class Names:
+    """The names that a source binds, and those given so far."""
+
+    def __init__(self, node: ast.FunctionDef):
+        self.source: set[str] = set()
+        self.taken: set[str] = set()  # parameters and buffers
+        self.loops: set[str] = set()
+        self.blocks: set[str] = set()
+        self._reserved = {p.arg for p in node.args.args}  # of things other than loops
+        self._iters: set[str] = set()
+        self._views: dict[str, set[str]] = {}
+        self.source.update(self._reserved)
+        self._scan(node.body)
+        self._reserved |= self._iters
+        self.source |= self._reserved
+
+    def _scan(self, body: Sequence[ast.stmt]) -> None:
+        """Note what the statements bind."""
+        for s in body:
+            match s:
+                case ast.For(target=target, body=inner):
+                    self.source.update(_targets(target))
+                    self._scan(inner)
+                case ast.With(items=items, body=inner):
+                    for item in items:
+                        self._with(item)
+                    self._scan(inner)
+                case ast.If(body=inner, orelse=orelse):
+                    self._scan(inner)
+                    self._scan(orelse)
+                case ast.AnnAssign(target=target):
+                    self.source.update(_targets(target))
+                case ast.Assign(targets=targets, value=value):
+                    bound = [name for t in targets for name in _targets(t)]
+                    self.source.update(bound)
+                    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                        if isinstance(value.func.value, ast.Attribute) and value.func.value.attr == "axis":
+                            self._iters.update(bound)
+                        elif value.func.attr in BUFFERS:
+                            self._reserved.update(bound)
+                            self._view(value)
+
+    def _with(self, item: ast.withitem) -> None:
+        bound = [] if item.optional_vars is None else _targets(item.optional_vars)
+        self.source.update(bound)
+        match item.context_expr:
+            case ast.Call(func=ast.Attribute(attr="block" | "sblock"), args=args, keywords=keywords):
+                names = (a.value for a in (*args, *(k.value for k in keywords)) if isinstance(a, ast.Constant))
+                self._reserved.update(name for name in names if isinstance(name, str))
+            case ast.Call(func=ast.Attribute(attr=attr)) as call if attr in BUFFERS:
+                self._reserved.update(bound)
+                self._view(call)
+
+    def _view(self, call: ast.Call) -> None:
+        """Note the shape under which memory is seen."""
+        data = next((k.value for k in call.keywords if k.arg == "data"), None)
+        if isinstance(data, ast.Name) and call.args:
+            self._views.setdefault(data.id, set()).add(ast.dump(call.args[0]))
+
+    def one_shape(self, pointer: str) -> bool:
+        """Whether all views of an allocation are of one shape."""
+        return len(self._views.get(pointer, ())) <= 1
+
+    def _fresh(self, wanted: str, also: set[str] | None = None) -> str:
+        return fresh(self.source.union(self.taken, self.loops, self.blocks, also or ()), wanted)
+
+    def loop(self, wanted: str) -> str:
+        """The name of a loop, which nothing else may have."""
+        clash = wanted in self._reserved or wanted in self.taken or wanted in self.loops or wanted in self.blocks
+        name = self._fresh(wanted) if clash else wanted
+        self.loops.add(name)
+        return name
+
+    def buffer(self, wanted: str) -> str:
+        """The name of a buffer or a size."""
+        name = self._fresh(wanted) if wanted in self.taken or wanted in self._iters else wanted
+        self.taken.add(name)
+        return name
+
+    def block(self, wanted: str) -> str:
+        """The name of a block, which a buffer may have too."""
+        wanted = wanted or "block"
+        name = self._fresh(wanted) if wanted in self.blocks or wanted in self.loops else wanted
+        self.blocks.add(name)
+        return name
+
+    def local(self, wanted: str, scope: Scope) -> str:
+        """The name of an iteration variable or a let: other scopes may use it again."""
+        if wanted not in self.taken and not scope.binds(wanted):
+            return wanted
+        return self._fresh(wanted, scope.variables_around())
+
+
+def _targets(node: ast.expr) -> list[str]:
+    """The names that an assignment to `node` binds."""
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    return [n.id for n in items if isinstance(n, ast.Name)]

@@ -1,0 +1,650 @@
+"""Statements of a script, and the function that they make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from ..ir import (
+    TRUE,
+    Annotations,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Iter,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Range,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    seq,
+)
+from ..simplify import simplify
+from ..traverse import variables
+from . import tir as namespace_tir
+from .declarations import Declarations, Domain, Frame, Wrapper
+from .expressions import Handle, Pointer, Thread
+from .names import BUFFERS, Names
+from .views import Reshaped, Window
+
+_ITERS = {"spatial": Axis.SPATIAL, "reduce": Axis.REDUCE, "opaque": Axis.OPAQUE, "scan": Axis.OPAQUE}
+_KINDS = {
+    "serial": Kind.SERIAL,
+    "parallel": Kind.PARALLEL,
+    "vectorized": Kind.VECTORIZED,
+    "unroll": Kind.UNROLLED,
+    "thread_binding": Kind.THREAD,
+}
+_A_VALUE = object()
+
+# Remarks that cannot change what a program computes.
+_REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
+
+_STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.While: ("`while` is not in the dialect", "only counted loops: for i in range(n)"),
+    ast.Return: ("`return` is not in the dialect", "results are written to parameters"),
+    ast.Assert: ("`assert` is not in the dialect", "tir.verify proves accesses in bounds"),
+    ast.FunctionDef: (
+        "a function inside a function is not in the dialect",
+        "define it outside; it may be called with expressions",
+    ),
+    ast.Break: ("`break` is not in the dialect", "guard what follows: if condition:"),
+    ast.Continue: ("`continue` is not in the dialect", "guard what follows: if condition:"),
+    ast.Delete: ("`del` is not in the dialect", "buffers end with the block or statement list that they stand in"),
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the variables of a `for` run over: start and stop of each, and how."""
+
+    spans: tuple[tuple[Expr, Expr], ...]
+    kind: Kind = Kind.SERIAL
+    annotations: Annotations = ()
+    thread: str = ""
+    step: int = 1
+    dtype: str | None = None
+
+
+class Function(Declarations):
+    """Reads one function."""
+
+    def function(self, node: ast.FunctionDef) -> PrimFunc:
+        """The function that a definition says."""
+        a = node.args
+        if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
+            raise self.error("a function of the dialect has plain parameters only", node)
+        self.names = Names(node)
+        params: dict[str, Any] = {}
+        late: list[tuple[ast.arg, ast.expr]] = []
+        for p in a.args:
+            if p.annotation is None:
+                raise self.error(f"the parameter `{p.arg}` has no annotation", p, 'write A: T.Buffer((128, 128), "float32")')
+            annotation = self.annotation(p.annotation)
+            kind = self.value(annotation) if isinstance(annotation, ast.Attribute) else None
+            if isinstance(kind, namespace_tir.Type):
+                if not dtypes.is_int(kind.name):
+                    raise self.error(
+                        f"the scalar parameter `{p.arg}` must be an integer, got {kind.name}", p, "pass it as T.Buffer((1,), ...)"
+                    )
+                params[p.arg] = self.bind(p.arg, Var(p.arg, kind.name))
+                self.names.taken.add(p.arg)
+            else:
+                params[p.arg] = None
+                late.append((p, annotation))
+        for p, annotation in late:
+            params[p.arg] = self.bind(p.arg, self.parameter(p, annotation))
+        self.frames.append(Frame(node, self.scope, block=False))
+        body = self.statements(self.without_root(node.body))
+        result: list[Buffer | Var] = []
+        for p in a.args:
+            value = params[p.arg]
+            if isinstance(value, Handle):
+                if value.buffer is None:
+                    raise self.error(f"the handle `{p.arg}` is given no shape", p, f"A = T.match_buffer({p.arg}, (128,))")
+                value = value.buffer
+            result.append(value)
+        frame = self.frames.pop()
+        attrs = tuple(sorted(frame.annotations.items()))
+        return PrimFunc(node.name, (*result, *self.sizes), body or Evaluate(Const(0)), tuple(frame.allocs), attrs)
+
+    def parameter(self, p: ast.arg, node: ast.expr) -> Buffer | Handle:
+        form: Any = None
+        match node:
+            case ast.Call():
+                form = self.form(node)
+            case ast.Subscript(value=value, slice=arguments):
+                form = self.value(value)
+                items = arguments.elts if isinstance(arguments, ast.Tuple) else [arguments]
+                node = ast.copy_location(ast.Call(value, items, []), node)
+            case ast.Attribute():
+                form = self.value(node)
+        if form is namespace_tir.handle:
+            return Handle(p.arg, p)
+        if form is not namespace_tir.Buffer or not isinstance(node, ast.Call):
+            raise self.error(
+                f"`{self.text(node)}` is no type of a parameter",
+                node,
+                'T.Buffer((128, 128), "float32"), T.handle, or T.int32 for a size',
+            )
+        self.names.taken.add(p.arg)
+        shape, dtype, scope, arguments_ = self.declaration(form, node)
+        if "data" in arguments_:
+            raise self.error("a parameter has memory of its own", arguments_["data"])
+        return Buffer(p.arg, shape, dtype, scope)
+
+    def without_root(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements without `with T.block("root"):` around the last: the function is that block."""
+        if not body or not isinstance(body[-1], ast.With):
+            return body
+        match body[-1].items:
+            case [
+                ast.withitem(context_expr=ast.Call(args=[ast.Constant(value="root")], keywords=[]) as call, optional_vars=None)
+            ]:
+                if self.form(call) is not namespace_tir.block:
+                    return body
+            case _:
+                return body
+        for s in body[:-1]:
+            inert = isinstance(s, ast.Expr) or (
+                isinstance(s, ast.Assign) and getattr(self.form(s.value), "name", "") in (*BUFFERS, "var", *dtypes.TABLE)
+            )
+            if not inert:
+                return body
+        inner = body[-1].body
+        if any(
+            isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and ".axis." in ast.unparse(s.value.func) for s in inner
+        ):
+            return body
+        kept = []
+        for s in inner:
+            form = self.form(s.value) if isinstance(s, ast.Expr) else None
+            if form is namespace_tir.reads or form is namespace_tir.writes:
+                continue
+            if form is namespace_tir.block_attr:
+                s.value.func.attr = "func_attr"  # type: ignore[attr-defined]
+            kept.append(s)
+        return [*body[:-1], *kept]
+
+    # --- statements ----------------------------------------------------------------------------------------------------
+
+    def inside(
+        self, nodes: list[ast.stmt], names: Mapping[str, Any] | None = None, variables: set[str] | None = None
+    ) -> Stmt | None:
+        """Statements in a scope of their own."""
+        outer = self.enter()
+        for name, value in (names or {}).items():
+            self.bind(name, value)
+        self.scope.variables |= variables or set()
+        result = self.statements(nodes)
+        self.leave(outer)
+        return result
+
+    def statements(self, nodes: list[ast.stmt]) -> Stmt | None:
+        """The statements in order; None where they only declare."""
+        done: list[Stmt] = []
+        for n, node in enumerate(nodes):
+            result = self.statement(node)
+            if isinstance(result, Stmt):
+                done.append(result)
+                if self.frames[-1].scope is self.scope:
+                    self.frames[-1].has.add("statements")
+            elif result is not None:  # it holds for the rest
+                done.append(result(self.statements(nodes[n + 1 :]) or Evaluate(Const(0))))
+                break
+        return seq(*done) if done else None
+
+    def statement(self, node: ast.stmt) -> Stmt | Wrapper | None:
+        self.line = node.lineno
+        match node:
+            case ast.For():
+                return self.loop(node)
+            case ast.With():
+                return self.with_(node, node.items)
+            case ast.If(test=test, body=body, orelse=orelse):
+                condition = self.value(test)
+                if not isinstance(condition, Expr) and self.plain(condition):  # known to Python
+                    chosen = body if condition else orelse
+                    return self.inside(chosen) if chosen else None
+                return If(
+                    self.condition(condition, test),
+                    self.inside(body) or Evaluate(Const(0)),
+                    (self.inside(orelse) or Evaluate(Const(0))) if orelse else None,
+                )
+            case ast.Assign(targets=[target], value=value):
+                return self.assign(target, value, node)
+            case ast.Assign():
+                raise self.error("one name at a time is assigned", node)
+            case ast.AnnAssign(target=ast.Name() as target, annotation=annotation, value=ast.expr() as value):
+                return self.typed(target, annotation, value)
+            case ast.AugAssign(target=ast.Subscript() as target, op=op, value=value):
+                read = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+                return self.store(target, ast.copy_location(ast.BinOp(read, op, value), node))
+            case ast.AugAssign(target=target):
+                raise self.error(f"`{self.text(target)}` is no element of a buffer", node, "bind a new name: y = x + 1")
+            case ast.Expr(value=ast.Constant(value=value)) if value is Ellipsis or isinstance(value, str):
+                return None
+            case ast.Expr(value=ast.Call() as call):
+                return self.called(call)
+            case ast.Pass():
+                return None
+        reason, hint = _STATEMENTS.get(type(node), (f"`{type(node).__name__}` is not a statement of the dialect", None))
+        if isinstance(node, ast.Expr):
+            reason, hint = "this value is not used", "T.evaluate(...) evaluates an expression for its effect"
+        raise self.error(reason, node, hint)
+
+    def called(self, node: ast.Call) -> Stmt | Wrapper | None:
+        """A call that is a statement."""
+        form = self.form(node)
+        if form is None:
+            value = self.value(node)
+            if isinstance(value, Stmt):
+                return value
+            raise self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
+        match form.name:
+            case "evaluate":
+                return Evaluate(self.expr(self.arguments(form, node)["value"]))
+            case "func_attr":
+                self.frames[0].annotations |= self.mapping(self.arguments(form, node)["attrs"])
+                return None
+            case "attr":
+                self.remark(node)
+                return None
+            case "launch_thread" if isinstance(thread := self.arguments(form, node)["thread"], ast.Name):
+                return self.launch(thread.id, node)
+            case "where" | "reads" | "writes" | "block_attr":
+                frame = self.frame(node)
+                arguments = self.arguments(form, node)
+                if form.name in frame.has and form.name != "block_attr":
+                    raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
+                frame.has.add(form.name)
+                match form.name:
+                    case "where":
+                        frame.predicate = frame.closed(self.condition(self.value(arguments["predicate"]), arguments["predicate"]))
+                    case "reads":
+                        frame.reads = tuple(frame.closed(r) for r in self.regions(node.args))
+                    case "writes":
+                        frame.writes = tuple(frame.closed(r) for r in self.regions(node.args))
+                    case _:
+                        frame.annotations |= self.mapping(arguments["attrs"])
+                return None
+        if isinstance(form, namespace_tir.Type):
+            raise self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
+        raise self.error(f"`{self.text(node.func)}` {form.place}", node)
+
+    def frame(self, node: ast.Call) -> Frame:
+        """The block that a statement stands directly in."""
+        frame = self.frames[-1]
+        if not frame.block or frame.scope is not self.scope:
+            raise self.error(f"`{self.text(node.func)}` stands directly in a block", node, 'with T.block("C"): ...')
+        return frame
+
+    def regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
+        result: list[Region] = []
+        for n in nodes:
+            if isinstance(n, ast.List):
+                result.extend(self.regions(n.elts))
+                continue
+            value = self.value(n)
+            match value:
+                case Region():
+                    result.append(value)
+                case Load(buffer, indices):
+                    result.append(Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices)))
+                case Buffer(shape=shape):
+                    result.append(Region(value, tuple(Range(Const(0), d) for d in shape)))
+                case _:
+                    raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
+            if result[-1].buffer in self.frames[-1].allocs:
+                name = result[-1].buffer.name
+                raise self.error(
+                    f"`{name}` is allocated in this block", n, "a block states what it reads and writes of buffers around it"
+                )
+        return tuple(result)
+
+    def remark(self, node: ast.Call) -> None:
+        """`T.attr`: nothing, where it cannot change the result."""
+        key = self.value(self.arguments(namespace_tir.attr, node)["attr_key"])
+        if not isinstance(key, str) or not key.startswith(_REMARKS):
+            hint = "T.launch_thread, or T.thread_binding" if key in ("thread_extent", "virtual_thread") else None
+            raise self.error(f"T.attr with {key!r} may change what the program means", node, hint)
+
+    # --- assignments ---------------------------------------------------------------------------------------------------
+
+    def assign(self, target: ast.expr, value: ast.expr, node: ast.stmt) -> Stmt | Wrapper | None:
+        if isinstance(target, ast.Subscript):
+            return self.store(target, value)
+        form = self.form(value)
+        if form is not None and isinstance(value, ast.Call):
+            declared = self.declare(target, value, form)
+            if declared is not _A_VALUE:
+                return declared
+        found = self.value(value)
+        if isinstance(target, ast.Name):
+            return self.let(target.id, found, value)
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(found, (tuple, list)):
+            if len(found) != len(target.elts):
+                raise self.error(f"{len(target.elts)} names, but {len(found)} values", node)
+            wrappers = [self.let(self.identifier(t), v, value) for t, v in zip(target.elts, found, strict=True)]
+            return _nested([w for w in wrappers if w is not None])
+        raise self.error(f"`{self.text(target)}` cannot be assigned to", target, "a name, or an element A[i, j]")
+
+    def declare(self, target: ast.expr, value: ast.Call, form: Any) -> Any:
+        """What a form to the right of `=` declares; `_A_VALUE` where it is a value after all."""
+        match form.name:
+            case "match_buffer":
+                return self.match_buffer(self.identifier(target), value)
+            case "alloc_buffer":
+                shape, dtype, scope, arguments = self.declaration(form, value)
+                if "data" in arguments:
+                    raise self.error(
+                        "T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view"
+                    )
+                shape = tuple(self.frames[-1].closed(d) for d in shape)
+                buffer = Buffer(self.names.buffer(self.identifier(target)), shape, dtype, scope)
+                self.frames[-1].allocs.append(buffer)
+                self.bind(self.identifier(target), buffer)
+                return None
+            case "allocate":
+                return self.allocate(self.identifier(target), value)
+            case "decl_buffer" | "Buffer":
+                return self.declare_buffer(self.identifier(target), value, form)
+            case "spatial" | "reduce" | "opaque" | "scan" | "remap":
+                return self.axes(target, value, form)
+            case "var" | "env_thread":
+                arguments = self.arguments(form, value)
+                if form.name == "env_thread":
+                    self.bind(self.identifier(target), Thread(self.string(arguments["thread_tag"])))
+                    return None
+                return self.size(target, self.string(arguments["dtype"]) if "dtype" in arguments else "int32", value)
+            case "launch_thread":
+                return self.launch(self.identifier(target), value)
+            case name if isinstance(form, namespace_tir.Type) and not value.args and not value.keywords:
+                return self.size(target, name, value)
+        return _A_VALUE
+
+    def typed(self, target: ast.Name, annotation: ast.expr, value: ast.expr) -> Wrapper | None:
+        annotation = self.annotation(annotation)
+        if isinstance(annotation, ast.Subscript):  # T.let[T.int32]
+            annotation = annotation.slice
+        kind = self.value(annotation)
+        if kind is namespace_tir.let:
+            return self.let(target.id, self.expr(value), value)
+        if not isinstance(kind, namespace_tir.Type):
+            raise self.error(f"`{self.text(annotation)}` is no type of a value", annotation, "T.int32, T.float32, ...")
+        return self.let(target.id, self.value(value), value, kind.name)
+
+    def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
+        base = self.value(target.value)
+        if isinstance(base, Pointer):
+            base = self.memory(base)
+        if not isinstance(base, (Buffer, Reshaped, Window)):
+            raise self.error(f"`{self.text(target.value)}` is no buffer", target.value)
+        for n in self.index_nodes(target):
+            if isinstance(n, ast.Slice):
+                raise self.error("elements are stored one at a time", n, "write a loop: for i in T.vectorized(16): A[i] = ...")
+        buffer, indices = self.element(base, target)
+        stored = self.scalar(value)
+        if not isinstance(stored, Expr):
+            stored = self.guard(as_expr, value, stored, buffer.dtype)
+        elif stored.dtype != buffer.dtype:
+            if dtypes.promote(stored.dtype, buffer.dtype) != buffer.dtype:
+                raise self.error(
+                    f"a value of dtype {stored.dtype} is stored into `{buffer.name}`, which holds {buffer.dtype}",
+                    value,
+                    f'convert it: T.Cast("{buffer.dtype}", ...)',
+                )
+            stored = cast(stored, buffer.dtype)
+        return Store(buffer, indices, stored)
+
+    # --- loops ---------------------------------------------------------------------------------------------------------
+
+    def loop(self, node: ast.For) -> Stmt:
+        if node.orelse:
+            raise self.error("`else` of a loop is not in the dialect", node.orelse[0])
+        header = self.header(node.iter)
+        targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+        if len(targets) != len(header.spans):
+            found, wanted = len(targets), len(header.spans)
+            raise self.error(f"{found} loop variable{'s' * (found != 1)}, but {wanted} extent{'s' * (wanted != 1)}", node)
+        loops: list[tuple[Var, Expr]] = []
+        names: dict[str, Any] = {}
+        step = header.step
+        for target, (start, stop) in zip(targets, header.spans, strict=True):
+            name = self.identifier(target)
+            extent = self.between(start, stop)
+            if step != 1:
+                extent = simplify(binary("//", binary("+", extent, step - 1), step))
+            var = Var(self.names.loop(name), header.dtype or extent.dtype)
+            value: Expr = var if step == 1 else binary("*", var, step)
+            if start != Const(0, start.dtype):
+                value = binary("+", value, start)
+            if step == 1:
+                self.domains[value] = Domain(start, extent, var)
+            self.extent_range(var.name, extent)
+            names[name] = value
+            loops.append((var, extent))
+        body = self.inside(node.body, names, {var.name for var, _ in loops}) or Evaluate(Const(0))
+        for var, extent in reversed(loops):
+            body = For(var, extent, body, header.kind, header.annotations, header.thread)
+        return body
+
+    def header(self, call: ast.expr) -> Header:
+        """What a loop runs over."""
+        form = self.form(call)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
+            return self.python_range(call)
+        if not isinstance(call, ast.Call) or getattr(form, "place", None) != namespace_tir.grid.place:
+            hint = "range(n), T.grid(m, n), T.serial(n), T.parallel(n), T.vectorized(n), ..."
+            raise self.error(f"`{self.text(call)}` is no range of a loop", call, hint)
+        if form is namespace_tir.grid:
+            if call.keywords:
+                raise self.error("T.grid takes extents only", call.keywords[0].value)
+            if any(isinstance(a, ast.Starred) for a in call.args):
+                return Header(tuple((Const(0), self.integer(v, call)) for v in self.items(call.args)))
+            return Header(tuple((Const(0), self.index(a)) for a in call.args))
+        given = {k: n for k, n in self.arguments(form, call).items() if not (isinstance(n, ast.Constant) and n.value is None)}
+        kind, thread = _KINDS[form.name], ""
+        if kind is Kind.THREAD:
+            stop = given.get("stop")
+            if "thread" not in given and isinstance(stop, ast.Constant) and isinstance(stop.value, str):
+                given["thread"] = given.pop("stop")  # T.thread_binding(128, "threadIdx.x")
+            if "thread" not in given:
+                raise self.error("T.thread_binding needs the axis", call, 'T.thread_binding(128, thread="threadIdx.x")')
+            thread = self.string(given["thread"])
+        first = self.index(given["start"])
+        span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
+        notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
+        return Header((span,), kind, notes, thread, dtype=self.dtype(given["dtype"]) if "dtype" in given else None)
+
+    def python_range(self, call: ast.Call) -> Header:
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            raise self.error("range takes one to three numbers", call)
+        first, *others = (self.index(a) for a in call.args)
+        if not others:
+            return Header(((Const(0), first),))
+        if len(others) == 1:
+            return Header(((first, others[0]),))
+        step = others[1].value if isinstance(others[1], Const) else 0
+        if step < 1:
+            raise self.error(f"the step of a loop is a positive constant, not `{self.text(call.args[2])}`", call.args[2])
+        return Header(((first, others[0]),), step=step)
+
+    def launch(self, name: str, node: ast.Call, rest: list[ast.stmt] | None = None) -> Any:
+        """A thread axis around the statements that follow, or around those of a `with`."""
+        arguments = self.arguments(namespace_tir.launch_thread, node)
+        thread = self.value(arguments["thread"])
+        tag = thread.tag if isinstance(thread, Thread) else thread
+        if not isinstance(tag, str):
+            raise self.error(f"`{self.text(arguments['thread'])}` is no thread axis", arguments["thread"], '"threadIdx.x"')
+        extent = self.index(arguments["extent"])
+        var = Var(self.names.loop(name), extent.dtype)
+        self.domains[var] = Domain(Const(0), extent, var)
+        self.extent_range(var.name, extent)
+        if rest is not None:
+            bound = {name: var}
+            if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
+                bound[arguments["thread"].id] = var
+            body = self.inside(rest, bound, {var.name})
+            return For(var, extent, body or Evaluate(Const(0)), Kind.THREAD, (), tag)
+        self.bind(name, var)
+        return lambda body: For(var, extent, body, Kind.THREAD, (), tag)
+
+    # --- with ----------------------------------------------------------------------------------------------------------
+
+    def with_(self, node: ast.With, items: list[ast.withitem]) -> Stmt | None:
+        item, *more = items
+        body = node.body
+        if more:
+            inner = ast.copy_location(ast.With(more, node.body), node)
+            body = [inner]
+        call = item.context_expr
+        form = self.form(call)
+        if not isinstance(call, ast.Call) or not isinstance(form, namespace_tir.Form):
+            raise self.error(f"`{self.text(call)}` has no meaning in a `with`", call, 'with T.block("C"):')
+        bound = item.optional_vars
+        name = self.identifier(bound) if bound is not None else None
+        if name is None and form.name in ("LetStmt", "allocate", "decl_buffer", "launch_thread"):
+            thread = self.arguments(form, call).get("thread")
+            if isinstance(thread, ast.Name):
+                name = thread.id
+            else:
+                raise self.error(f"`{self.text(call.func)}` needs a name", call, f"with {self.text(call)} as x:")
+        if name is not None and form.name in ("block", "init", "let", "attr"):
+            raise self.error(f"`{self.text(call.func)}` binds no name", bound or call)
+        match form.name:
+            case "block":
+                return self.block(call, body, node)
+            case "init":
+                frame = self.frame(call)
+                if "init" in frame.has:
+                    raise self.error("T.init is stated twice in this block", call)
+                frame.has.add("init")
+                frame.init = self.inside(body)
+                if frame.lets and frame.init is not None:
+                    used = variables(frame.init)
+                    for let, value in frame.lets.items():
+                        if let in used:
+                            frame.init = Let(Var(let, value.dtype), value, frame.init)
+                return None
+            case "attr":
+                self.remark(call)
+                return self.inside(body)
+            case "launch_thread":
+                return self.launch(str(name), call, body)
+            case "let" | "LetStmt" | "allocate" | "decl_buffer":
+                outer = self.enter()
+                arguments = self.arguments(form, call)
+                wrap: Wrapper | None
+                match form.name:
+                    case "let":
+                        wrap = self.let(self.identifier(arguments["var"]), self.expr(arguments["value"]), call)
+                    case "LetStmt":
+                        wrap = self.let(str(name), self.expr(arguments["value"]), call)
+                    case "allocate":
+                        wrap = self.allocate(str(name), call)
+                    case _:
+                        wrap = self.declare_buffer(str(name), call, form)
+                result = self.statements(body)
+                self.leave(outer)
+                return wrap(result or Evaluate(Const(0))) if wrap is not None else result
+        raise self.error(f"`{self.text(call.func)}` {form.place}", call)
+
+    def block(self, call: ast.Call, body: list[ast.stmt], node: ast.With) -> Stmt:
+        arguments = self.arguments(namespace_tir.block, call)
+        name = self.string(arguments["name"]) if "name" in arguments else ""
+        outer = self.enter()
+        frame = Frame(node, self.scope, block=True)
+        self.frames.append(frame)
+        label = self.names.block(name)
+        result = self.statements(body)
+        self.frames.pop()
+        self.leave(outer)
+        return Block(
+            label,
+            tuple(frame.iters),
+            result or Evaluate(Const(0)),
+            frame.init,
+            TRUE if frame.predicate is None else frame.predicate,
+            frame.reads,
+            frame.writes,
+            tuple(frame.allocs),
+            tuple(sorted(frame.annotations.items())),
+        )
+
+    def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        frame = self.frame(node)
+        if "statements" in frame.has:
+            raise self.error("the axes of a block stand before its statements", node)
+        arguments = self.arguments(form, node)
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
+        if form.name != "remap":
+            name = self.identifier(target)
+            dom = self.value(arguments["dom"])
+            start: Expr = Const(0)
+            if isinstance(dom, (tuple, list)) and len(dom) == 2:
+                start, stop = (self.integer(v, arguments["dom"]) for v in dom)
+                extent = self.between(start, stop)
+            else:
+                extent = self.integer(dom, arguments["dom"])
+            binding = self.index(arguments["binding"])
+            if start != Const(0, start.dtype):
+                binding = simplify(binary("-", binding, start))
+            self.iteration(frame, name, _ITERS[form.name], start, extent, binding, dtype)
+            return
+        targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        kinds = self.string(arguments["kinds"])
+        bindings = arguments["bindings"]
+        if not isinstance(bindings, (ast.List, ast.Tuple)):
+            raise self.error("T.axis.remap takes a list of loop variables", bindings, 'T.axis.remap("SR", [i, k])')
+        if not len(kinds) == len(bindings.elts) == len(targets):
+            raise self.error(
+                f"{len(targets)} names, {len(kinds)} kinds and {len(bindings.elts)} loops; they must be as many", node
+            )
+        for t, letter, n in zip(targets, kinds, bindings.elts, strict=True):
+            if letter not in "SRO":
+                raise self.error(f"{letter!r} is no kind of axis", arguments["kinds"], '"S" is spatial, "R" reduce, "O" opaque')
+            found = self.value(n)
+            domain = self.domains.get(found) if isinstance(found, Expr) else None
+            if domain is None:
+                raise self.error(
+                    f"`{self.text(n)}` is no loop variable", n, f"{self.text(t)} = T.axis.spatial(extent, {self.text(n)})"
+                )
+            self.iteration(frame, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
+
+    def iteration(
+        self, frame: Frame, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
+    ) -> None:
+        """An iteration variable; one that starts elsewhere than at 0 is shifted."""
+        var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
+        value: Expr = var if start == Const(0, start.dtype) else binary("+", var, start)
+        frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
+        self.domains[value] = Domain(start, extent, var)
+        self.lets.pop(var.name, None)
+        self.extent_range(var.name, extent)
+        self.bind(name, value)
+        self.scope.variables.add(var.name)
+
+
+def _nested(wrappers: list[Wrapper]) -> Wrapper | None:
+    def wrap(rest: Stmt) -> Stmt:
+        for w in reversed(wrappers):
+            rest = w(rest)
+        return rest
+
+    return wrap if wrappers else None
