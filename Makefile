@@ -6,16 +6,17 @@ TRIALS ?= 64
 BUDGET ?= 78
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 
 PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test lint bench clean
+.PHONY: help tune test fuzz lint bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=..."
+	@echo "Variables: PYTHON=$(PYTHON) TRIALS=$(TRIALS) BUDGET=$(BUDGET) (seconds a run of tune) PYTEST_ARGS=... BENCH_ARGS=... FUZZ_ARGS=..."
 
 tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends within 3 minutes
 	@cores=$$($(PY) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())'); \
@@ -27,6 +28,9 @@ tune: $(READY) ## tune exp(A·B)·E for this machine, on 1 and 2 threads; ends w
 
 test: $(READY) ## run the test suite
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 $(PYTEST_ARGS)
+
+fuzz: $(READY) ## random programs under random schedules; FUZZ_ARGS="--programs 2000 --seed 0"
+	@$(PY) -m tests.schedule.fuzz --jobs 2 $(FUZZ_ARGS)
 
 lint: $(READY) ## check style, formatting and types
 	@$(PY) -m ruff check .

@@ -48,7 +48,7 @@ def _seconds(s: float) -> str:
 
 
 class Kernel:
-    """A compiled function. Call it with numpy arrays (and ints for sizes) in the order of `func.params`; outputs are written in place."""
+    """A compiled function. Call it with numpy arrays (and ints for sizes) in the order of `func.params`; it writes in place."""
 
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
@@ -131,7 +131,9 @@ class Kernel:
         """The checked arguments as machine words."""
         name, params = self.func.name, self.func.params
         if len(arrays) != len(params):
-            raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
+            raise ArgumentError(
+                f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}"
+            )
         sizes: dict[str, Expr] = {}
         for p, a in zip(params, arrays, strict=True):
             if isinstance(p, Var):
@@ -180,5 +182,7 @@ class Kernel:
             raise ArgumentError(f"{name}: {p.name} is written but the array is read-only")
         address = a.ctypes.data
         if address % dtypes.nbytes(p.dtype):
-            raise ArgumentError(f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {address:#x}")
+            raise ArgumentError(
+                f"{name}: {p.name} must be aligned to its {dtypes.nbytes(p.dtype)}-byte elements, address {address:#x}"
+            )
         return address

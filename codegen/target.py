@@ -18,8 +18,8 @@ class Target:
     """What code is generated for.
 
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
-    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and its
-    features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
+    What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and of
+    its features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
     shared). Raises ValueError for what it does not understand.
     """
 
@@ -52,9 +52,9 @@ class Target:
             text += f" -mattr {shlex.quote(self.mattr)}"
         if self.vector_bits != usual.vector_bits:
             text += f" -vector-bits {self.vector_bits}"
-        for cache in ("l1", "l2", "l3"):
-            if getattr(self, cache) != getattr(usual, cache):
-                text += f" -{cache} {getattr(self, cache)}"
+        for level in ("l1", "l2", "l3"):
+            if getattr(self, level) != getattr(usual, level):
+                text += f" -{level} {getattr(self, level)}"
         return text
 
     def lanes(self, bits: int) -> int:
@@ -131,7 +131,9 @@ def _complete(given: dict) -> dict:
     return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": ""}
 
 
-_AVX512 = re.compile(r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4")
+_AVX512 = re.compile(
+    r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4"
+)
 _AVX2 = re.compile(r"znver[1-3]|haswell|broadwell|skylake|alderlake|raptorlake|core-avx2|x86-64-v3")
 
 

@@ -16,6 +16,7 @@ from textwrap import dedent, indent
 from schedule import REGISTRY, Schedule
 from tir import te
 from tir.ir import PrimFunc
+from tir.script import parse
 
 PAGE = Path(__file__).with_name("primitives.md")
 
@@ -96,8 +97,28 @@ def blur() -> PrimFunc:
     return te.create_prim_func([A, te.compute((13,), lambda i: B[i] + B[i + 1] + B[i + 2], name="C")])
 
 
+def row_buffer() -> PrimFunc:
+    """C = 3 (A + 1), by rows that a block keeps."""
+    return parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+    for i in range(7):
+        with T.block("rows"):
+            v_i = T.axis.spatial(7, i)
+            row = T.alloc_buffer((13,))
+            for j in range(13):
+                with T.block("B"):
+                    v_j = T.axis.spatial(13, j)
+                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
+            for k in range(13):
+                with T.block("C"):
+                    v_k = T.axis.spatial(13, k)
+                    C[v_i, v_k] = row[v_k] * T.float32(3.0)
+""")  # type: ignore[return-value]
+
+
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
-    f.__name__: f for f in (vector, elementwise, chain, rows, matmul, matmul_relu, matmul_add, padded, blur)
+    f.__name__: f for f in (vector, elementwise, chain, rows, matmul, matmul_relu, matmul_add, padded, blur, row_buffer)
 } | {"matmul_16": lambda: _columns_last(matmul(16))}
 
 

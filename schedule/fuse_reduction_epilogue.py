@@ -42,6 +42,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     Legal     if the epilogue applies the operation of the reduction (+, *, min, max, and, or; - to what is added up), to its
               result once, in the same type, for all of it; the reduction alone writes its buffer, at axes of its own, and only
               the epilogue reads it; and between the two nothing writes what the epilogue reads, or uses what it writes.
+    Example   matmul_add: s.fuse_reduction_epilogue("C", "D")
     """
     scope, first = locate(func, reduction_block)
     other, last = locate(func, epilogue_block)

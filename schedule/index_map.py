@@ -11,15 +11,16 @@ from typing import Any
 
 from tir.affine import Interval, polynomial
 from tir.analysis.regions import extent_range
-from tir.ir import Binary, Const, Expr, Var, as_index
+from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
 from tir.script.source import Source
 from tir.simplify import prove, simplify
-from tir.traverse import rewrite, substitute, variables, walk
+from tir.traverse import blocks, rewrite, substitute, variables, walk
 
+from .dataflow import Names
 from .error import ScheduleError
 
 
@@ -109,6 +110,23 @@ def _index_map(inputs: tuple[Var, ...], result: Any) -> IndexMap:
     return IndexMap(inputs, outputs)
 
 
+def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
+    """Names for the axes of a new block: those of blocks inside one another differ, so that none hides another."""
+    taken: set[str] = set()
+    for b in blocks(func.body):
+        inside = [*blocks(b.body), *(blocks(b.init) if b.init is not None else ())]
+        if inside:
+            taken.update(it.var.name for x in (b, *inside) for it in x.iters)
+    result: list[str] = []
+    for n in range(count):
+        name, k = names.axis(f"v{n}"), 0
+        while name in taken:
+            k += 1
+            name = names.axis(f"v{n}_{k}")
+        result.append(name)
+    return result
+
+
 # --- inverses ------------------------------------------------------------------------------------------------------------
 
 
@@ -171,17 +189,15 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     place_ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
     back = {name: simplify(substitute(e, values), place_ranges) for name, e in expanded.items()}
     conditions = [back[name] < sizes[name] for name in padded]
-    for number, (names, counts) in fused.items():
-        for name, weight, count in zip(names, owners.weights[number], counts, strict=True):
-            quotient = back[number] if weight == 1 else back[number] // weight
-            back[name] = simplify(quotient if name == names[-1] else quotient % count, place_ranges)
+    for number, (parts, lengths) in fused.items():
+        for part, step, length in zip(parts, owners.weights[number], lengths, strict=True):
+            quotient = back[number] if step == 1 else back[number] // step
+            back[part] = simplify(quotient if part == parts[-1] else quotient % length, place_ranges)
     conditions = [c for c in conditions if not prove(c, place_ranges)]
-    origin = {v.name: n for n, v in enumerate(index_map.inputs)}
     sources: list[set[str]] = [set() for _ in shape]
-    for digit, place in used.items():
-        number = digits[digit][0]
-        sources[place].update(fused[number][0] if number in fused else [number])
-    assert all(n in origin for found in sources for n in found)
+    for name, position in used.items():
+        number = digits[name][0]
+        sources[position].update(fused[number][0] if number in fused else [number])
     return Layout(
         tuple(Var(p) for p in places),
         tuple(shape),

@@ -23,6 +23,7 @@ def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc,
            => X = T.alloc_buffer((N, 13))
               for i: with T.block("B"): v_i = i; S(v_i, X[v_i, j])
     Legal     if the shape, and the extents of the axes, depend on nothing that is bound further in than the new place.
+    Example   row_buffer: s.lift_alloc("row")
     """
     if n_lifts < 1:
         raise ScheduleError(f"`n_lifts` must be at least 1, got {n_lifts}")

@@ -8,7 +8,7 @@ from tir.traverse import map_children, replace_buffers, variables
 
 from .dataflow import Names, locate, need_complete, need_temporary
 from .error import ScheduleError
-from .index_map import IndexMap, Layout
+from .index_map import IndexMap, Layout, place_names
 from .primitive import primitive
 from .transform_block_layout import own_loops
 from .transform_layout import padded
@@ -113,7 +113,7 @@ def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr
 def _padded(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc:
     """`func` with a temporary of a larger shape, 0 in what is new."""
     names = Names.of(func)
-    places = tuple(Var(names.axis(f"v{n}"), dim.dtype) for n, dim in enumerate(shape))
+    places = tuple(Var(v, dim.dtype) for v, dim in zip(place_names(func, names, len(shape)), shape, strict=True))
     conditions = tuple(v < dim for v, dim, size in zip(places, buffer.shape, shape, strict=True) if dim != size)
     layout = Layout(places, shape, places, conditions, tuple(frozenset({v.name}) for v in places))
     return padded(func, buffer, IndexMap(places, places), layout, const(0, buffer.dtype), names)

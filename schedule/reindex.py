@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tir.affine import Interval
 from tir.analysis.regions import accessed, iter_ranges
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, nest
-from tir.simplify import simplify
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
 from tir.traverse import rewrite, substitute, variables, walk
 
 from .cache_read import between, need_scope
@@ -24,10 +22,10 @@ from .dataflow import (
     with_buffer,
 )
 from .error import ScheduleError, listing
-from .index_map import IndexMap, invert, parse_index_map
+from .index_map import IndexMap, invert, parse_index_map, place_names
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import find_block, primitive
-from .transform_layout import which
+from .transform_layout import padded, relaid, which
 from .window import Unproved, Window, windows
 
 
@@ -53,7 +51,8 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
         raise ScheduleError(
             f"`{block}` writes `{target.name}` as well as reading it", (find_block(func, block), f"writes {target.name}")
         )
-    return (_write if writing else _read)(func, block, target, target.scope, None, f"{target.name}_reindex")
+    func, copying, _ = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
+    return func, copying
 
 
 @primitive
@@ -63,7 +62,7 @@ def reindex_cache_read(
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
     The index map takes all axes of the block, and uses those that occur in the indices of the buffer. Copy and block are named
-    after the buffer and the scope: `A_shared`.
+    after the buffer and the scope: `A_shared`. Where a tile does not divide an extent, the copy is filled up with zeros.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_shared[ax1 // 4, ax0, ax1 % 4] = A[ax1, ax0 + 1]         # lambda i, j: (j // 4, i, j % 4)
@@ -73,7 +72,9 @@ def reindex_cache_read(
     """
     memory = need_scope(storage_scope)
     target = buffer_of(find_block(func, block), read_buffer_index, written=False)
-    return _read(func, block, target, storage_scope, index_map, f"{target.name}_{memory}")
+    mapping = _mapping(find_block(func, block), index_map, target)
+    func, copying, copy = _read(func, block, target, storage_scope, f"{target.name}_{memory}")
+    return _laid_out(func, copy, mapping), copying
 
 
 @primitive
@@ -90,12 +91,12 @@ def reindex_cache_write(
     """
     memory = need_scope(storage_scope)
     target = buffer_of(find_block(func, block), write_buffer_index, written=True)
-    return _write(func, block, target, storage_scope, index_map, f"{target.name}_{memory}")
+    mapping = _mapping(find_block(func, block), index_map, target)
+    func, copying, copy = _write(func, block, target, storage_scope, f"{target.name}_{memory}")
+    return _laid_out(func, copy, mapping), copying
 
 
-def _read(
-    func: PrimFunc, block: str, source: Buffer, scope_name: str, index_map: str | None, wanted: str
-) -> tuple[PrimFunc, str]:
+def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
     scope, leaf = locate(func, block)
     reader: Block = leaf.stmt  # type: ignore[assignment]
     if source.name in leaf.writes:
@@ -103,8 +104,7 @@ def _read(
             f"`{block}` also writes `{source.name}`, so it cannot read a copy", (reader, f"reads and writes {source.name}")
         )
     place = _place(reader, source)
-    used = [it for it in reader.iters if any(it.var.name in variables(i) for i in place)]
-    mapping = _mapping(reader, used, index_map, source)
+    used = _used(reader, place)
     writers = scope.writers(source.name)
     before = [w for w in writers if w.order < leaf.order]
     common, position = between(before, [leaf], source.name) if before else ((scope.root,), 0)
@@ -118,9 +118,9 @@ def _read(
                 (w.stmt, f"writes {source.name}"),
             )
     names = Names.of(func)
-    copy, outputs = _copy(names, wanted, scope_name, source, used, mapping)
+    copy, outputs = _copy(names, wanted, memory, source, used)
     iters, own = _axes(names, used)
-    target = tuple(simplify(substitute(o, own)) for o in outputs)
+    target = tuple(substitute(o, own) for o in outputs)
     value = Load(source, tuple(substitute(i, own) for i in place))
     copying = Block(names.block(wanted), iters, Store(copy, target, value))
     if not in_bounds(copying, {**scope.ranges, **iter_ranges(copying)}):
@@ -136,24 +136,21 @@ def _read(
         region = accessed(nest(inner, new), ranges)[0].get(copy.name)
         share = needed(copying, {copy.name: region}, ranges) if region is not None else {}
     placed = laid_out(copying, share, ranges, names)
-    return with_buffer(edited(func, [(reader, new)], Insertion(common[-1], position, placed)), scope, copy), copying.name
+    return with_buffer(edited(func, [(reader, new)], Insertion(common[-1], position, placed)), scope, copy), copying.name, copy
 
 
-def _write(
-    func: PrimFunc, block: str, target: Buffer, scope_name: str, index_map: str | None, wanted: str
-) -> tuple[PrimFunc, str]:
+def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
     scope, leaf = locate(func, block)
     writer: Block = leaf.stmt  # type: ignore[assignment]
     need_complete(scope, leaf, "given a copy to write")
     need_only_writer(scope, leaf, "given a copy to write")
     place = _place(writer, target)
-    used = [it for it in writer.iters if any(it.var.name in variables(i) for i in place)]
+    used = _used(writer, place)
     for it in writer.iters:
         if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
             raise ScheduleError(
                 f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`", (writer, f"writes {target.name}")
             )
-    mapping = _mapping(writer, used, index_map, target)
     remaining = [r for r in scope.readers(target.name) if r is not leaf]
     early = next((r for r in remaining if r.order < leaf.order), None)
     if early is not None:
@@ -170,18 +167,18 @@ def _write(
     loops, ranges = loops_and_ranges(common if remaining else (), scope.ranges)
 
     names = Names.of(func)
-    copy, outputs = _copy(names, wanted, scope_name, target, used, mapping)
+    copy, outputs = _copy(names, wanted, memory, target, used)
     iters, own = _axes(names, used)
-    source = Load(copy, tuple(simplify(substitute(o, own)) for o in outputs))
+    source = Load(copy, tuple(substitute(o, own) for o in outputs))
     copying = Block(names.block(wanted), iters, Store(target, tuple(substitute(i, own) for i in place), source))
     placed = laid_out(copying, _finished(leaf, target, loops, own), ranges, names)
     new = _replaced(writer, target, copy, outputs)
-    return with_buffer(edited(func, [(writer, new)], Insertion(body, position, placed)), scope, copy), copying.name
+    return with_buffer(edited(func, [(writer, new)], Insertion(body, position, placed)), scope, copy), copying.name, copy
 
 
 def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     """The one place, over the axes of a block, at which it accesses a buffer."""
-    places = list(dict.fromkeys(n.indices for n in walk(block) if type(n) in (Load, Store) and n.buffer.name == buffer.name))
+    places = list(dict.fromkeys(n.indices for n in walk(block) if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name))
     mark = (block, f"uses {buffer.name}")
     if len(places) > 1:
         texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
@@ -194,32 +191,39 @@ def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     return places[0]
 
 
-def _mapping(block: Block, used: list[Iter], index_map: str | None, buffer: Buffer) -> IndexMap:
-    """The index map over the axes that occur in the indices of a buffer."""
-    if index_map is None:
-        axes = tuple(it.var for it in used)
-        return IndexMap(axes, axes or (Const(0),))
+def _used(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
+    """The axes of a block that occur in indices."""
+    return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
+
+
+def _mapping(block: Block, index_map: str, buffer: Buffer) -> IndexMap:
+    """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
     mapping = parse_index_map(index_map, len(block.iters))
+    used = _used(block, _place(block, buffer))
     by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
     for name, it in by_name.items():
         if it not in used and any(name in variables(o) for o in mapping.outputs):
             raise ScheduleError(
                 f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`", (block, f"uses {buffer.name}")
             )
-    inputs = tuple(v for v in mapping.inputs if by_name[v.name] in used)
-    return IndexMap(inputs, mapping.outputs)
+    return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs)
 
 
-def _copy(
-    names: Names, wanted: str, scope: str, source: Buffer, used: list[Iter], mapping: IndexMap
-) -> tuple[Buffer, tuple[Expr, ...]]:
+def _laid_out(func: PrimFunc, copy: Buffer, mapping: IndexMap) -> PrimFunc:
+    """`func` with a copy in the layout of an index map over its dimensions, and 0 where that leaves room."""
+    if not mapping.inputs:  # one element, at the place 0
+        return func
+    names = Names.of(func)
+    layout = invert(mapping, copy.shape, place_names(func, names, len(mapping.outputs)))
+    if layout.conditions:
+        return padded(func, copy, mapping, layout, const(0, copy.dtype), names)
+    return relaid(func, copy.name, copy.with_(shape=layout.extents), mapping)
+
+
+def _copy(names: Names, wanted: str, memory: str, source: Buffer, used: list[Iter]) -> tuple[Buffer, tuple[Expr, ...]]:
     """The copy, and the place in it over the axes of the block."""
-    layout = invert(mapping, [it.extent for it in used], [f"p{n}" for n in range(len(mapping.outputs))])
-    copy = Buffer(names.buffer(wanted), layout.extents, source.dtype, scope)
-    ranges: dict[str, Interval] = {}
-    for it in used:
-        ranges |= iter_ranges(Block("", (it,), Store(copy, (), Const(0))))
-    return copy, tuple(simplify(o, ranges) for o in mapping([it.var for it in used]))
+    shape = tuple(it.extent for it in used) or (Const(1),)
+    return Buffer(names.buffer(wanted), shape, source.dtype, memory), tuple(it.var for it in used) or (Const(0),)
 
 
 def _axes(names: Names, used: list[Iter]) -> tuple[tuple[Iter, ...], dict[str, Expr]]:

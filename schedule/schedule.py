@@ -54,7 +54,8 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """A schedule that continues from here on its own, and draws random numbers of its own."""
-        result = Schedule(self._func, None if self._seed is None else self._random(None).spawn(1)[0])
+        random = None if self._seed is None else self._random(None)
+        result = Schedule(self._func, None if random is None else random.spawn(1)[0])
         result._steps = self._steps
         return result
 
@@ -240,14 +241,16 @@ class Schedule:
     ) -> str:
         """Read a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
         args = (block, read_buffer_index, storage_scope)
-        return self._apply("reindex_cache_read", *args, self._index_map("reindex_cache_read", args, index_map, lambda b: len(b.iters)))
+        text = self._index_map("reindex_cache_read", args, index_map, lambda b: len(b.iters))
+        return self._apply("reindex_cache_read", *args, text)
 
     def reindex_cache_write(
         self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: Callable[..., Any] | str
     ) -> str:
-        """Write a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
+        """Write a buffer through a copy indexed by `index_map` of the axes of a block; returns the name of the copying block."""
         args = (block, write_buffer_index, storage_scope)
-        return self._apply("reindex_cache_write", *args, self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters)))
+        text = self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters))
+        return self._apply("reindex_cache_write", *args, text)
 
     def pack(self, block: str, read_buffer_index: int | str, storage_scope: str = "global") -> str:
         """Read a buffer through a copy in the order in which the loops of a block walk it; returns the copying block."""

@@ -109,7 +109,7 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
                 (x.stmt, f"{what} {buffer}"),
                 (writers[0].stmt, f"writes {buffer}"),
             )
-        places = {n.indices for n in walk(x.stmt) if type(n) in (Load, Store) and n.buffer.name == buffer}
+        places = {n.indices for n in walk(x.stmt) if isinstance(n, (Load, Store)) and n.buffer.name == buffer}
         if len(places) > 1:
             raise ScheduleError(f"{x.quoted} uses `{buffer}` at {len(places)} places", (x.stmt, f"writes {buffer}"))
 

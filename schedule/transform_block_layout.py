@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, nest
+from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, nest, seq
 from tir.simplify import simplify_tree
 from tir.traverse import substitute, variables
 
 from .dataflow import Names, edited, locate
 from .error import ScheduleError
-from .index_map import invert, parse_index_map
+from .index_map import invert, parse_index_map, place_names
 from .primitive import KIND_WORDS, primitive
 
 
@@ -30,7 +30,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
     mapping = parse_index_map(index_map, len(target.iters))
     loops = own_loops(target, leaf.above)
     names = Names.of(func)
-    layout = invert(mapping, [it.extent for it in target.iters], [names.axis(f"v{n}") for n in range(len(mapping.outputs))])
+    layout = invert(mapping, [it.extent for it in target.iters], place_names(func, names, len(mapping.outputs)))
     axes = {v.name: it for v, it in zip(mapping.inputs, target.iters, strict=True)}
     iters: list[Iter] = []
     new: list[tuple[Var, object]] = []

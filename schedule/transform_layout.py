@@ -36,7 +36,7 @@ from tir.traverse import blocks, loads, map_children, stores, substitute, walk
 from .compute_inline import own_axes, single_store
 from .dataflow import Insertion, Leaf, Names, buffer_of, edited, locate, parts
 from .error import ScheduleError
-from .index_map import IndexMap, Layout, invert, parse_index_map
+from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
 from .primitive import find_block, primitive, substatements
 from .window import Unproved, windows
 
@@ -69,7 +69,7 @@ def transform_layout(
         )
     mapping = parse_index_map(index_map, len(target.shape))
     names = Names.of(func)
-    layout = invert(mapping, target.shape, [names.axis(f"v{n}") for n in range(len(mapping.outputs))])
+    layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
     if not layout.conditions:
         return relaid(func, target.name, target.with_(shape=layout.extents), mapping), None
     if pad_value is None:
@@ -106,7 +106,7 @@ def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, pa
     return relaid(func, target.name, new, mapping, written)
 
 
-def which(block: Block, buffer: list[str | int] | str) -> Buffer:
+def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
     """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
     match buffer:
         case [("read" | "write") as kind, index]:
@@ -130,7 +130,7 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
             case Buffer():
                 return new if n.name == name else n
             case For(var, extent):
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                inside: Ranges = {**ranges, var.name: extent_range(extent, ranges)}
             case Block(iters=iters):
                 inside = {**ranges, **iter_ranges(n)}
                 n = n.with_(

@@ -15,6 +15,7 @@ from tir.affine import Interval, Polynomial, add, as_constant, constant, polynom
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Var, conjuncts
 from tir.simplify import prove, simplify
 from tir.traverse import substitute, variables, walk
+from tir.verify import counts_once
 
 from .loops import ranges_of
 
@@ -175,7 +176,9 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
 
 
 def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """Show that the spatial loops among `inner` visit each point at most once while `outer` stand still; raises Unproved."""
+    """Show that `inner` visit each point at most once while `outer` stand still, spatial and reduce axes; raises Unproved."""
+    if not counts_once(block, inner):
+        raise Unproved("steps of the reduction may be counted more than once")
     plain = _plain(block, inner)
     rest = [it for it in block.iters if it.var.name not in plain]
     done = {x.name for x in plain.values()}

@@ -77,9 +77,9 @@ class Result:
     """What a run found. `seconds` is the median time of the best schedule, `trace` that schedule as JSON data (None: as written).
 
     `outcomes` counts the trials by kind. `baseline` is the program as written in seconds (`baseline_stopped` the seconds after
-    which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured. `max_error` and `tolerance` are relative to the size of each element
-    (`tir.workloads`). `interrupted` says that Ctrl-C ended the run before its budget was used up;
-    `problem`, if not empty, what else did.
+    which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured.
+    `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `interrupted` says that Ctrl-C ended
+    the run before its budget was used up; `problem`, if not empty, what else did.
     """
 
     task: Task

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tir
+from examples import softmax
 from examples.ladder import RUNGS, Rung, Shape, measure, rung
+from examples.ladder import __main__ as ladder_command
 from examples.ladder.compare import difference
+from search.measure.process import THREAD_VARIABLES
 from tir import workloads
 from tir.script import parse
-
-ROOT = Path(__file__).resolve().parents[1]
 
 LEAST = Shape(7, 13, 11, 5)  # sizes of the rungs that take any
 INTERPRETED = 2_000_000  # multiply-adds that the interpreter gets through in seconds
@@ -112,10 +112,34 @@ def test_the_command(capsys):
     assert "packed: M must be a multiple of 256, got 1 in 1,2,3,4" in capsys.readouterr().err
 
 
-def test_the_command_starts_with_one_thread():
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.ladder", "--shape", "7,13,11,5", "--rungs", "reorder"],
-        cwd=ROOT, env={**os.environ, "OPENBLAS_NUM_THREADS": "2"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "reorder" in done.stdout
+def test_the_command_starts_with_one_thread(monkeypatch):
+    started = []
+
+    def run(command, env):
+        started.append((command[1:], {name: env[name] for name in THREAD_VARIABLES}))
+        return subprocess.run([*command, "--help"], env=env, stdout=subprocess.DEVNULL)
+
+    monkeypatch.setattr(ladder_command, "subprocess", SimpleNamespace(run=run))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    monkeypatch.setattr(sys, "argv", ["examples.ladder", "--rungs", "reorder"])
+    assert ladder_command.main() == 0
+    ones = dict.fromkeys(THREAD_VARIABLES, "1")
+    assert started == [(["-m", "examples.ladder.measure", "--rungs", "reorder"], ones)]
+
+
+@pytest.mark.parametrize("shape", [(7, 13), (1, 109), (3, 16), (5, 1)])
+def test_softmax(shape):
+    instance = workloads.make("softmax", shape)
+    inputs = instance.inputs(np.random.default_rng(3))
+    func = softmax.scheduled(softmax.softmax(*shape)).func
+    assert tir.verify(func).ok
+    for run in (tir.build(func), lambda *arrays: tir.run(func, *arrays)):
+        outputs = instance.outputs()
+        run(*inputs, *outputs)
+        assert instance.check(outputs, inputs).ok
+
+
+def test_the_softmax_command(capsys):
+    softmax.main(7, 13)
+    shown = capsys.readouterr().out
+    assert "T.vectorized(16)" in shown and "unscheduled" in shown and "numpy" in shown

@@ -42,8 +42,8 @@ _NAMES = {
 
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Schedule",
-    "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune", "build", "default_schedule", "dtypes", "dump", "interpreter", "ir",
-    "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
+    "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune", "build", "default_schedule",
+    "dtypes", "dump", "interpreter", "ir", "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
 ]  # fmt: skip
 
 

@@ -414,7 +414,7 @@ def const(value, dtype: str | None = None) -> Const:
 
 
 def as_expr(value, dtype: str | None = None) -> Expr:
-    """`value` as an expression; Python and numpy scalars become constants (of `dtype`, if given), tensors of rank 0 their element."""
+    """`value` as an expression: Python and numpy numbers become constants (of `dtype`, if given), tensors of rank 0 elements."""
     if isinstance(value, Expr):
         return value
     if hasattr(value, "as_scalar"):

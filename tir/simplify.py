@@ -80,7 +80,7 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
 
 
 def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: int) -> bool:
-    """Whether goal >= 0 because it is a sum of at most `depth` multiples of `known`, which are >= 0, and something that is >= 0."""
+    """Whether goal >= 0 because it is a sum of at most `depth` multiples of `known`, all >= 0, and something that is >= 0."""
     if _at_least_zero(goal, ranges):
         return True
     if depth == 0:

@@ -511,9 +511,10 @@ class _Points:
     values: dict[str, np.ndarray]
     whole: bool
     certain: bool
+    count: int
 
     def __len__(self) -> int:
-        return len(next(iter(self.values.values()))) if self.values else 1
+        return self.count
 
     def at(self, n: int, names: Iterable[str]) -> str:
         """The variables at point `n`, as text."""
@@ -552,7 +553,7 @@ def _points(
             keep &= _evaluate(c, values)
         except _Opaque:
             certain = False
-    return _Points({n: v[keep] for n, v in values.items()}, whole, certain)
+    return _Points({n: v[keep] for n, v in values.items()}, whole, certain, int(np.count_nonzero(keep)))
 
 
 # --- accesses ----------------------------------------------------------------------------------------------------------
@@ -885,6 +886,28 @@ def determined(values: Sequence[Polynomial], known: set[str], ranges: Mapping[st
     return known
 
 
+def counts_once(block: Block, loops: Sequence[For]) -> bool:
+    """Whether the loops among `loops` that drive the reduction of a block provably count each step at most once, the others
+    standing still."""
+    bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
+    if all(isinstance(e, Var) for e in bindings):
+        return True
+    driving = set().union(*(variables(e) for e in bindings))
+    mine = [x for x in loops if x.name in driving and x.extent != Const(1, x.extent.dtype)]
+    names = {x.name for x in mine}
+    ranges: dict[str, Interval] = {}
+    for x in loops:
+        ranges[x.name] = _range_of(x.extent, ranges)
+    if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
+        return True
+    points = _points(_constant_extents((x.name, x.extent) for x in mine), names, ())
+    if points is None or not points.whole:
+        return False
+    still = {name: np.zeros(len(points), np.int64) for name in driving - names}
+    values = [np.broadcast_to(_evaluate(e, {**still, **points.values}), len(points)) for e in bindings]
+    return len(np.unique(np.stack(values, axis=1), axis=0)) == len(points)
+
+
 def _owned(accesses: Sequence[_Access], owners: set[str], fixed: set[str], ranges: Mapping[str, Interval]) -> bool:
     """Whether iterations that differ in `owners` provably touch different elements; `fixed` variables are the same in both."""
     ranges = dict(ranges)
@@ -1089,6 +1112,18 @@ def _reduction(
             )
 
 
+def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarray]) -> np.ndarray:
+    """How often the init of a reduction has run, in each of its iterations in order, for the element that it is at."""
+    spatial = [v for it, v in zip(b.iters, values, strict=True) if it.axis is not Axis.REDUCE]
+    starts = np.all([v == 0 for it, v in zip(b.iters, values, strict=True) if it.axis is Axis.REDUCE], axis=0)
+    count = np.cumsum(starts)
+    if spatial or around:
+        _, group = np.unique(np.stack([*spatial, *around], axis=1), axis=0, return_inverse=True)
+        order = np.argsort(group.reshape(-1), kind="stable")
+        count[order] = np.cumsum(starts[order])
+    return count
+
+
 def _repeated(func: PrimFunc) -> Iterator[Finding]:
     """A reduction counts each of its iterations once: from its outermost loop inwards, iterations differ in some binding."""
     sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
@@ -1121,7 +1156,10 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
                 values = [np.broadcast_to(_evaluate(e, points.values), len(points)) for e in bindings]
             except _Opaque:
                 values = []
-            key = np.stack([*values, *(points.values[n] for n in names[:start])], axis=1)
+            around = [points.values[n] for n in names[:start]]
+            if b.init is not None and values and points.whole:
+                around.append(_restarts(b, values, around))
+            key = np.stack([*values, *around], axis=1)
             _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
             earlier = first[group.reshape(-1)]
             twice = earlier != np.arange(len(points))

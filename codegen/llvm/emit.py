@@ -44,6 +44,7 @@ from tir.ir import (
     Store,
     Unary,
     Var,
+    conjunction,
     conjuncts,
 )
 from tir.simplify import bounds, prove, simplify, wraps
@@ -57,11 +58,14 @@ from . import math as vector_math
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
 TYPES = {
     "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "bool": "i1",
-    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
+    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+    "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
 }  # fmt: skip
 STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
 STACK_TOTAL = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 ALIGNMENT = 64
+STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
+SMALL = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
 
 
 def symbol(func: PrimFunc) -> str:
@@ -131,7 +135,17 @@ class Module:
     library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
 
     def text(self) -> str:
-        return "\n\n".join([*(self.library[name] for name in sorted(self.library)), "\n".join(sorted(self.declarations)), *self.functions, ATTRIBUTES]) + "\n"
+        return (
+            "\n\n".join(
+                [
+                    *(self.library[name] for name in sorted(self.library)),
+                    "\n".join(sorted(self.declarations)),
+                    *self.functions,
+                    ATTRIBUTES,
+                ]
+            )
+            + "\n"
+        )
 
 
 ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }'
@@ -337,15 +351,12 @@ class Function:
             inner: Stmt = s.then
             for c in reversed(masked):
                 inner = If(c, inner)
-            condition = uniform[0]
-            for c in uniform[1:]:
-                condition = Binary("and", condition, c)
-            self.fork(self.truth(self.expr(condition)), lambda: self.stmt(inner), None)
+            self.fork(self.truth(self.expr(conjunction(*uniform))), lambda: self.stmt(inner), None)
             return
         mask = self.truth(self.splat(self.expr(s.condition)))
-        self.masked(mask, lambda: self.stmt(s.then), self._first_lane_holds(s.condition))
+        self.masked(mask, s.then, s.condition)
         if s.orelse is not None:
-            self.masked(self.negate(mask), lambda: self.stmt(s.orelse), False)  # type: ignore[arg-type]
+            self.masked(self.negate(mask), s.orelse, None)
 
     def variables(self, e: Expr) -> frozenset[str]:
         """The names of the variables in an expression of the program; remembered by identity."""
@@ -365,19 +376,23 @@ class Function:
         first = substitute(condition, {self.lane[0]: Const(0)})
         return self.mask is None and prove(first, self.ranges, self.facts)  # type: ignore[arg-type]
 
-    def masked(self, mask: Value, body: Callable[[], None], some_lane: bool) -> None:
-        """Run `body` in the lanes of `mask`; not at all where no lane is active, unless one is known to be."""
-        outer = self.mask
-        if outer is not None:
-            mask = self.op(f"and {mask.full} {mask.name}, {outer.name}", "i1", mask.lanes)
+    def masked(self, mask: Value, body: Stmt, condition: Expr | None) -> None:
+        """Run `body` in the lanes of `mask`, which is `condition` if that is given.
+
+        Where no lane is active, it is branched around; unless the first lane is known to be, or the body is a small store.
+        """
+        if self.mask is not None:
+            mask = self.op(f"and {mask.full} {mask.name}, {self.mask.name}", "i1", mask.lanes)
+        small = _small(body)
+        some_lane = not small and condition is not None and self._first_lane_holds(condition)
 
         def run() -> None:
             saved = self.mask, self.idle
-            self.mask, self.idle = mask, False
-            body()
+            self.mask, self.idle = mask, small
+            self.stmt(body)
             self.mask, self.idle = saved
 
-        if some_lane:
+        if small or some_lane:
             run()
             return
         saved, self.mask = self.mask, mask
@@ -567,7 +582,13 @@ class Function:
         for level in sorted(groups):
             frame = self.frames[level]
             terms = groups[level]
-            key = ("ptr", pointer, frozenset(terms.items()), self._copy(n for m in terms for a in m for n in self.variables(a)), self._read(terms))
+            key = (
+                "ptr",
+                pointer,
+                frozenset(terms.items()),
+                self._copy(n for m in terms for a in m for n in self.variables(a)),
+                self._read(terms),
+            )
             if key not in frame.known:
                 total = ""
                 for m, c in terms.items():
@@ -582,7 +603,11 @@ class Function:
         return self._further(pointer, offset.get((), 0) * size)
 
     def _further(self, pointer: str, nbytes: int) -> str:
-        return self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name if nbytes else pointer
+        return (
+            self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name
+            if nbytes
+            else pointer
+        )
 
     def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
         """Which copy of the unrolled loops around, as far as `names` depend on them."""
@@ -623,7 +648,9 @@ class Function:
         if place.nested:
             return self._further(self.address(buffer, place.offset), further)
         key = ("place", place, self._read(place.offset))
-        frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
+        frame = (
+            self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
+        )
         if frame not in self.frames or key not in frame.known:
             frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
             if key[2]:  # loads stay where they are
@@ -672,21 +699,66 @@ class Function:
         align = dtypes.nbytes(place.access.buffer.dtype)
         suffix = f"v{lanes}{_suffix(type)}"
         if place.stride == 1:
-            pointer = self._there(self.point(place), lanes * align, False)
-            if self.mask is None:
-                return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
-            name = f"llvm.masked.load.{suffix}.p0"
-            self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
-            text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {self.mask}, {full} zeroinitializer)"
-            return self.op(text, type, lanes, key=("load", pointer, version, lanes, self.mask.name))
+            return self._row(self.point(place), type, align, version, self.mask)
+        if place.stride in STRIDES:
+            return self._strided(self.point(place), place.stride, type, align, version)
         pointers = self.pointers(place)
         mask = self._mask(lanes)
         if self.wanted is not None:
-            mask = str(self.op(f"select {self.wanted}, {mask}, <{lanes} x i1> zeroinitializer", "i1", lanes, key=("wanted", self.wanted.name, mask)))
+            mask = str(
+                self.op(
+                    f"select {self.wanted}, {mask}, <{lanes} x i1> zeroinitializer",
+                    "i1",
+                    lanes,
+                    key=("wanted", self.wanted.name, mask),
+                )
+            )
         name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
         self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
         text = f"call {full} @{name}({pointers}, i32 {align}, {mask}, {full} zeroinitializer)"
         return self.op(text, type, lanes, key=("gather", pointers.name, version, mask))
+
+    def _row(self, pointer: str, type: str, align: int, version: int, mask: Value | None) -> Value:
+        """The elements that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
+        assert self.lane is not None
+        lanes = self.lane[1]
+        full = f"<{lanes} x {type}>"
+        pointer = self._there(pointer, lanes * align, False)
+        if mask is None:
+            return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
+        name = f"llvm.masked.load.v{lanes}{_suffix(type)}.p0"
+        self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
+        text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {mask}, {full} zeroinitializer)"
+        return self.op(text, type, lanes, key=("load", pointer, version, lanes, mask.name))
+
+    def _strided(self, pointer: str, stride: int, type: str, align: int, version: int) -> Value:
+        """Elements at a small distance: the lanes are picked from the rows that hold them; nothing beyond the last is read."""
+        assert self.lane is not None
+        lanes = self.lane[1]
+        wanted = [i * stride for i in range(lanes)]
+        low, high = min(wanted), max(wanted)
+        count = -(-(high - low + 1) // lanes)
+        starts = [min(low + n * lanes, high - lanes + 1) for n in range(count)]
+        owner = [next(n for n, first in enumerate(starts) if first <= e < first + lanes) for e in wanted]
+        result: Value | None = None
+        for n, first in enumerate(starts):
+            mine = {e - first: i for i, e in enumerate(wanted) if owner[i] == n}  # place in the row: lane
+            mask = self.mask
+            if mask is not None:
+                picks = ", ".join(f"i32 {mine.get(x, lanes)}" for x in range(lanes))
+                text = f"shufflevector {mask}, {mask.full} zeroinitializer, <{lanes} x i32> <{picks}>"
+                frame = self.born.get(mask.name, self.top)
+                mask = self.op(text, "i1", lanes, ("picked", mask.name, picks), frame if frame in self.frames else self.top)
+            row = self._row(self._further(pointer, first * align), type, align, version, mask)
+            places = {lane: x for x, lane in mine.items()}
+            if result is None:
+                picks = ", ".join(f"i32 {places[i]}" if i in places else "i32 poison" for i in range(lanes))
+                result = self.op(f"shufflevector {row}, {row.full} poison, <{lanes} x i32> <{picks}>", type, lanes)
+            else:
+                picks = ", ".join(f"i32 {lanes + places[i]}" if i in places else f"i32 {i}" for i in range(lanes))
+                result = self.op(f"shufflevector {result}, {row}, <{lanes} x i32> <{picks}>", type, lanes)
+        assert result is not None
+        return result
 
     def _mask(self, lanes: int) -> str:
         return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
@@ -698,7 +770,9 @@ class Function:
         if place.stride is not None:
             base = self.point(place)
             steps = ", ".join(f"i64 {i * place.stride * size}" for i in range(lanes))
-            return self.op(f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride))
+            return self.op(
+                f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride, lanes)
+            )
         uniform = {m: c for m, c in place.offset.items() if all(self._uniform(a) for a in m)}
         further = sum(c * self.constants[v] for v, c in place.copies) * size
         base = self._further(self.address(place.access.buffer, uniform), further)
@@ -778,7 +852,7 @@ class Function:
                 text = f"shufflevector {v}, {v.full} poison, <{half} x i32> <{lanes}>"
                 parts.append(self.op(text if half > 1 else f"extractelement {v}, i64 {start}", v.type, half))
             rest = self.op(f"extractelement {v}, i64 {v.lanes - 1}", v.type) if odd else None
-            v = self.operation(op, *parts, dtype)
+            v = self.operation(op, parts[0], parts[1], dtype)
             if rest is not None:
                 first = self.op(f"extractelement {v}, i64 0", v.type) if v.lanes > 1 else v
                 joined = self.operation(op, first, rest, dtype)
@@ -901,7 +975,9 @@ class Function:
 
     def _hoisted(self, e: Expr, write: Callable[[], Value]) -> Value:
         """A pure integer expression, computed once in the outermost frame that knows its variables."""
-        if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)):
+        if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(
+            isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)
+        ):
             return write()
         home = self.home(self.variables(e))
         key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
@@ -967,7 +1043,7 @@ class Function:
         flags = "nsw " if exact else ""
         match op:
             case "+" | "-" | "*":
-                return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op]} {flags}{x}, {y.name}", x.type, x.lanes)
+                return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {flags}{x}, {y.name}", x.type, x.lanes)
             case "min" if unsigned and {x.name, y.name} & {"0", f"splat ({x.type} 0)"}:  # LLVM 22 fails on umin(fptoui x, 0)
                 return Value("0", x.type)
             case "min" | "max":
@@ -1111,10 +1187,16 @@ class Function:
         return self.as_type(v, dtype, signed=kind == "int")
 
     def select(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
-        effects = any(isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side))
+        effects = any(
+            isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side)
+        )
         if lazy and effects:
             if self._uniform(c):
-                if isinstance(t, Load) and isinstance(f, Const) and not any(isinstance(n, Load) for i in t.indices for n in walk(i)):
+                if (
+                    isinstance(t, Load)
+                    and isinstance(f, Const)
+                    and not any(isinstance(n, Load) for i in t.indices for n in walk(i))
+                ):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))
@@ -1197,6 +1279,14 @@ class Function:
             self.module.library[name] = vector_math.definition(op, dtype, x.lanes, avx512)
             self.module.declarations |= vector_math.declarations(op, dtype, x.lanes, avx512)
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)
+
+
+def _small(s: Stmt) -> bool:
+    """Whether a statement is a store of few operations that nothing in lanes without work can harm."""
+    if not isinstance(s, Store):
+        return False
+    nodes = list(itertools.islice(walk(s), SMALL + 1))
+    return len(nodes) <= SMALL and not any(isinstance(n, Call) or (isinstance(n, Binary) and n.op in ("//", "%")) for n in nodes)
 
 
 def free_names(s: Stmt) -> tuple[set[str], set[str]]:

@@ -15,8 +15,7 @@ def function_name(source: str, result: str, lanes: int) -> str:
 
 
 def definition(source: str, result: str, lanes: int, native: bool) -> str:
-    """The LLVM IR of a conversion between i16 bit patterns, of float16 or bfloat16, and float; or from float64 to float rounded to
-    odd.
+    """The LLVM IR of a conversion: between bit patterns of float16 or bfloat16, as i16, and float; or of double to float, to odd.
 
     Rounding to odd keeps what a second rounding, to a much shorter type, must know: the two are one correct rounding. `native`
     says that the processor converts.
@@ -46,7 +45,8 @@ def definition(source: str, result: str, lanes: int, native: bool) -> str:
             body = _to_bfloat(t, c)
     parameter = t({"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source])
     value = t({"float16": "i16", "bfloat16": "i16", "float32": "float"}[result])
-    head = f"define internal {value} @{function_name(source, result, lanes)}({parameter} %x) alwaysinline nounwind willreturn memory(none) {{"
+    name = function_name(source, result, lanes)
+    head = f"define internal {value} @{name}({parameter} %x) alwaysinline nounwind willreturn memory(none) {{"
     return "\n".join([head, *(f"  {line}" for line in body), f"  ret {value} %r", "}"])
 
 

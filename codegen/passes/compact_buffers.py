@@ -133,9 +133,9 @@ def _self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> b
                 for i in indices:
                     read(i, written, ranges, facts)
             case _:
-                for c in children(e):
-                    if isinstance(c, Expr):
-                        read(c, written, ranges, facts)
+                for child in children(e):
+                    if isinstance(child, Expr):
+                        read(child, written, ranges, facts)
 
     def visit(s: Stmt, written: list[_Box], ranges: dict[str, Interval], facts: list[Expr], first: frozenset[str]) -> list[_Box]:
         """The boxes that `s` surely writes, given those written before; `first` are the loops within `body` around `s`."""

@@ -34,7 +34,9 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 inner_lanes = lanes | {var.name} if kind is Kind.VECTORIZED else lanes
                 new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)}, inner_lanes)
                 if extent is not s.extent:
-                    new_body = _drop_proved(new_body, loop_facts(s.with_(extent=extent)), {**ranges, var.name: extent_range(extent, ranges)})
+                    new_body = _drop_proved(
+                        new_body, loop_facts(s.with_(extent=extent)), {**ranges, var.name: extent_range(extent, ranges)}
+                    )
                 return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
             case _:
                 return map_children(s, lambda c: visit(c, ranges, lanes) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
@@ -52,7 +54,7 @@ def _pure(condition: Expr) -> bool:
 
 
 def loop_facts(loop: For) -> list[Expr]:
-    """What holds in a loop because of its extent, beyond the range of its variable: a bound such as min(16, n - i * 16) is two."""
+    """What holds in a loop because of its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
     return [Binary("<", loop.var, part) for part in _parts(loop.extent) if not isinstance(part, Const)]
 
 
@@ -243,7 +245,7 @@ def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
         case Binary("<" | "<=" as op, a, b):
             p = add(polynomial(a), polynomial(b), -1)
         case Binary(">" | ">=" as op, b, a):
-            p, op = add(polynomial(a), polynomial(b), -1), {">": "<", ">=": "<="}[op]
+            p = add(polynomial(a), polynomial(b), -1)
         case _:
             return None
     moving = {m: c for m, c in p.items() if any(variables(atom) & set(tile) for atom in m)}
@@ -252,6 +254,4 @@ def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     if high is None:
         return None
     bound = -high - fixed.pop((), 0)
-    return Binary(op, to_expr(fixed), Const(bound))
-
-
+    return Binary("<" if op in ("<", ">") else "<=", to_expr(fixed), Const(bound))

@@ -29,7 +29,7 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
 
 
 def updated(s: Store) -> tuple[str, Expr] | None:
-    """The operator and the operand of an update `C[c] = C[c] op operand`, either way round; None if the store is no such update."""
+    """The operator and the operand of an update `C[c] = C[c] op operand`, either way round; None for any other store."""
     match s.value:
         case Binary(op, Load(buffer, indices), operand) if op in OPERATORS and buffer == s.buffer and indices == s.indices:
             return op, operand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import (
+    Allocate,
     Axis,
     Binary,
     Block,
@@ -11,9 +12,14 @@ from tir.ir import (
     Expr,
     For,
     Kind,
+    Load,
+    Node,
     PrimFunc,
+    Range,
+    Region,
     Seq,
     Stmt,
+    Store,
     annotated,
     annotation,
     conjunction,
@@ -22,7 +28,8 @@ from tir.ir import (
     seq,
 )
 from tir.simplify import simplify
-from tir.traverse import fresh, map_children, names, stores, substitute, variables
+from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk, walk_stmts
+from tir.verify import counts_once
 
 ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 
@@ -33,8 +40,12 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
     The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
     the block; else it stays inside, under the condition that every reduce axis is at its first value. Buffers allocated by
-    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}.
+    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}. Those in
+    scope "register" become local: only what `promote_registers` puts there has places that are constants.
     """
+    placed = {n.name: n.with_(scope="local") for n in walk(func) if type(n) is Buffer and n.scope == "register"}
+    if placed:
+        func = replace_buffers(func, placed)
     taken = names(func)
     allocs: list[Buffer] = list(func.allocs)
     aligned: dict[str, list[list[int]]] = {}
@@ -59,13 +70,17 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         match s:
+            case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
+                return visit(_lanes_apart(s))
             case For():
                 nest, block = _perfect(s)
                 if block is not None and block.init is not None:
                     reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
                     spatial = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
                     # A loop that drives no axis starts the reduction again in each of its iterations.
+                    # So does one that drives an axis, where it comes back to the first step.
                     repeated = any(x.name not in reducing | spatial and x.extent != Const(1, x.extent.dtype) for x in nest)
+                    repeated = repeated or not counts_once(block, nest)
                     if s.name in reducing and not reducing & spatial and not repeated:
                         return seq(_init_nest(nest, block, reducing), _rebuild(nest, flatten(block)))
                 return s.with_(body=visit(s.body))
@@ -100,6 +115,29 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     body = visit(func.body)
     attrs = annotated(func.attrs, ALIGNED, aligned) if aligned else func.attrs
     return func.with_(body=body, allocs=tuple(allocs), attrs=attrs)
+
+
+def _lanes_apart(loop: For) -> Stmt:
+    """A vectorised loop with what is allocated inside of it allocated outside, with an element for each lane in every place."""
+    inside = [x.buffer for x in walk_stmts(loop) if isinstance(x, Allocate)]
+    wide = {b.name: b.with_(shape=(*b.shape, loop.extent)) for b in inside}
+
+    def visit(n: Node) -> Node:
+        n = map_children(n, visit)
+        match n:
+            case Allocate(buffer, body) if buffer.name in wide:
+                return body
+            case Load(buffer, indices) | Store(buffer, indices) if buffer.name in wide:
+                return n.with_(buffer=wide[buffer.name], indices=(*indices, loop.var))
+            case Region(buffer, ranges) if buffer.name in wide:
+                return n.with_(buffer=wide[buffer.name], ranges=(*ranges, Range(loop.var, Const(1, loop.var.dtype))))
+            case _:
+                return n
+
+    result: Stmt = loop.with_(body=visit(loop.body))
+    for b in wide.values():
+        result = Allocate(b, result)
+    return result
 
 
 def _written(block: Block) -> list[str]:

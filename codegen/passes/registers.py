@@ -43,7 +43,7 @@ Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a stat
 
 @dataclass
 class _Tile:
-    """A set of places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, plus lanes.
+    """The places that loop-invariant accesses address: `base`, plus one axis for each unrolled loop that moves it, and lanes.
 
     `axes` are (stride, extent), widest stride first; `loops` the variables of the first access that was seen.
     """
@@ -65,7 +65,11 @@ class _Tile:
 
     def present(self) -> int:
         """The number of lanes that exist: a guard may leave out the last ones."""
-        bounds = [c.b.value for c in self.conditions if isinstance(c, Binary) and c.op == "<" and c.a == self.lane and isinstance(c.b, Const)]
+        bounds = [
+            c.b.value
+            for c in self.conditions
+            if isinstance(c, Binary) and c.op == "<" and c.a == self.lane and isinstance(c.b, Const)
+        ]
         return min([self.lanes, *bounds])
 
 
@@ -73,8 +77,8 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k: C[c] = f(C[c])   with c the same in every iteration
               => r = C[c];  for k: r = f(r);  C[c] = r
 
-    for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register", with
-    one axis for each unrolled loop that tells places apart and one for lanes; its elements become SSA values. The loop may be a
+    for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
+    with one axis for each unrolled loop that tells places apart and one for lanes; its elements become SSA values. The loop may be a
     nest of serial loops. Where the statement before does nothing but set just these places to a constant, as an init does, the
     registers start from that, and it goes.
     """
@@ -159,7 +163,7 @@ def _offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Polynomial:
 
 
 def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
-    """(base, axes as (stride, extent, var), lane) of a flat offset; None where lanes or unrolled loops enter other than linearly."""
+    """(base, axes as (stride, extent, var), lane) of a flat offset; None where lanes or unrolled loops are not linear in it."""
     base: Polynomial = {}
     axes: list[tuple[int, int, Var]] = []
     lane: tuple[Var, int] | None = None
@@ -335,7 +339,7 @@ def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _Tile]) -> bo
 
 
 def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> Stmt | None:
-    """`s` without the conditions around it, each load under those that keep it inside its buffer; None if that is not provable."""
+    """`s` without the conditions around it, each load under those that keep it inside its buffer; None where that is unproved."""
     failed = False
 
     def load(e: Load, known: list[Expr]) -> Expr:

@@ -61,7 +61,9 @@ class Formula:
         a, b = self.value(max(depth - 1, 0)), self.value(0)
         if self.dtype == "bool":
             return a if kind < 4 else te.logical_not(a)
-        return draw(self.rng, (lambda: a < b, lambda: a <= b, lambda: a > b, lambda: te.equal(a, b), lambda: te.not_equal(a, b)))()
+        return draw(
+            self.rng, (lambda: a < b, lambda: a <= b, lambda: a > b, lambda: te.equal(a, b), lambda: te.not_equal(a, b))
+        )()
 
     def value(self, depth: int) -> Expr:
         if depth <= 0:
@@ -207,7 +209,7 @@ def program(rng: np.random.Generator) -> PrimFunc:
                 name = ("sum", "sum", "sum", "max", "min", "sum")[reducer]
             return getattr(te, name)(of.tame(value), axis=axes, where=where)
 
-        made = te.compute(shape, lambda *place: formula(place), name=f"S{stage}")  # noqa: B023
+        made = te.compute(shape, lambda *place: formula(place), name=f"S{stage}")
         made = made if isinstance(made, tuple) else (made,)
         tensors.append(made[-1])
         outputs.append(made)
@@ -279,7 +281,14 @@ def _step(s: Schedule, rng: np.random.Generator) -> None:
         s.unroll(draw(rng, around))
     elif kind == 14:
         loop = draw(rng, around)
-        draw(rng, (lambda: s.annotate(loop, "pragma_auto_unroll_max_step", 16), lambda: s.decompose_reduction(block, loop), lambda: s.rfactor(loop)))()
+        draw(
+            rng,
+            (
+                lambda: s.annotate(loop, "pragma_auto_unroll_max_step", 16),
+                lambda: s.decompose_reduction(block, loop),
+                lambda: s.rfactor(loop),
+            ),
+        )()
     else:
         s.vectorize(around[-1])
 
@@ -299,7 +308,7 @@ def case(seed: int) -> Schedule:
 def run(seed: int, cpu: str = "") -> Schedule:
     """Compare one case on one and on two threads; AssertionError where they differ."""
     s = case(seed)
-    same(s.func, integers(s.func, seed), targets=[f"{t} -mcpu {cpu}" if cpu else t for t in CORES])
+    same(s.func, integers(s.func, seed), targets=[f"{t} -mcpu {cpu}" if cpu else t for t in CORES], fences=True)
     return s
 
 

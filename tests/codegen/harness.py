@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Callable, Sequence
 from textwrap import dedent
 
@@ -54,6 +56,22 @@ def copies(args: Sequence) -> list:
     return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
 
 
+def fenced(array: np.ndarray, at_end: bool) -> np.ndarray:
+    """A copy that ends where memory does, or begins where it begins: one element further is a fault."""
+    page = mmap.PAGESIZE
+    size = -(-max(array.nbytes, 1) // page) * page
+    memory = mmap.mmap(-1, size + 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    for fence in (start, start + page + size):
+        if libc.mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(page), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    offset = page + (size - array.nbytes if at_end else 0)
+    result = np.frombuffer(memory, array.dtype, array.size, offset).reshape(array.shape)
+    result[...] = array
+    return result
+
+
 def same(
     func: PrimFunc,
     args: Sequence | None = None,
@@ -61,17 +79,19 @@ def same(
     targets: Sequence[str] = (ONE, TWO),
     tolerance: Callable[[Buffer, np.ndarray], np.ndarray] | None = None,
     reference: PrimFunc | None = None,
+    fences: bool = False,
 ) -> list:
     """Assert that the kernels of `func` compute what the interpreter does with `reference` (default: `func` itself).
 
     Equal bitwise (a NaN equals a NaN); with `tolerance`, which maps a parameter and its expected values to the error allowed
-    each element, within that. Returns the arguments as the interpreter left them.
+    each element, within that. With `fences`, nothing beside the arrays may be touched, or the process ends. Returns the arguments
+    as the interpreter left them.
     """
     args = integers(func, 0) if args is None else args
     expected = copies(args)
     run(reference or func, *expected)
-    for target in targets:
-        found = copies(args)
+    for n, target in enumerate(targets):
+        found = [fenced(a, n % 2 == 0) if fences and isinstance(a, np.ndarray) else a for a in copies(args)]
         codegen.build(func, target)(*found)
         for p, x, y in zip(func.params, expected, found, strict=True):
             if isinstance(p, Buffer):
@@ -120,6 +140,8 @@ def check_pass(func: PrimFunc, name: str, expected: str, *, lanes: int = 8, numb
             after = integers(func, 0)
             run(lowered, *after)
             for p, x, y in zip(func.params, before, after, strict=True):
-                assert not isinstance(p, Buffer) or x.tobytes() == y.tobytes(), f"{p.name} differs after {stage}:\n{lowered.script()}"
+                assert not isinstance(p, Buffer) or x.tobytes() == y.tobytes(), (
+                    f"{p.name} differs after {stage}:\n{lowered.script()}"
+                )
         same(func, targets=[ONE])
     return stages[name]

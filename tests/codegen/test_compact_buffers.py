@@ -185,7 +185,9 @@ def test_a_write_with_gaps_does_not_cover():
 
 def test_a_diagonal_does_not_cover():
     square = Buffer("B", (Const(7), Const(7)))
-    body = loop(t, loop(i, Store(square, (i, i), Load(A, (i,)))), loop(j, Store(C, (j,), Load(square, (j, j)) + Load(square, (t, t)))))
+    body = loop(
+        t, loop(i, Store(square, (i, i), Load(A, (i,)))), loop(j, Store(C, (j,), Load(square, (j, j)) + Load(square, (t, t))))
+    )
     check_pass(
         PrimFunc("main", (A, C), body, (square,)),
         "compact_buffers",

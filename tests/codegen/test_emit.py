@@ -11,7 +11,26 @@ from schedule import Schedule
 from tests.codegen.harness import ONE, TWO, integers, same
 from tests.schedule.programs import matmul
 from tir import te
-from tir.ir import Allocate, Binary, Block, Buffer, Const, Evaluate, Expr, For, If, Kind, Let, Load, PrimFunc, Select, Stmt, Store, Var, seq
+from tir.ir import (
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
 
 
 def vec(name: str, n: int | Expr = 13, dtype: str = "float32") -> Buffer:
@@ -58,7 +77,9 @@ def test_any_name_will_do(names):
     def doubled(a: str, c: str, loop: str, size: str) -> PrimFunc:
         m, var = Var(size), Var(loop)
         source, result = vec(a, m), vec(c, m)
-        return PrimFunc("main", (source, m, result), For(var, m, Store(result, (var,), Load(source, (var,)) * 2.0), Kind.PARALLEL))
+        return PrimFunc(
+            "main", (source, m, result), For(var, m, Store(result, (var,), Load(source, (var,)) * 2.0), Kind.PARALLEL)
+        )
 
     same(doubled(*names), integers(doubled(*names), 0, {names[3]: 13}), reference=doubled("A", "C", "i", "n"))
 
@@ -66,7 +87,13 @@ def test_any_name_will_do(names):
 @pytest.mark.parametrize("name", ["main", "free", "fmodf", "GOMP_parallel", "aligned_alloc", "größe", "llvm", "printf"])
 def test_a_function_may_be_called_like_one_of_the_c_library(name):
     big = vec("T", 10_000)
-    body = Allocate(big, seq(For(j, Const(10_000), Store(big, (j,), Const(1.0, "float32"))), For(i, Const(13), Store(C, (i,), Load(A, (i,)) % Load(big, (i,))))))
+    body = Allocate(
+        big,
+        seq(
+            For(j, Const(10_000), Store(big, (j,), Const(1.0, "float32"))),
+            For(i, Const(13), Store(C, (i,), Load(A, (i,)) % Load(big, (i,)))),
+        ),
+    )
     func = PrimFunc(name, (A, C), body)
     same(func)
     assert symbol(func).isascii()
@@ -122,7 +149,11 @@ def test_a_lowered_program():
             Const(l),
             seq(
                 Store(c, (place,), Const(0.0, "float32")),
-                For(z, Const(kk), Let(cse, place, Store(c, (cse,), Load(c, (cse,)) + Load(a, (x * kk + z,)) * Load(b, (z * l + y,))))),
+                For(
+                    z,
+                    Const(kk),
+                    Let(cse, place, Store(c, (cse,), Load(c, (cse,)) + Load(a, (x * kk + z,)) * Load(b, (z * l + y,)))),
+                ),
             ),
         ),
     )
@@ -159,7 +190,11 @@ def test_a_let_in_the_lanes_of_a_vector():
 @pytest.mark.parametrize("kind", [Kind.SERIAL, Kind.VECTORIZED, Kind.UNROLLED, Kind.PARALLEL])
 def test_if_else(kind):
     positive = Binary(">", Load(A, (i,)), Const(0.0, "float32"))
-    both = If(positive, Store(C, (i,), Load(A, (i,))), If(Binary("<", i, Const(5)), Store(C, (i,), Const(7.0, "float32")), Store(C, (i,), Const(9.0, "float32"))))
+    both = If(
+        positive,
+        Store(C, (i,), Load(A, (i,))),
+        If(Binary("<", i, Const(5)), Store(C, (i,), Const(7.0, "float32")), Store(C, (i,), Const(9.0, "float32"))),
+    )
     same(PrimFunc("main", (A, C), For(i, Const(13), both, kind)))
 
 
@@ -194,7 +229,10 @@ def test_symbolic_shapes(rows, columns):
 
 def test_a_temporary_of_symbolic_size():
     t = vec("T", n // Const(2) + 1)
-    body = seq(For(i, n // Const(2), Store(t, (i,), Load(A, (i * 2,)))), For(j, n // Const(2), Store(C, (j,), Load(t, (n // Const(2) - 1 - j,)))))
+    body = seq(
+        For(i, n // Const(2), Store(t, (i,), Load(A, (i * 2,)))),
+        For(j, n // Const(2), Store(C, (j,), Load(t, (n // Const(2) - 1 - j,)))),
+    )
     func = PrimFunc("main", (A, n, C), Allocate(t, body))
     for size in (0, 2, 13):
         same(func, integers(func, 0, {"n": size}))
@@ -208,8 +246,21 @@ def test_a_size_as_a_value():
 def test_a_place_that_loads_decide_and_stores_change():
     x = vec("X", dtype="int32")
     here = Load(x, (ZERO,))
-    body = For(i, Const(4), seq(Store(C, (here,), Load(C, (here,)) + 1.0), Store(x, (ZERO,), (here + 5) % 13), Store(C, (here,), Load(A, (here,)))), Kind.UNROLLED)
+    body = For(
+        i,
+        Const(4),
+        seq(Store(C, (here,), Load(C, (here,)) + 1.0), Store(x, (ZERO,), (here + 5) % 13), Store(C, (here,), Load(A, (here,)))),
+        Kind.UNROLLED,
+    )
     same(PrimFunc("main", (A, x, C), seq(Store(x, (ZERO,), Const(3)), body)))
+
+
+def test_vectors_of_two_lengths_at_one_place():
+    """The pointers of 8 lanes are not those of 16."""
+    m, out = Buffer("M", (Const(16), Const(3))), vec("Y", 16)
+    wide = For(i, Const(16), Store(m, (i, ZERO), Const(2.0, "float32")), Kind.VECTORIZED)
+    narrow = For(j, Const(8), Store(out, (j,), Load(m, (j, ZERO)) + 1.0), Kind.VECTORIZED)
+    same(PrimFunc("main", (m, out), seq(wide, narrow)), targets=["llvm -num-cores 1 -vector-bits 512"])
 
 
 def test_evaluate_has_no_effect():
@@ -273,7 +324,14 @@ def test_many_temporaries_do_not_overflow_a_threads_stack():
     """400 of 30 KB each would be 12 MB: more than a thread's stack has."""
     last = Const(7499)
     uses = [
-        Allocate(t, seq(Store(t, (ZERO,), Load(A, (i,))), Store(t, (last,), Load(t, (ZERO,)) + 1.0), Store(C, (i,), Load(C, (i,)) + Load(t, (last,)))))
+        Allocate(
+            t,
+            seq(
+                Store(t, (ZERO,), Load(A, (i,))),
+                Store(t, (last,), Load(t, (ZERO,)) + 1.0),
+                Store(C, (i,), Load(C, (i,)) + Load(t, (last,))),
+            ),
+        )
         for t in (vec(f"T{x}", 7500) for x in range(400))
     ]
     same(PrimFunc("main", (A, C), For(i, Const(13), seq(*uses), Kind.PARALLEL)))
@@ -282,7 +340,13 @@ def test_many_temporaries_do_not_overflow_a_threads_stack():
 def test_temporaries_of_every_dtype():
     for dtype in ("float64", "float16", "bfloat16", "int8", "int64", "uint8", "bool"):
         a, c, t = vec("A", dtype=dtype), vec("C", dtype=dtype), vec("T", dtype=dtype)
-        body = Allocate(t, seq(For(i, Const(13), Store(t, (i,), Load(a, (i,)))), For(j, Const(13), Store(c, (j,), Load(t, (12 - j,))), Kind.VECTORIZED)))
+        body = Allocate(
+            t,
+            seq(
+                For(i, Const(13), Store(t, (i,), Load(a, (i,)))),
+                For(j, Const(13), Store(c, (j,), Load(t, (12 - j,))), Kind.VECTORIZED),
+            ),
+        )
         same(PrimFunc("main", (a, c), body))
 
 

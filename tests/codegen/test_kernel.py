@@ -100,7 +100,7 @@ def test_layouts(kernel):
 
 
 def test_alignment(kernel):
-    a, b = arrays()
+    _, b = arrays()
     memory = np.zeros(4 * 91 + 4, np.uint8)
     shift = next(n for n in range(4) if (memory.ctypes.data + n) % 4 == 2)
     odd = memory[shift : shift + 4 * 91].view("f").reshape(7, 13)
@@ -191,9 +191,7 @@ def test_time(kernel):
         kernel.time(a)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(2.5, "2.5 s"), (0.00125, "1.25 ms"), (3.2e-6, "3.2 us"), (4.5e-8, "45 ns")]
-)
+@pytest.mark.parametrize(("seconds", "text"), [(2.5, "2.5 s"), (0.00125, "1.25 ms"), (3.2e-6, "3.2 us"), (4.5e-8, "45 ns")])
 def test_the_text_of_a_timing(seconds, text):
     timing = Timing(seconds, (seconds, seconds), 5, 2)
     assert str(timing) == f"{text} (quartiles {text} .. {text}, 5 runs of 2)"
@@ -211,7 +209,9 @@ def test_build_refuses_what_is_no_function():
     assert str(caught.value) == "build takes a PrimFunc, got str"
     from schedule import Schedule
 
-    s = Schedule(PrimFunc("main", (Buffer("A", (Const(7),)),), Store(Buffer("A", (Const(7),)), (Const(0),), Const(0.0, "float32"))))
+    s = Schedule(
+        PrimFunc("main", (Buffer("A", (Const(7),)),), Store(Buffer("A", (Const(7),)), (Const(0),), Const(0.0, "float32")))
+    )
     with pytest.raises(TypeError) as caught:
         codegen.build(s)
     assert str(caught.value) == "build takes a PrimFunc, got Schedule (a Schedule's program is its .func)"

@@ -26,12 +26,16 @@ def annotated(func):
 
 def test_marks_the_loop_of_an_update():
     func = annotated(reduction(te.sum, 3, 16, "float32"))
-    assert tir.dump(func, "llvm -num-cores 1", after="combine_lanes").split("# --- ")[-1].endswith(
-        """    for i in range(3):
+    assert (
+        tir.dump(func, "llvm -num-cores 1", after="combine_lanes")
+        .split("# --- ")[-1]
+        .endswith(
+            """    for i in range(3):
         C[i] = T.float32(0.0)
         for k in T.vectorized(16, annotations={"combine_lanes": T.bool(True)}):
             C[i] = C[i] + A[i, k]
 """
+        )
     )
 
 

@@ -208,7 +208,16 @@ def test_a_guard_over_a_let_stays_inside():
 
 
 def test_a_guard_over_the_reduction_stays_inside():
-    body = For(k, Const(5), For(j, Const(2), If(Binary("<", k * 2 + j, Const(9)), Store(C, (i,), Load(C, (i,)) + Load(A, (k * 2 + j,)))), Kind.UNROLLED))
+    body = For(
+        k,
+        Const(5),
+        For(
+            j,
+            Const(2),
+            If(Binary("<", k * 2 + j, Const(9)), Store(C, (i,), Load(C, (i,)) + Load(A, (k * 2 + j,)))),
+            Kind.UNROLLED,
+        ),
+    )
     check_pass(
         func(For(i, Const(13), body)),
         "promote_registers",

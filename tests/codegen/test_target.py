@@ -48,7 +48,13 @@ def test_keywords_go_before_the_string():
 
 
 def test_the_printed_form_means_the_same():
-    specs = ("llvm -num-cores 3", "llvm -mcpu znver4 -num-cores 1", "cuda -arch sm_80", "llvm -mcpu x86-64 -mattr +avx2,+fma", "llvm -l2 7")
+    specs = (
+        "llvm -num-cores 3",
+        "llvm -mcpu znver4 -num-cores 1",
+        "cuda -arch sm_80",
+        "llvm -mcpu x86-64 -mattr +avx2,+fma",
+        "llvm -l2 7",
+    )
     for spec in (*specs, "llvm -vector-bits 128 -l1 99", "llvm -mattr ''"):
         target = Target(spec)
         assert Target(str(target)) == target
@@ -75,7 +81,11 @@ def test_lanes():
         ("llvm 3", {}, "target 'llvm 3': expected an option such as -num-cores, got '3'"),
         ("llvm -num-cores", {}, "target 'llvm -num-cores': option -num-cores needs a value"),
         ("llvm -num-core 3", {}, "target option '-num-core' is unknown; did you mean num_cores?"),
-        ("llvm -colour red", {}, "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, kind"),
+        (
+            "llvm -colour red",
+            {},
+            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, kind",
+        ),
         ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
         ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),
         ("llvm -num-cores 0", {}, "target option num_cores must be at least 1, got 0"),

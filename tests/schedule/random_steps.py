@@ -171,11 +171,9 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "add_unit_loop":
             return [d.named()], {}
         case "annotate":
-            return [
-                d.named(),
-                d.one("key", "pragma_auto_unroll_max_step", "software_pipeline"),
-                d.one(1, "value", [1, 2], {"a": 1}),
-            ], {}
+            if d.rng.random() < 0.5:
+                return [d.named(), "pragma_auto_unroll_max_step", d.one(0, 4, 16)], {}
+            return [d.named(), "key", d.one(1, "value", [1, 2], {"a": 1})], {}
         case "unannotate":
             return [d.named(), "key"], {}
         case "add_guard":
@@ -289,13 +287,10 @@ class Crash(Exception):
         self.kind, self.step, self.message = kind, step, message
 
 
-def attempt(
-    s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bool]] | None = None, read_errors: bool = True
-) -> bool:
+def attempt(s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bool]] | None = None) -> bool:
     """One random step; whether it was accepted. `counts` counts (name, accepted).
 
-    Raises Crash for what is neither accepted nor refused as it should be. With `read_errors`, the message of each refusal is
-    rendered, with its witness.
+    Raises Crash for what is neither accepted nor refused as it should be; the message of each refusal is rendered, with its witness.
     """
     names = list(REGISTRY)
     weights = np.array([WEIGHTS.get(n, 1) for n in names])

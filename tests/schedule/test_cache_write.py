@@ -183,7 +183,7 @@ def test_rank_0_and_several_outputs():
                 with T.block("X_v1_local"):
                     v0 = T.axis.spatial(7, ax0)
                     X_v1[v0] = X_v1_local[v0]
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -322,5 +322,5 @@ def test_refuses_overlapping_windows_in_a_shared_loop():
            15 |         for ax0 in range(6):
            16 |             with T.block("P"):
               |             ^^^^^^^^^^^^^^^^^^ writes P
-        """,  # noqa: E501
+        """,
     )

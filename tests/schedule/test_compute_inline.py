@@ -43,7 +43,7 @@ def test_several_loads_and_a_guard():
                 with T.block("C"):
                     v_i = T.axis.spatial(13, i_2)
                     C[v_i] = T.if_then_else(v_i >= 1, A[v_i - 1] * T.float32(2.0), T.float32(0.0)) + A[v_i] * T.float32(2.0) + T.if_then_else(v_i + 2 < 14, A[v_i + 1] * T.float32(2.0), T.float32(0.0))
-        """,  # noqa: E501
+        """,
     )
 
 

@@ -207,7 +207,7 @@ def test_refuses_a_reduction_loop_outside():
               |         ^ drives the reduction
               |            ^ the loop
           hint: decompose_reduction('C', 'k')
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -223,7 +223,7 @@ def test_refuses_a_loop_that_drives_both():
               |            ^^^^^^^^^ drives both
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -240,7 +240,7 @@ def test_refuses_points_that_are_visited_again():
               |         ^^^^^ the loop
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,  # noqa: E501
+        """,
     )
 
 

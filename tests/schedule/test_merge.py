@@ -1,8 +1,14 @@
+import re
+from pathlib import Path
+
+import pytest
+
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import check, refuse, without_header
 from tests.schedule.programs import chain
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.script import parse
 
 
 def mlp(m: int = 14, l: int = 9, k: int = 5, n: int = 6):
@@ -395,3 +401,16 @@ merge('j_1', 'i_2'): `j_1` is not the only statement of `i_m`
       |         ^^^^^^^^^^^^^^^^^^^^ must be its whole body
 """,
     )
+
+
+PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "published"
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published programs are not here")
+def test_the_published_program_at_full_size():
+    """Row loops of two chained matmuls, which TensorIR refuses to merge: the program becomes the published one, merged by hand."""
+    before, merged = (parse((PUBLISHED / n).read_text())["main"] for n in ("12_blocks_merge_exp.py", "13_blocks_merge_rows.py"))
+    s = Schedule(before)
+    s.merge("m_0_m", "m_0")
+    found, wanted = (re.sub(r"\b([a-z]+_[01])_\d\b", r"\1", without_header(f.script())) for f in (s.func, merged))
+    assert found == wanted

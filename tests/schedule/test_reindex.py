@@ -257,10 +257,10 @@ def test_reindex_cache_read():
             T.func_attr({"tir.noalias": T.bool(True)})
             # with T.block("root"):
             A_local = T.alloc_buffer((2, 7, 4), scope="local")
-            for ax0, ax1 in T.grid(7, 5):
+            for ax0_1, ax1_1, ax2 in T.grid(2, 7, 4):
                 with T.block("A_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    A_local[v1 // 4, v0, v1 % 4] = A[v0, v1]
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                    A_local[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 5, A[v1, v0 * 4 + v2], T.float32(0.0))
             for i, j, k in T.grid(7, 13, 5):
                 with T.block("C"):
                     v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
@@ -284,6 +284,11 @@ def test_reindex_cache_write():
             T.func_attr({"tir.noalias": T.bool(True)})
             # with T.block("root"):
             C_local = T.alloc_buffer((4, 7, 4), scope="local")
+            for ax0_1, ax1_1, ax2 in T.grid(4, 7, 4):
+                with T.block("C_local_pad"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                    T.where(ax0_1 * 4 + ax2 >= 13)
+                    C_local[v0, v1, v2] = T.float32(0.0)
             for i, j, k in T.grid(7, 13, 5):
                 with T.block("C"):
                     v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])

@@ -337,7 +337,7 @@ def test_refuses_a_loop_of_the_reduction():
               ...
            19 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -410,7 +410,7 @@ def test_refuses_what_is_read_along_two_axes():
            13 |     for i_1, j_1, k in T.grid(7, 7, 5):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -432,7 +432,7 @@ def test_refuses_a_reduction_over_what_is_made_in_parts():
            13 |     for i_1, k in T.grid(7, 13):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -452,7 +452,7 @@ def test_refuses_windows_that_are_not_contiguous():
               ...
            16 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -474,7 +474,7 @@ def test_refuses_a_producer_that_is_repeated():
            13 |     for i_1, j_1 in T.grid(7, 13):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
-        """,  # noqa: E501
+        """,
     )
 
 

@@ -183,7 +183,7 @@ def test_two_reduction_axes_fused_and_a_condition():
                     with T.init():
                         C[v_i] = T.float32(0.0)
                     C[v_i] = C[v_i] + C_rf[v_r_q_fused_1, v_i]
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -283,7 +283,7 @@ def test_order_is_kept_by_the_outer_part():
                     v_R_v1_rf_1: T.float32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v1[v_i], R_v1_rf[v_k_0, v_i])
                     R_v0[v_i] = v_R_v0_rf_1
                     R_v1[v_i] = v_R_v1_rf_1
-        """,  # noqa: E501
+        """,
     )
 
 
@@ -319,7 +319,7 @@ def test_refuses_what_is_not_associative():
             9 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f(f((-1.0, -1.0), (-1.0, -1.0)), (-1.0, 0.0)) = (-3.0, -1.0), but f((-1.0, -1.0), f((-1.0, -1.0), (-1.0, 0.0))) = (-3.0, 0.0)
-        """,  # noqa: E501
+        """,
     )
 
 

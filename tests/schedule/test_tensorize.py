@@ -239,7 +239,7 @@ def test_registering(row):
         TensorIntrin.register("row", row_desc, row_impl)
     with pytest.raises(ValueError, match=r"must take the same buffers, got X: float32\[13\], Y: float32\[13\] and A: uint8\[4\]"):
         TensorIntrin.register("other", row_desc, TensorIntrin.get("dot_16x4_vnni").impl)
-    with pytest.raises(ValueError, match="no tensor intrinsic is called 'rows'; registered are .*row, row_wrong"):
+    with pytest.raises(ValueError, match=r"no tensor intrinsic is called 'rows'; registered are .*row, row_wrong"):
         TensorIntrin.get("rows")
     assert TensorIntrin.get("rows", allow_missing=True) is None
 

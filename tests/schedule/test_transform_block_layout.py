@@ -95,6 +95,43 @@ def test_a_unit_axis():
     )
 
 
+def test_axes_of_blocks_inside_are_not_hidden():
+    before = chain()
+    s = Schedule(before)
+    s.blockize("j")
+    s.cache_read("B", 0, "local")
+    s.transform_block_layout("B_o", lambda i, j: (i // 2, j, i % 2))
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            for ax0_1, ax1_1, ax2 in T.grid(4, 1, 2):
+                with T.block("B_o"):
+                    v0_1, v1_1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                    T.where(ax0_1 * 2 + ax2 < 7)
+                    A_local = T.alloc_buffer((7, 13), scope="local")
+                    for ax0, ax1 in T.grid(7, 13):
+                        with T.block("A_local"):
+                            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                            A_local[v0, v1] = A[v0, v1]
+                    for j in range(13):
+                        with T.block("B"):
+                            v_i_i = T.axis.spatial(1, 0)
+                            v_j_i = T.axis.spatial(13, j)
+                            B[v0_1 * 2 + v2, v_j_i] = A_local[v0_1 * 2 + v2, v_j_i] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        """,
+    )
+
+
 def test_a_variable_of_both_kinds_is_refused():
     s = Schedule(matmul())
     refuse(

@@ -406,8 +406,6 @@ class Expressions:
                 return self.guard(_BITS[op], node, a, b)
             case "+" | "-" | "*" | "//" | "%":
                 result = self.guard(binary, node, op, a, b)
-                if op in ("//", "%") and dtypes.is_float(result.a.dtype):
-                    raise self.error(f"`{op}` takes integers, got {result.a.dtype}", node, "T.floor(x / y) for floats")
                 if result.a.dtype == "bool":
                     raise self.error(f"`{op}` does not take bool", node, 'convert it: T.Cast("int32", x)')
                 return result
