@@ -285,6 +285,10 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
             if owner.setdefault(d, name) != name and (not distinct or d in inside):
                 raise Unproved(f"`{owner[d]}` and `{name}` move together")
             digits[name].append(Digit(d, factor, sizes[d], d in inside))
+    for d, size in names.items():
+        loop = d.split(".")[0]
+        if size > 1 and loop in used and d not in owner and (not distinct or d in inside):
+            raise Unproved(f"`{loop}` repeats `{block.name}`")
     limits: dict[str, list[Limit]] = {name: [] for name in digits}
     for expr, bound in conditions:
         try:

@@ -79,7 +79,7 @@ class Library:
         return self._tracker[self.name]
 
     def function(self, arguments: int) -> ctypes._CFuncPtr:
-        """The entry point as a ctypes function of `arguments` words; it releases the GIL while it runs and keeps the code alive."""
+        """The entry point as a ctypes function of `arguments` words; it releases the GIL as it runs and keeps the code alive."""
         entry = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))(self.address())
         entry.library = self  # type: ignore[attr-defined]
         return entry

@@ -135,20 +135,12 @@ class Module:
     library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
 
     def text(self) -> str:
-        return (
-            "\n\n".join(
-                [
-                    *(self.library[name] for name in sorted(self.library)),
-                    "\n".join(sorted(self.declarations)),
-                    *self.functions,
-                    ATTRIBUTES,
-                ]
-            )
-            + "\n"
-        )
-
-
-ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true" }'
+        """The module, as LLVM reads it. The vectors of the program are as long as they are to be: LLVM is not to halve them."""
+        bits = self.target.vector_bits  # type: ignore[attr-defined]
+        widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        attributes = f'attributes #0 = {{ nounwind {widths} "no-trapping-math"="true" }}'
+        library = [self.library[name] for name in sorted(self.library)]
+        return "\n\n".join([*library, "\n".join(sorted(self.declarations)), *self.functions, attributes]) + "\n"
 
 
 def emit(func: PrimFunc, target) -> str:

@@ -78,7 +78,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
               => r = C[c];  for k: r = f(r);  C[c] = r
 
     for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
-    with one axis for each unrolled loop that tells places apart and one for lanes; its elements become SSA values. The loop may be a
+    with one axis for each unrolled loop that tells places apart, one for lanes; its elements become SSA values. The loop may be a
     nest of serial loops. Where the statement before does nothing but set just these places to a constant, as an init does, the
     registers start from that, and it goes.
     """

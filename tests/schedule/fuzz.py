@@ -29,7 +29,7 @@ from schedule.trace import Step
 from tests.schedule import harness
 from tests.schedule.brute_force import survey
 from tests.schedule.random_programs import program
-from tests.schedule.random_steps import Crash, attempt
+from tests.schedule.random_steps import Crash, attempt, register_intrinsics
 from tir.ir import Kind, PrimFunc
 from tir.script import parse
 from tir.traverse import loops
@@ -226,7 +226,7 @@ def _note(
     tally.failures.append(Failure(kind, seed, before, least, again[1] if again is not None else message))
 
 
-def regression(stored: dict) -> tuple[str, str] | None:
+def regression(stored: dict, compiler: Compiler | None = None) -> tuple[str, str] | None:
     """What is wrong with a stored case now, as (kind, message): steps may be refused, but nothing else may go wrong."""
     before, kept = parse(stored["script"]), Schedule(parse(stored["script"]))
     for step in Trace.from_json(stored["trace"]):
@@ -237,7 +237,7 @@ def regression(stored: dict) -> tuple[str, str] | None:
             kept = replay(before, (*kept.trace, step))
         except ScheduleError:
             continue
-    return None
+    return None if compiler is None else fault(before, kept.trace.steps, stored["seed"], compiler)
 
 
 # --- compiling, where a crash is only a failure ---------------------------------------------------------------------------
@@ -302,6 +302,7 @@ def _compile_and_run(pipe: Connection) -> None:
 def cases(seeds: Iterable[int], llvm: int, force: int) -> Tally:
     """The cases of some seeds: one in `llvm` also compiled, one in `force` also tried by brute force; 0 is none."""
     tally, compiler = Tally(), Compiler()
+    register_intrinsics()
     try:
         for seed in seeds:
             tally.add(case(seed, None, compiler if llvm and seed % llvm == 0 else None, bool(force) and seed % force == 0))

@@ -42,27 +42,22 @@ MAPS = {
     ),
     4: ("lambda i, j, k, l: (l, i, j, k)", "lambda i, j, k, l: (i, j, k * 3 + l)"),
 }
-INTRINSICS = []
+INTRINSICS = [f"fuzz_{kind}_{n}" for n in (2, 3, 4) for kind in ("fma", "copy")]
 
 
-def _register() -> None:
-    """Intrinsics small enough for small programs: an update of n elements of a row, as its own implementation."""
+def register_intrinsics() -> None:
+    """Register `INTRINSICS`, small enough for small programs: an update of n elements of a row, as its own implementation."""
     for n in (2, 3, 4):
         A, B, C = Buffer("A", (Const(1),)), Buffer("B", (Const(n),)), Buffer("C", (Const(n),))
         i, v = Var("i"), Var("v")
         block = Block("update", (Iter(v, Const(n), Axis.SPATIAL, i),), Store(C, (v,), C[v] + A[0] * B[v]))
         func = PrimFunc("main", (A, B, C), For(i, Const(n), block))
-        INTRINSICS.append(f"fuzz_fma_{n}")
-        TensorIntrin.register(INTRINSICS[-1], func, func, override=True)
+        TensorIntrin.register(f"fuzz_fma_{n}", func, func, override=True)
         X, Y = Buffer("X", (Const(n),)), Buffer("Y", (Const(n),))
         copy = PrimFunc(
             "main", (X, Y), For(i, Const(n), Block("copy", (Iter(v, Const(n), Axis.SPATIAL, i),), Store(Y, (v,), X[v])))
         )
-        INTRINSICS.append(f"fuzz_copy_{n}")
-        TensorIntrin.register(INTRINSICS[-1], copy, copy, override=True)
-
-
-_register()
+        TensorIntrin.register(f"fuzz_copy_{n}", copy, copy, override=True)
 
 
 class Draw:
@@ -217,7 +212,18 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "blockize":
             return [loop if d.rng.random() < 0.9 else block], kept
         case "tensorize":
-            return [d.named(), d.one(*INTRINSICS)], kept
+            where = d.one(*(s.get_loops(block)[-1:] or [loop])) if block in d.blocks and d.rng.random() < 0.8 else d.named()
+            fitting = [x for x in loops(s.func) if x.name == where and x.extent in (Const(2), Const(3), Const(4))]
+            names = [n for n in INTRINSICS if n.endswith(f"_{fitting[0].extent.value}")] if fitting else INTRINSICS
+            return [where, d.one(*names)], kept
+        case "stage_mem":
+            where = d.named()
+            found = [x for x in (*loops(s.func), *blocks(s.func)) if x.name == where]
+            used = {x.buffer.name for y in found for x in (*loads(y), *stores(y))}
+            return [where, d.one(*sorted(used)) if used else "A", "staged", d.one(*SCOPES)], {}
+        case "lift_alloc":
+            inner = [b.name for x in blocks(s.func) for b in x.allocs]
+            return [d.one(*inner) if inner else d.buffer(block, True) or "A"], {}
         case "sample_perfect_tile" | "sample_tile":
             return [loop, d.int(1, 4)], {"max_innermost_factor": d.one(-1, 2, 8)} if d.rng.random() < 0.5 else {}
         case "sample_categorical":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tests.schedule.random_steps as random_steps
 from schedule import Schedule, ScheduleError, replay
 from schedule.primitive import REGISTRY
+from schedule.tensor_intrin import _REGISTERED
 from schedule.trace import Step
 from tests.schedule.brute_force import survey
 from tests.schedule.fuzz import REGRESSIONS, STEPS, Compiler, case, fault, regression, shortest
@@ -21,7 +22,7 @@ from tir.ir import For, Kind, PrimFunc
 from tir.traverse import loops, replace_stmt
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), steps=st.integers(1, STEPS))
 def test_accepted_means_equal_numbers(seed, steps):
     done = case(seed, steps)
@@ -38,7 +39,7 @@ def schedules(draw):
     return before, s.trace
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schedules())
 def test_every_trace_can_be_taken_again(drawn):
     before, trace = drawn
@@ -65,19 +66,30 @@ def test_no_legal_step_is_refused():
     assert refused <= legal // 20, f"{refused} of {legal}"
 
 
-def test_through_llvm():
-    compiler = Compiler()
-    try:
-        for seed in range(6):
-            done = case(seed, 8, compiler)
-            assert not done.failures, str(done.failures[0])
-    finally:
-        compiler.close()
+@pytest.fixture(scope="module", autouse=True)
+def intrinsics():
+    random_steps.register_intrinsics()
+    yield
+    for name in random_steps.INTRINSICS:
+        del _REGISTERED[name]
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    result = Compiler()
+    yield result
+    result.close()
+
+
+def test_through_llvm(compiler):
+    for seed in range(6):
+        done = case(seed, 8, compiler)
+        assert not done.failures, str(done.failures[0])
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
-def test_stored_regression(path):
-    assert regression(json.loads(path.read_text())) is None
+def test_stored_regression(path, compiler):
+    assert regression(json.loads(path.read_text()), compiler) is None
 
 
 # --- the harness can fail -------------------------------------------------------------------------------------------------

@@ -259,8 +259,10 @@ def test_fused_rows():
     (new,) = FuseRows().apply(state(func), "top")
     assert new.marks["top"] == "row"
     same_numbers(func, new.func)
-    assert without_header(new.schedule.script) == dedent(
-        """
+    assert (
+        without_header(new.schedule.script)
+        == dedent(
+            """
         @T.prim_func
         def main(X: T.Buffer((7, 13), "float32"), Y: T.Buffer((7, 13), "float32")):
             T.func_attr({"tir.noalias": T.bool(True)})
@@ -279,7 +281,8 @@ def test_fused_rows():
                         v_i, v_j = T.axis.remap("SS", [i_1, j])
                         Y[v_i, v_j] = X[v_i, v_j] - top[v_i]
         """
-    ).strip()
+        ).strip()
+    )
 
 
 def _row_maximum():

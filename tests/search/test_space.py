@@ -122,7 +122,6 @@ class Fork:
 def _stages(n: int) -> PrimFunc:
     """A chain of n stages called A0, A1, ..."""
 
-
     def exponential(A: te.Tensor, name: str) -> te.Tensor:
         return te.compute((7,), lambda i: te.exp(A[i]), name=name)
 

@@ -428,8 +428,8 @@ def test_a_reduction_counted_twice():
         f, lambda n: n.with_(body=For(Var("again"), const(2), n.body)) if isinstance(n, For) and n.name == "k" else None
     )
     assert messages(twice) == [
-        "error: block `C` counts an iteration of its reduction twice: v_i=0, v_j=0, v_k=0, once where k=0, again=0, "
-        "and again where k=0, again=1"
+        "error: block `C` counts an iteration of its reduction twice: v_i=0, v_j=0, v_k=1, once where k=1, again=0, "
+        "and again where k=1, again=1"
     ]
     recomputed = func(For(Var("again"), const(2), f.body), *f.params)  # from the init: allowed
     assert messages(recomputed) == []
