@@ -417,4 +417,11 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
 
 
 def test_every_benchmark_is_tried() -> None:
-    assert {name for name, _ in KEYS} | {"cpu"} == set(BENCHMARKS)
+    assert {name for name, _ in KEYS} | {"cpu", "published"} == set(BENCHMARKS)
+
+
+def test_published_programs_may_be_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    published = import_module("benchmarks.published")
+    monkeypatch.setattr(published, "FOLDER", tmp_path / "published")
+    with pytest.raises(FileNotFoundError, match=r"00_lowered_naive\.py is not in published beside the checkout"):
+        published.source("00_lowered_naive")

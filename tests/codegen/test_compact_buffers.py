@@ -124,6 +124,14 @@ def loop(var: Var, *body: Stmt, kind: Kind = Kind.SERIAL) -> For:
     return For(var, Const(7), seq(*body), kind)
 
 
+def first_time(*body: Stmt) -> Stmt:
+    """The statements in the first iteration of the loop over t."""
+    return If(Binary("==", t, Const(0)), seq(*body))
+
+
+FILL = For(Var("s"), Const(7), Store(B, (Var("s"),), ONE))
+
+
 def add(*index: Expr) -> Stmt:
     """C[t] += B[index]"""
     return Store(C, (t,), Load(C, (t,)) + Load(B, index))
@@ -132,13 +140,14 @@ def add(*index: Expr) -> Stmt:
 def test_what_an_earlier_iteration_wrote_is_kept():
     """Every iteration reads all of B, but writes one element: the others are those of before."""
     check_pass(
-        func(seq(loop(i, Store(B, (i,), Const(0.0, "float32"))), loop(t, Store(B, (t,), Load(A, (t,))), loop(j, add(j))))),
+        func(loop(t, first_time(FILL), Store(B, (t,), Load(A, (t,))), loop(j, add(j)))),
         "compact_buffers",
         """
         B = T.decl_buffer((7,))
-        for i in range(7):
-            B[i] = T.float32(0.0)
         for t in range(7):
+            if t == 0:
+                for s in range(7):
+                    B[s] = T.float32(1.0)
             B[t] = A[t]
             for j in range(7):
                 C[t] = C[t] + B[j]
@@ -168,13 +177,14 @@ def test_a_write_with_gaps_does_not_cover():
     """Even elements anew each time, odd ones from before the loop."""
     evens = For(i, Const(4), Store(B, (i * 2,), Load(A, (t,))))
     check_pass(
-        func(seq(For(Var("s"), Const(7), Store(B, (Var("s"),), ONE)), loop(t, evens, loop(j, add(j))))),
+        func(loop(t, first_time(FILL), evens, loop(j, add(j)))),
         "compact_buffers",
         """
         B = T.decl_buffer((7,))
-        for s in range(7):
-            B[s] = T.float32(1.0)
         for t in range(7):
+            if t == 0:
+                for s in range(7):
+                    B[s] = T.float32(1.0)
             for i in range(4):
                 B[i * 2] = A[t]
             for j in range(7):
@@ -243,15 +253,16 @@ def test_an_init_in_the_first_iteration_is_sure():
 
 def test_a_loop_that_may_not_run_writes_nothing_for_sure():
     n = Var("n")
-    body = loop(t, For(i, n, For(j, Const(7), Store(B, (j,), Load(A, (t,))))), Store(C, (t,), Load(B, (t,))))
+    body = loop(t, first_time(FILL), For(i, n, For(j, Const(7), Store(B, (j,), Load(A, (t,))))), Store(C, (t,), Load(B, (t,))))
     found = check_pass(
-        PrimFunc("main", (A, C, n), seq(For(Var("s"), Const(7), Store(B, (Var("s"),), ONE)), body), (B,)),
+        PrimFunc("main", (A, C, n), body, (B,)),
         "compact_buffers",
         """
         B = T.decl_buffer((7,))
-        for s in range(7):
-            B[s] = T.float32(1.0)
         for t in range(7):
+            if t == 0:
+                for s in range(7):
+                    B[s] = T.float32(1.0)
             for i, j in T.grid(n, 7):
                 B[j] = A[t]
             C[t] = B[t]
@@ -263,15 +274,21 @@ def test_a_loop_that_may_not_run_writes_nothing_for_sure():
 
 def test_a_let_hides_what_is_written():
     x = Var("x")
-    body = loop(t, Let(x, Binary("%", t * 3, Const(7)), Store(B, (x,), Load(A, (t,)))), Store(C, (t,), Load(B, (t,)) * 0.0))
+    body = loop(
+        t,
+        first_time(FILL),
+        Let(x, Binary("%", t * 3, Const(7)), Store(B, (x,), Load(A, (t,)))),
+        Store(C, (t,), Load(B, (t,)) * 0.0),
+    )
     check_pass(
-        func(seq(For(Var("s"), Const(7), Store(B, (Var("s"),), ONE)), body)),
+        func(body),
         "compact_buffers",
         """
         B = T.decl_buffer((7,))
-        for s in range(7):
-            B[s] = T.float32(1.0)
         for t in range(7):
+            if t == 0:
+                for s in range(7):
+                    B[s] = T.float32(1.0)
             with T.LetStmt(t * 3 % 7) as x:
                 B[x] = A[t]
             C[t] = B[t] * T.float32(0.0)

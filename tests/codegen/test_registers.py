@@ -276,6 +276,17 @@ def test_what_the_registers_start_from(before, statement):
     same(program)
 
 
+def test_an_init_of_a_place_that_is_only_read_stays():
+    """C[2 i + 1] keeps its 7 in memory: nothing writes it back behind the loop."""
+    odd = (i * 2 + 1,)
+    seven = Const(7.0, "float32")
+    before = [Store(C, (i * 2,), seven), Store(C, odd, seven)]
+    add = Store(C, (i * 2,), Load(C, (i * 2,)) + Load(C, odd) * Load(A, (k,)))
+    same(func(For(i, Const(6), seq(*before[:1], seq(*before), For(k, Const(5), add)))))
+    nest = For(j, Const(2), Store(C, (i * 2 + j,), seven))
+    same(func(For(i, Const(6), seq(nest, For(k, Const(5), add)))))
+
+
 def test_two_places_apart_are_two_registers():
     check_pass(
         func(For(i, Const(6), For(k, Const(5), seq(update(i * 2), Store(C, (i * 2 + 1,), Load(C, (i * 2 + 1,)) * 2.0))))),
@@ -316,6 +327,13 @@ def test_an_index_in_a_register_is_read_anew_after_each_change():
     here = Load(X, (Const(0),))
     one = Store(C, (here,), Load(C, (here,)) + 1.0)
     same(func(For(k, Const(5), seq(Store(X, (Const(0),), k), one, Store(X, (Const(0),), k + 3), one)), X))
+
+
+def test_a_place_that_moves_with_a_loaded_index():
+    """The guard says that X[0] is inside, and then it changes."""
+    here = Load(X, (Const(0),))
+    inside = Binary("and", Binary(">=", here, Const(0)), Binary("<", here, Const(13)))
+    same(func(If(inside, For(k, Const(5), seq(update(here), Store(X, (Const(0),), k * 2 + 3)))), X))
 
 
 def test_a_temporary_of_the_iteration_is_none_of_ours():
