@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
+    from .script.diff import diff
     from .simplify import simplify
     from .verify import verify
 
@@ -33,6 +34,7 @@ _NAMES = {
         "tir.simplify": ("simplify",),
         "tir.interpreter": ("run",),
         "tir.verify": ("verify",),
+        "tir.script.diff": ("diff",),
         "schedule": ("Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "autotune", "default_schedule"),
@@ -43,7 +45,7 @@ _NAMES = {
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Schedule",
     "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune", "build", "default_schedule",
-    "dtypes", "dump", "interpreter", "ir", "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
+    "diff", "dtypes", "dump", "interpreter", "ir", "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
 ]  # fmt: skip
 
 
