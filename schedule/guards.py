@@ -14,7 +14,7 @@ from tir.simplify import bounds, prove
 from tir.traverse import map_children
 
 from .error import ScheduleError, listing, nearest
-from .primitive import blocks_below, substatements
+from .primitive import substatements
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +185,3 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
         return reader.condition(reader.value(node), node)
     except ScriptError as e:
         raise ScheduleError(f"the condition {text!r} cannot be read: {e.reason}", hint=e.hint) from None
-
-
-def only_in_blocks(stmt: Stmt) -> bool:
-    """Whether all that runs below a statement is in blocks."""
-    return {id(g.stmt) for g in guarded_statements(stmt)} == {id(b) for b in blocks_below(stmt)}

@@ -59,6 +59,7 @@ from .ir import (
     Unary,
     Var,
 )
+from .script.printer import PRECEDENCE
 from .traverse import blocks, stores, walk
 
 __all__ = ["DivisionByZero", "InterpreterError", "OutOfBounds", "Uninitialised", "compile", "run", "source"]
@@ -465,24 +466,6 @@ def _fast_names() -> dict[str, Any]:
 
 # --- generating Python -------------------------------------------------------------------------------------------------
 
-_PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "not": 3,
-    "==": 4,
-    "!=": 4,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "//": 6,
-    "%": 6,
-    "neg": 7,
-}
 _MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
 _INDEX_DTYPES = ("int32", "int64")
 
@@ -788,13 +771,13 @@ class _Generator:
             case Call(op, args):
                 return self._call(op, args, e.dtype)
             case Unary("not", a):
-                text = f"not {self._expr(a, _PRECEDENCE['not'])}"
-                return f"({text})" if outer > _PRECEDENCE["not"] else text
+                text = f"not {self._expr(a, PRECEDENCE['not'])}"
+                return f"({text})" if outer > PRECEDENCE["not"] else text
             case Unary("neg", a):
-                text = f"-{self._expr(a, _PRECEDENCE['neg'])}"
+                text = f"-{self._expr(a, PRECEDENCE['neg'])}"
                 if dtypes.is_int(e.dtype) and not _exact(e):
                     return f"{e.dtype}({text})"
-                return f"({text})" if outer > _PRECEDENCE["neg"] else text
+                return f"({text})" if outer > PRECEDENCE["neg"] else text
             case Binary(op, a, b):
                 return self._binary(e, op, a, b, outer)
             case _:
@@ -805,7 +788,7 @@ class _Generator:
             return f"{op}({self._expr(a)}, {self._expr(b)})"
         if op in ("and", "or") and any(isinstance(n, Load) for n in walk(b)):
             return f"{'both' if op == 'and' else 'either'}({self._expr(a)}, {self._expr(b)})"
-        p = _PRECEDENCE[op]
+        p = PRECEDENCE[op]
         dtype = a.dtype
         if dtypes.is_float(dtype) and op in ("//", "%"):
             quotient = _rounded(f"floor({_rounded(f'{self._expr(a, 6)} / {self._expr(b, 7)}', dtype)})", dtype, always=True)

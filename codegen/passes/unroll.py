@@ -19,7 +19,7 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt, limit: int) -> Stmt:
         match s:
             case For(_, extent, body, kind):
-                limit = int(annotation(s.annotations, PRAGMA, limit))
+                limit = _limit(s, limit)
                 body = visit(body, limit)
                 new = kind
                 if kind in (Kind.UNROLLED, Kind.SERIAL):
@@ -32,6 +32,14 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                 return map_children(s, lambda c: visit(c, limit) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
     return func.with_(body=visit(func.body, 0))
+
+
+def _limit(loop: For, outer: int) -> int:
+    """The statements that nests below a loop may make: its own annotation, else that of a loop further out."""
+    value = annotation(loop.annotations, PRAGMA, outer)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"loop `{loop.name}`: the annotation {PRAGMA} must be an integer from 0 up, got {value!r}")
+    return value
 
 
 def _size(s: Stmt) -> int:

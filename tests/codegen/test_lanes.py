@@ -68,6 +68,7 @@ def test_masked_lanes_count_nothing():
         s = tir.Schedule(func)
         _, inner = s.split(s.get_loops("C")[-1], [None, 8])
         s.annotate(inner, "combine_lanes", True)
+        assert "T.vectorized(8" in tir.dump(s.func, "llvm -num-cores 1", after="combine_lanes")
         a = np.where(np.arange(39).reshape(3, 13) % 3, -1, -2).astype("float32")
         expected, found = np.zeros(3, "float32"), np.zeros(3, "float32")
         run(func, a, expected)

@@ -1,5 +1,10 @@
 """Which loops the backend writes out."""
 
+import re
+
+import pytest
+
+import tir
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
 from tests.schedule.programs import matmul
@@ -94,3 +99,12 @@ def test_a_large_constant_extent_inside_is_multiplied_in():
     store = Store(b, (i, j), Const(1.0, "float32"))
     func = PrimFunc("main", (b,), For(i, Const(90), For(j, Const(60), store, Kind.UNROLLED), Kind.UNROLLED))
     check_pass(func, "unroll", "for i in range(90):\n    for j in T.unroll(60):\n        B[i, j] = T.float32(1.0)")
+
+
+@pytest.mark.parametrize("value", [1.5, "many", -1, True])
+def test_a_pragma_that_is_no_count_is_refused(value):
+    i, b = Var("i"), Buffer("B", (Const(7),))
+    loop = For(i, Const(7), Store(b, (i,), Const(1.0, "float32")), annotations=(("pragma_auto_unroll_max_step", value),))
+    message = f"loop `i`: the annotation pragma_auto_unroll_max_step must be an integer from 0 up, got {value!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        tir.build(PrimFunc("main", (b,), loop), "llvm -num-cores 1")

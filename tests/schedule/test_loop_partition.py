@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from schedule import Schedule, ScheduleError
@@ -154,7 +156,8 @@ def test_any_factors(extent, factors):
     s = Schedule(before)
     known = sum(f for f in factors if f is not None)
     if known > extent or (known == extent and None in factors):
-        with pytest.raises(ScheduleError):
+        reason = "leave no iteration for None" if known == extent else f"make {known} iterations, but `i` has {extent}"
+        with pytest.raises(ScheduleError, match=re.escape(reason)):
             s.loop_partition("i", factors)
         return
     names = s.loop_partition("i", factors)

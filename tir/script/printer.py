@@ -42,7 +42,8 @@ from ..traverse import walk, walk_stmts
 HEADER = "from tir.script import tir as T"
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
-_PRECEDENCE = {
+# How tightly operators bind, as in Python; `neg` is the unary minus.
+PRECEDENCE = {
     "or": 1,
     "and": 2,
     "not": 3,
@@ -76,7 +77,7 @@ def _expr(e: Expr, outer: int) -> str:
         case Binary("min" | "max" as op, a, b):
             return f"T.{op}({_expr(a, 0)}, {_expr(b, 0)})"
         case Binary(op, a, b):
-            p = _PRECEDENCE[op]
+            p = PRECEDENCE[op]
             # Comparisons do not chain: parenthesise both sides; the right side of the others must bind tighter.
             left = _expr(a, p + 1 if p == 4 else p)
             if isinstance(a, Const) and isinstance(b, Const) and a.dtype == b.dtype == "int32":
@@ -84,7 +85,7 @@ def _expr(e: Expr, outer: int) -> str:
             text = f"{left} {op} {_expr(b, p + 1)}"
             return f"({text})" if p < outer else text
         case Unary(op, a):
-            p = _PRECEDENCE[op]
+            p = PRECEDENCE[op]
             if op == "not":
                 text = f"not {_expr(a, p)}"
             else:
