@@ -170,6 +170,24 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions
     return reads, writes
 
 
+def block_regions(block: Block) -> tuple[Regions, Regions]:
+    """The regions that one instance of a block reads and writes, over its iteration variables."""
+    free = iter_ranges(block)
+    parts = [p for p in (block.init, block.body) if p is not None]
+    reads: Regions = {}
+    writes: Regions = {}
+    for part in parts:
+        r, w = accessed(part, free)
+        for into, new in ((reads, r), (writes, w)):
+            for name, region in new.items():
+                into[name] = union(into[name], region) if name in into else region
+    if block.reads is not None:
+        reads = {r.buffer.name: r for r in block.reads}
+    if block.writes is not None:
+        writes = {r.buffer.name: r for r in block.writes}
+    return reads, writes
+
+
 def clip(region: Region, ranges: Ranges) -> Region:
     """The region cut to the shape of its buffer, dimension by dimension, where its place is constant or provably outside."""
     result = []
