@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tir.ir import Buffer, For, Kind, PrimFunc
-from tir.traverse import walk
+from tir.ir import Axis, Buffer, Const, For, Kind, PrimFunc, Stmt
+from tir.traverse import variables, walk
 
 from .error import ScheduleError, nearest
 from .parallel import independent_iterations, need_markable
-from .primitive import path_to_loop, primitive, replace_path, statements
+from .primitive import blocks_below, path_to_loop, primitive, replace_path, statements
 from .private import private_buffers
+from .reducer import reducer_of
 
 AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
 
@@ -20,6 +21,29 @@ OWN = {
 }
 
 
+def _reduces_together(loop: For) -> bool:
+    """Whether the loop drives nothing but the reduction of one block that threads can share; refuses one that they cannot."""
+    found = blocks_below(loop.body)
+    block = found[0] if len(found) == 1 else None
+    if block is None or block.init is None or loop.extent == Const(1, loop.extent.dtype):
+        return False
+    driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
+    inner: Stmt = loop
+    while type(inner) is For:
+        inner = inner.body
+    if driven != {Axis.REDUCE} or inner is not block:
+        return False
+    reducer = reducer_of(block, True)
+    if len(reducer.outputs) > 1:
+        raise ScheduleError(
+            f"`{block.name}` has {len(reducer.outputs)} results, which threads cannot reduce together",
+            (loop, "cannot be bound"),
+            (block, "several results"),
+            hint=f"rfactor({loop.name!r}, 0) gives each thread its own partial results",
+        )
+    return True
+
+
 @primitive
 def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop as blocks or threads of a GPU, or as virtual threads.
@@ -29,7 +53,10 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
     Legal     the iterations are independent, as for `parallel`, where each block has its own of temporaries in shared memory and
               each thread of those in local memory, but none of those in global memory. Loops inside one another are bound to
-              different axes, the blocks outside the threads.
+              different axes, the blocks outside the threads. A loop bound to threadIdx may also drive the reduction of a
+              block, its init included, that alone is below it, with one result and +, *, min, max, and, or: then the threads
+              reduce together. Each reduces its iterations, from the value that init stores, the results are combined in any
+              order, and every thread gets what is stored. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """
     above = path_to_loop(func, loop)
@@ -73,5 +100,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
         return {name for name in private_buffers(func, above) if scopes[name] in OWN[kind]}
 
-    independent_iterations(above, "bound", private)
+    if kind != "threadIdx" or not _reduces_together(target):
+        independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

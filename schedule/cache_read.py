@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Buffer, Const, Expr, Iter, Load, PrimFunc, Stmt, Store, Var
-from tir.traverse import replace_buffers
+from tir.affine import UNBOUNDED, Interval, Ranges
+from tir.analysis.regions import accessed, block_regions, extent_range, iter_ranges
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
+from tir.simplify import bounds, prove, simplify
+from tir.traverse import replace_buffers, replace_stmt, variables, walk_stmts
 
 from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, parts, shared, with_buffer
 from .error import ScheduleError, listing, nearest
@@ -59,16 +62,54 @@ def cache_read(
     copying = copy_block(names, copy.name, source, copy)
     windows = {}
     if loops or (before and source.name not in scope.outputs):
-        reads, _ = accessed(body, ranges)
+        reads, _ = accessed(body, ranges, (source.name,))
         if source.name in reads and (
             loops or any(r.extent != d for r, d in zip(reads[source.name].ranges, source.shape, strict=True))
         ):
             region = reads[source.name]
             windows = needed(copying, {copy.name: type(region)(copy, region.ranges)}, ranges)
     placed = laid_out(copying, windows, ranges, names)
+    if all(p.name != source.name for p in func.buffers):
+        placed = where_read(placed, source.name, consumers, loops, ranges)
     changes: list[tuple[Stmt, Stmt | None]] = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]  # type: ignore[misc]
     new = edited(func, changes, Insertion(body, position, placed))
     return with_buffer(new, scope, copy), copying.name
+
+
+def where_read(placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence[For], ranges: Ranges, box: bool = True) -> Stmt:
+    """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
+    written. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers reach in their domains."""
+    stmts = [r.stmt for r in readers]
+    if not all(type(s) is Block for s in stmts):
+        return placed
+    visible = {x.name for x in loops}
+    first, *others = [conjuncts(s.predicate) for s in stmts]  # type: ignore[attr-defined]
+    conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
+    inside = dict(ranges)
+    nest = [s for s in walk_stmts(placed) if type(s) is For]
+    for x in nest:
+        inside[x.name] = extent_range(x.extent, inside)
+    block: Block = next(s for s in walk_stmts(placed) if type(s) is Block)  # type: ignore[assignment]
+    if box:
+        reached = [_reached(s, name, len(block.iters)) for s in stmts]  # type: ignore[arg-type]
+        for n, it in enumerate(block.iters):
+            lows, highs = [r[n][0] for r in reached], [r[n][1] for r in reached]
+            if None not in lows:
+                conditions.append(it.binding >= min(lows))  # type: ignore[type-var]
+            if None not in highs:
+                conditions.append(it.binding <= max(highs))  # type: ignore[type-var]
+    facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
+    kept = [simplify(c, inside) for c in conditions if not prove(c, inside, facts)]
+    return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
+
+
+def _reached(block: Block, name: str, rank: int) -> list[Interval]:
+    """For each dimension of a buffer the places that a block can read in its domain."""
+    region = block_regions(block)[0].get(name)
+    if region is None:  # it is read to find out where the block runs
+        return [UNBOUNDED] * rank
+    ranges = iter_ranges(block)
+    return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
 def _consumers(scope: Scope, leaf: Leaf, name: str, wanted: list[str] | None) -> list[Leaf]:

@@ -92,8 +92,8 @@ def compute_at(
     position = pick_position(index, first, last, target)
 
     _, ranges = loops_and_ranges(path, scope.ranges)
-    reads, _ = accessed(target.body, ranges)
-    windows = needed(producer, {name: r for name, r in reads.items() if name in moved.writes}, ranges)
+    reads, _ = accessed(target.body, ranges, moved.writes)
+    windows = needed(producer, reads, ranges)
     removed = edited(func, [(producer, None)])
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
     return edited(removed, [], Insertion(target.body, position, placed)), None

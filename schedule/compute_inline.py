@@ -88,7 +88,7 @@ def single_store(block: Block) -> Store:
     if type(block.body) is not Store or block.init is not None:
         found = stores(block)
         raise ScheduleError(
-            f"`{block.name}` is more than a single store", (found[-1] if found else block, "not the only statement")
+            f"`{block.name}` is more than a single store", (block.init or found[-1] if found else block, "not the only statement")
         )
     return block.body
 

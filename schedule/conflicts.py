@@ -9,7 +9,7 @@ Loops whose variables appear under // or % by constants, as those made by fuse d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 from math import gcd
@@ -17,7 +17,7 @@ from math import gcd
 from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
 from tir.simplify import simplify
-from tir.traverse import children, substitute, variables, walk
+from tir.traverse import children, substatements, substitute, variables, walk
 
 from .loops import ranges_of
 
@@ -41,17 +41,23 @@ class Unit:
     stmt: Stmt
     parts: tuple[Node, ...]  # the block itself, or the expressions of the statement
     env: dict[str, Expr]  # of the lets around it
-    _accesses: list[Access] | None = field(default=None, repr=False)
+    _accesses: dict[str, list[Access]] | None = field(default=None, repr=False)
+
+    @property
+    def by_buffer(self) -> dict[str, list[Access]]:
+        """The accesses, different ones only, by the name of their buffer."""
+        if self._accesses is None:
+            found: list[Access] = []
+            for part in self.parts:
+                _accesses(part, self.env, (), found)
+            self._accesses = {}
+            for a in {(a.buffer.name, a.indices, a.writes): a for a in reversed(found)}.values():
+                self._accesses.setdefault(a.buffer.name, []).insert(0, a)
+        return self._accesses
 
     @property
     def accesses(self) -> list[Access]:
-        if self._accesses is None:
-            found: dict[tuple, Access] = {}
-            for part in self.parts:
-                for a in _accesses(part, self.env, ()):
-                    found.setdefault((a.buffer.name, a.indices, a.writes), a)
-            self._accesses = list(found.values())
-        return self._accesses
+        return [a for of_buffer in self.by_buffer.values() for a in of_buffer]
 
 
 def units(stmt: Stmt) -> list[Unit]:
@@ -76,36 +82,35 @@ def units(stmt: Stmt) -> list[Unit]:
 
 
 def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
+    if type(expr) is Var:
+        return env.get(expr.name, expr)
     return substitute(expr, env) if env else expr  # type: ignore[return-value]
 
 
-def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...]) -> Iterator[Access]:
-    match n:
-        case Var() | Const() | Buffer():
-            return
-        case Block():
-            inside = dict(env)
-            for it in n.iters:
-                yield from _accesses(it.binding, env, conditions)
-                inside[it.var.name] = _resolved(it.binding, env)
-            conditions = (*conditions, _resolved(n.predicate, env))
-            for s in (n.init, n.body):
-                if s is not None:
-                    yield from _accesses(s, inside, conditions)
-        case Let(var, value, body):
-            yield from _accesses(value, env, conditions)
-            yield from _accesses(body, {**env, var.name: _resolved(value, env)}, conditions)
-        case Load(buffer, indices):
-            for i in indices:
-                yield from _accesses(i, env, conditions)
-            yield Access(buffer, tuple(_resolved(i, env) for i in indices), False, conditions)
-        case Store(buffer, indices, value):
-            for part in (*indices, value):
-                yield from _accesses(part, env, conditions)
-            yield Access(buffer, tuple(_resolved(i, env) for i in indices), True, conditions)
-        case _:
-            for c in children(n):
-                yield from _accesses(c, env, conditions)
+def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...], found: list[Access]) -> None:
+    """Add the accesses in a node to `found`, in the order in which they happen."""
+    kind = type(n)
+    if kind is Var or kind is Const or kind is Buffer:
+        return
+    if kind is Load or kind is Store:
+        for part in n.indices if kind is Load else (*n.indices, n.value):  # type: ignore[attr-defined]
+            _accesses(part, env, conditions, found)
+        indices = tuple([_resolved(i, env) for i in n.indices])  # type: ignore[attr-defined]
+        found.append(Access(n.buffer, indices, kind is Store, conditions))  # type: ignore[attr-defined]
+    elif kind is Block:
+        inside = dict(env)
+        for it in n.iters:  # type: ignore[attr-defined]
+            _accesses(it.binding, env, conditions, found)
+            inside[it.var.name] = _resolved(it.binding, env)
+        conditions = (*conditions, _resolved(n.predicate, env))  # type: ignore[attr-defined]
+        for s in substatements(n):
+            _accesses(s, inside, conditions, found)
+    elif kind is Let:
+        _accesses(n.value, env, conditions, found)  # type: ignore[attr-defined]
+        _accesses(n.body, {**env, n.var.name: _resolved(n.value, env)}, conditions, found)  # type: ignore[attr-defined]
+    else:
+        for c in children(n):
+            _accesses(c, env, conditions, found)
 
 
 def local_buffers(stmt: Stmt) -> set[str]:
@@ -120,7 +125,7 @@ def local_buffers(stmt: Stmt) -> set[str]:
             result |= {b.name for b in s.allocs}
         elif type(s) is Allocate:
             result.add(s.buffer.name)
-        stack.extend(c for c in children(s) if isinstance(c, Stmt))
+        stack += substatements(s)
     return result
 
 
@@ -197,6 +202,9 @@ class Instances:
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
         (SAME where it says nothing)."""
+        for x, y in zip(a, b, strict=True):
+            if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
+                return True
         key = (a, b, tuple(relation.items()))
         known = self._distinct.get(key)
         if known is None:
@@ -415,11 +423,24 @@ def spatial(block: Block, env: Mapping[str, Expr]) -> Indices:
 
 def clash(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
     """The pairs of accesses of two units of which at least one writes, to one buffer that is not `ignored`."""
-    for x in a.accesses:
-        if x.buffer.name not in ignored:
-            for y in b.accesses:
-                if (x.writes or y.writes) and x.buffer.name == y.buffer.name:
-                    yield x, y
+    theirs = b.by_buffer
+    for name, ours in a.by_buffer.items():
+        if name in theirs and name not in ignored:
+            for x in ours:
+                for y in theirs[name]:
+                    if x.writes or y.writes:
+                        yield x, y
+
+
+def related(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int, int]]:
+    """The numbers of the pairs of units that access a common buffer, in order."""
+    users: dict[str, list[int]] = {}
+    for m, unit in enumerate(second):
+        for name in unit.by_buffer:
+            users.setdefault(name, []).append(m)
+    for n, unit in enumerate(first):
+        for m in sorted({m for name in unit.by_buffer for m in users.get(name, ())}):
+            yield n, m
 
 
 def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
@@ -439,7 +460,7 @@ def loops_below(stmt: Stmt) -> list[For]:
         s = stack.pop()
         if type(s) is For:
             result.append(s)
-        stack.extend(c for c in reversed(tuple(children(s))) if isinstance(c, Stmt))
+        stack += substatements(s)[::-1]
     return result
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tir.affine import Interval
 from tir.analysis.regions import extent_range, iter_ranges
-from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Var
+from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var
 from tir.simplify import bounds, prove
-from tir.traverse import map_children, replace_buffers, substitute, variables
+from tir.traverse import map_statements, replace_buffers, substitute, variables
 
 from .dataflow import Names
 from .error import ScheduleError
@@ -39,7 +39,7 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
         result = replace_buffers(result, buffers)
 
     def rename(n):
-        n = map_children(n, lambda c: rename(c) if isinstance(c, Stmt) else c)
+        n = map_statements(n, rename)
         return n.with_(name=blocks[n.name]) if type(n) is Block and n.name in blocks else n
 
     return rename(result) if blocks else result
@@ -69,7 +69,9 @@ def with_starting_inits(
                         (s, "a reduction"),
                         hint="decompose_reduction first",
                     )
+            if type(s.body) is Store:
+                return s
             inside = {**inside, **iter_ranges(s)}
-        return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)
+        return map_statements(s, lambda c: visit(c, inside))
 
     return visit(stmt, ranges)

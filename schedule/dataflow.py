@@ -32,7 +32,7 @@ from tir.ir import (
     seq,
 )
 from tir.simplify import prove
-from tir.traverse import children, loads, map_children, variables, walk
+from tir.traverse import children, loads, map_statements, variables, walk, walk_stmts
 
 from .error import ScheduleError, listing
 from .primitive import KIND_WORDS, path_to_block, path_to_loop
@@ -164,11 +164,23 @@ class Scope:
     def leaves_under(self, stmt: Stmt) -> list[Leaf]:
         return [leaf for leaf in self.leaves if leaf.under(stmt)]
 
+    @cached_property
+    def users(self) -> tuple[dict[str, list[Leaf]], dict[str, list[Leaf]]]:
+        """By buffer: the leaves that read it, and those that write it, in program order."""
+        readers: dict[str, list[Leaf]] = {}
+        writers: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            for name in leaf.reads:
+                readers.setdefault(name, []).append(leaf)
+            for name in leaf.writes:
+                writers.setdefault(name, []).append(leaf)
+        return readers, writers
+
     def writers(self, buffer: str) -> list[Leaf]:
-        return [leaf for leaf in self.leaves if buffer in leaf.writes]
+        return self.users[1].get(buffer, [])
 
     def readers(self, buffer: str) -> list[Leaf]:
-        return [leaf for leaf in self.leaves if buffer in leaf.reads]
+        return self.users[0].get(buffer, [])
 
     def buffer(self, name: str) -> Buffer:
         for n in walk(self.root):
@@ -462,16 +474,14 @@ def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertio
             return stmt
         gone = False
 
-        def child(n):
+        def child(s: Stmt) -> Stmt:
             nonlocal gone
-            if not isinstance(n, Stmt):
-                return n
-            new = visit(n)
+            new = visit(s)
             gone = gone or new is None
-            return n if new is None else new
+            return s if new is None else new
 
-        result = map_children(stmt, child)
-        return None if gone else result  # type: ignore[return-value]
+        result = map_statements(stmt, child)
+        return None if gone else result
 
     body = visit(func.body)
     assert body is not None, "a function keeps at least the block that was moved"
@@ -511,7 +521,7 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
     dropped = set(names)
 
     def visit(n):
-        n = map_children(n, lambda c: visit(c) if isinstance(c, Stmt) else c)
+        n = map_statements(n, visit)
         if type(n) is Block and any(b.name in dropped for b in n.allocs):
             return n.with_(allocs=tuple(b for b in n.allocs if b.name not in dropped))
         return n
@@ -533,24 +543,19 @@ class Names:
         outer = {p.name for p in func.params} | {b.name for b in func.allocs}
         axes: set[str] = set()
         handles: set[str] = set()
-        stack: list[Node] = [func.body]
-        while stack:
-            n = stack.pop()
-            match n:
-                case Var() | Const():
-                    continue
-                case Load(buffer) | Store(buffer) | Allocate(buffer):
-                    outer.add(buffer.name)
+        for s in walk_stmts(func.body):
+            match s:
                 case For(var):
                     outer.add(var.name)
                     handles.add(var.name)
+                case Block():
+                    handles.add(s.name)
+                    axes.update(it.var.name for it in s.iters)
+                    outer.update(buffer.name for buffer in s.allocs)
                 case Let(var):
                     outer.add(var.name)
-                case Block():
-                    handles.add(n.name)
-                    axes.update(it.var.name for it in n.iters)
-                    outer.update(buffer.name for buffer in n.allocs)
-            stack.extend(_inside(n))
+                case Allocate(buffer):
+                    outer.add(buffer.name)
         return Names(outer, axes, handles)
 
     def loop(self, wanted: str) -> str:

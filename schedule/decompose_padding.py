@@ -8,7 +8,7 @@ from tir.affine import add, polynomial
 from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Select, Stmt, Store, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
-from tir.traverse import loads, map_children, substitute, variables
+from tir.traverse import loads, map_statements, substitute, variables
 
 from .compute_inline import single_store
 from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, need_complete
@@ -168,7 +168,7 @@ def _shortened(func: PrimFunc, extents: dict[str, int]) -> PrimFunc:
     """`func` with loops of other extents."""
 
     def visit(s: Stmt) -> Stmt:
-        s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
+        s = map_statements(s, visit)
         return s.with_(extent=Const(extents[s.name], s.extent.dtype)) if type(s) is For and s.name in extents else s
 
     return func.with_(body=visit(func.body)) if extents else func

@@ -122,7 +122,7 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
                 around: list[Stmt] = [x for x in common if type(x) is For]
                 free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
                 mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
-                late = accessed(theirs, free)[0].get(name) == accessed(mine, free)[1].get(name)
+                late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
             if not late:
                 raise ScheduleError(
                     f"{other.quoted} uses `{name}` under `{target.name}`, and could see that it is initialised earlier",

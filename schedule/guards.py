@@ -11,10 +11,9 @@ from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
-from tir.traverse import map_children
+from tir.traverse import map_statements, substatements
 
 from .error import ScheduleError, listing, nearest
-from .primitive import substatements
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()
                 if not conjuncts(rest):
                     return body
                 return s if rest is condition and body is then else If(rest, body)
-        return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)
+        return map_statements(s, lambda c: visit(c, inside))
 
     return visit(stmt, dict(ranges))
 

@@ -18,6 +18,7 @@ from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
 from tir.script.source import Source
 from tir.simplify import prove, simplify
+from tir.size import single
 from tir.traverse import blocks, rewrite, substitute, variables, walk
 
 from .dataflow import Names
@@ -82,8 +83,10 @@ def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int])
         raise ScheduleError(f"the index map cannot be applied to `{', '.join(names)}`: {error}") from None
 
 
-def parse_index_map(text: str, rank: int) -> IndexMap:
+def parse_index_map(text: str | IndexMap, rank: int) -> IndexMap:
     """The index map of a text such as `lambda i, j: (j, i)`; refuses what is none, or does not take `rank` indices."""
+    if isinstance(text, IndexMap):
+        return text
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -178,7 +181,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
                 raise _not_one_to_one(digits[atom.name][0], "occurs twice in", owners)
             used[atom.name] = len(shape)
             count = digits[atom.name][2]
-            quotient = rest if weight == 1 else rest // weight
+            quotient = rest if single(weight) else rest // weight
             values[atom.name] = quotient if n == len(terms) - 1 else quotient % count
             reach = simplify(reach * count)
         shape.append(reach)
@@ -191,7 +194,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     conditions = [back[name] < sizes[name] for name in padded]
     for number, (parts, lengths) in fused.items():
         for part, step, length in zip(parts, owners.weights[number], lengths, strict=True):
-            quotient = back[number] if step == 1 else back[number] // step
+            quotient = back[number] if single(step) else back[number] // step
             back[part] = simplify(quotient if part == parts[-1] else quotient % length, place_ranges)
     conditions = [c for c in conditions if not prove(c, place_ranges)]
     sources: list[set[str]] = [set() for _ in shape]
@@ -245,8 +248,8 @@ def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Exp
                         if type(atom) is not Var or c != reach or type(size := sizes.get(atom.name)) is not Const:
                             raise _unproved(f"`{expr_text(a)}` does not count through its indices")
                         names.append(atom.name)
-                        counts.append(int(size.value))
-                        reach *= int(size.value)
+                        counts.append(size.value)
+                        reach *= size.value
                     fused[number] = (names, counts)
                     sizes[number] = Const(reach)
                 return Binary(op, Var(known[key]), n.b)
@@ -268,9 +271,9 @@ def _edges(name: str, outputs: Sequence[Expr]) -> list[int]:
         for n in walk(e):
             match n:
                 case Binary("//" | "%", Var(v), Const(c)) if v == name and c > 0:
-                    cuts.add(int(c))
+                    cuts.add(c)
                 case Binary("%", Binary("//", Var(v), Const(c)), Const(d)) if v == name and c > 0 and d > 0:
-                    cuts.update((int(c), int(c) * int(d)))
+                    cuts.update((c, c * d))
     edges = sorted(cuts)
     strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
     if strange is not None:

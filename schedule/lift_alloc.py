@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tir.ir import Block, Const, PrimFunc, Stmt, Var
-from tir.traverse import blocks, variables
+from tir.traverse import blocks, substatements, variables
 
 from .dataflow import edited
 from .error import ScheduleError, listing, nearest
 from .index_map import IndexMap
-from .primitive import find_block, primitive, statements, substatements
+from .primitive import find_block, primitive, statements
 from .transform_layout import relaid
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from tir.affine import Interval
 from tir.analysis.regions import extent_range
@@ -32,8 +33,24 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
     outer = ranges_of(around)
     wanted = set(mapping)
 
+    # Many blocks have the same bindings and conditions: each is replaced, simplified and proved once for the same ranges.
+    memo: dict[Expr, tuple[Expr, list[str]] | None] = {}
+    results: dict[tuple, Any] = {}
+
     def replaced(expr: Expr) -> Expr:
-        return substitute(expr, mapping) if variables(expr) & wanted else expr  # type: ignore[return-value]
+        return substitute(expr, mapping) if variables(expr) & wanted else expr
+
+    def replaced_once(expr: Expr) -> tuple[Expr, list[str]] | None:
+        """The expression with its variables replaced, and those it has now; None where that changes nothing."""
+        if expr not in memo:
+            memo[expr] = (new := substitute(expr, mapping), sorted(variables(new))) if variables(expr) & wanted else None
+        return memo[expr]
+
+    def once(what: Callable[..., Any], new: tuple[Expr, list[str]], ranges: dict[str, Interval]) -> Any:
+        key = (what, new[0], *[ranges.get(name) for name in new[1]])
+        if key not in results:
+            results[key] = what(new[0], ranges)
+        return results[key]
 
     def visit(s, ranges: dict[str, Interval]):
         if type(s) is Block:
@@ -52,20 +69,25 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
         return s
 
     def keeping(ranges: dict[str, Interval]) -> dict[str, Interval]:
+        if UNIT not in ranges.values():
+            return ranges
         return {name: KEPT if r == UNIT and name not in folded else r for name, r in ranges.items()}
 
     def block(b: Block, ranges: dict[str, Interval]) -> Block:
         kept = keeping(ranges)
         iters = []
         for it in b.iters:
-            binding = replaced(it.binding)
-            iters.append(it if binding is it.binding else it.with_(binding=simplify(binding, kept)))
+            binding = replaced_once(it.binding)
+            iters.append(it if binding is None else it.with_(binding=once(simplify, binding, kept)))
         predicate = b.predicate
         if predicate is not TRUE:
-            parts = [(part, replaced(part)) for part in conjuncts(predicate)]
-            predicate = conjunction(
-                *(old if new is old else simplify(new, kept) for old, new in parts if new is old or not prove(new, ranges))
-            )
+            parts: list[Expr] = []
+            for part in conjuncts(predicate):
+                new = replaced_once(part)
+                fitting = part if new is None else once(simplify, new, kept)
+                if new is None or not (fitting == TRUE or (kept is not ranges and once(prove, new, ranges))):
+                    parts.append(fitting)
+            predicate = conjunction(*parts)
         inside = {}
         for name in ("init", "body"):
             part = getattr(b, name)

@@ -10,7 +10,20 @@ from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.simplify import simplify
 from tir.traverse import substitute, variables
 
-from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, evaluate, local_buffers, loops_below, touching, units
+from .conflicts import (
+    ANY,
+    GREATER,
+    SAME,
+    Access,
+    Instances,
+    clash,
+    evaluate,
+    local_buffers,
+    loops_below,
+    related,
+    touching,
+    units,
+)
 from .dataflow import Names, shared
 from .error import ScheduleError, listing
 from .primitive import need_serial, path_to_loop, primitive, replace_path, statements
@@ -141,7 +154,11 @@ def _need_forward(around: list[For], merged: list[For], first: list[For], second
     # The units as they stand in the function, to be shown, and as they are in the merged loops.
     ours = list(zip(units(first[-1].body), units(earlier), strict=True))
     theirs = list(zip(units(second[-1].body), units(later), strict=True))
-    pairs = [((s, t), x, y) for s, a in ours for t, b in theirs for x, y in clash(a, b, ignored)]
+    pairs = [
+        ((ours[n][0], theirs[m][0]), x, y)
+        for n, m in related([a for _, a in ours], [b for _, b in theirs])
+        for x, y in clash(ours[n][1], theirs[m][1], ignored)
+    ]
     if not pairs:
         return
     below = [*loops_below(earlier), *loops_below(later)]
@@ -188,7 +205,8 @@ def _place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -
 def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
     """A buffer through which two statements, run one after the other, may depend on each other; None where there is none."""
     ignored = local_buffers(a) | local_buffers(b)
-    pairs = [pair for x in units(a) for y in units(b) for pair in clash(x, y, ignored)]
+    ours, theirs = units(a), units(b)
+    pairs = [pair for n, m in related(ours, theirs) for pair in clash(ours[n], theirs[m], ignored)]
     if not pairs:
         return None
     instances = Instances(around, [], [*loops_below(a), *loops_below(b)], [x.indices for pair in pairs for x in pair])

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import polynomial
-from tir.ir import Block, Buffer, Const, For, PrimFunc, Seq, Var
+from tir.ir import Block, Buffer, Const, Expr, For, PrimFunc, Seq, Var
 from tir.simplify import simplify
+from tir.size import single
 from tir.traverse import loads
 
 from .cache_read import cache_read
 from .compute_inline import single_store
 from .dataflow import buffer_of, locate
 from .error import ScheduleError
+from .index_map import IndexMap
 from .primitive import primitive
 from .transform_block_layout import transform_block_layout
 from .transform_layout import transform_layout
 
 
 @primitive
-def pack(func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str = "global") -> tuple[PrimFunc, str]:
+def pack(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str = "global", preserve_unit_loops: bool = False
+) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
 
     The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
@@ -36,19 +40,20 @@ def pack(func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope
     """
     _, leaf = locate(func, block)
     source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
-    index_map = _walk(leaf.stmt, source, leaf.loops)  # type: ignore[arg-type]
+    index_map = _walk(leaf.stmt, source, leaf.loops, preserve_unit_loops)  # type: ignore[arg-type]
     func, copying = cache_read(func, block, source.name, storage_scope, [block])
-    func, _ = transform_layout(func, copying, ["write", 0], index_map, 0)
+    func, _ = transform_layout.function(func, copying, ["write", 0], index_map, 0)  # type: ignore[arg-type]
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.stmt).indices)  # type: ignore[arg-type]
     alone = all(type(s) is not Seq for s in copy.above[next((n for n, s in enumerate(copy.above) if type(s) is For), 0) :])
     if alone and not in_order:
-        func, _ = transform_block_layout(func, copying, index_map)
+        func, _ = transform_block_layout.function(func, copying, index_map)  # type: ignore[arg-type]
     return func, copying
 
 
-def _walk(block: Block, source: Buffer, loops: Sequence[For]) -> str:
-    """The index map that puts the elements of a buffer into the order in which the loops walk it."""
+def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
+    """The index map that puts the elements of a buffer into the order in which the loops walk it; loops of one iteration have a
+    dimension, too, if `units` is set."""
     places = {n.indices for n in loads(block) if n.buffer.name == source.name}
     if len(places) > 1:
         raise ScheduleError(f"`{block.name}` reads `{source.name}` at {len(places)} places", (block, f"reads {source.name}"))
@@ -68,9 +73,9 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For]) -> str:
             loop = next((x for x in loops if monomial == (x.var,)), None)
             if loop is None:
                 raise _not_counted(block, index.name, binding)
-            if loop.extent != Const(1, loop.extent.dtype):
+            if units or loop.extent != Const(1, loop.extent.dtype):
                 steps.append((step, loop))
-        steps.sort(key=lambda x: x[0])
+        steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
         if not steps:
             whole.append(dim)
             continue
@@ -81,14 +86,15 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For]) -> str:
                 raise _not_counted(block, index.name, binding)
             found[loop.name] = (dim, step, None if last else steps[n + 1][0])
             if not last:
-                reach *= int(loop.extent.value)  # type: ignore[attr-defined]
-    outputs = [f"d{dim}" for dim in whole]
+                reach *= loop.extent.value  # type: ignore[attr-defined]
+    inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
+    outputs: list[Expr] = [inputs[dim] for dim in whole]
     for loop in loops:
         if loop.name in found:
             dim, step, above = found[loop.name]
-            outputs.append(f"d{dim}" + (f" // {step}" if step > 1 else "") + (f" % {above // step}" if above else ""))
-    inputs = ", ".join(f"d{n}" for n in range(len(source.shape)))
-    return f"lambda {inputs}: ({', '.join(outputs)},)"
+            digit: Expr = inputs[dim] if single(step) else inputs[dim] // step
+            outputs.append(digit if above is None else digit % (above // step))
+    return IndexMap(inputs, tuple(outputs))
 
 
 def _not_counted(block: Block, axis: str, binding) -> ScheduleError:

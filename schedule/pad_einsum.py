@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import Axis, Binary, Block, Buffer, Cast, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, const
 from tir.simplify import simplify
-from tir.traverse import map_children, replace_buffers, variables
+from tir.traverse import map_children, map_statements, replace_buffers, variables
 
 from .dataflow import Names, locate, need_complete, need_temporary
 from .error import ScheduleError
@@ -127,7 +127,7 @@ def _widened(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
         if isinstance(n, Iter):
             return n.with_(extent=sizes.get(n.var.name, n.extent))
         if type(n) is Block and n.name != block.name:
-            return map_children(n, lambda c: visit(c) if isinstance(c, Stmt) else c)
+            return map_statements(n, visit)
         if isinstance(n, Stmt):
             n = map_children(n, lambda c: visit(c) if isinstance(c, (Stmt, Iter)) else c)
             if type(n) is For and n.name in loops:

@@ -19,6 +19,7 @@ from .conflicts import (
     collision,
     local_buffers,
     loops_below,
+    related,
     spatial,
     touching,
     units,
@@ -76,11 +77,10 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     local = local_buffers(loop.body)
     private = cache(private)
     clashes = [
-        (first, second, x, y)
-        for n, first in enumerate(parts)
-        for m, second in enumerate(parts[n:], n)
-        if n != m or not isinstance(first.stmt, Block)
-        for x, y in clash(first, second, local)
+        (parts[n], parts[m], x, y)
+        for n, m in related(parts, parts)
+        if n < m or (n == m and not isinstance(parts[n].stmt, Block))
+        for x, y in clash(parts[n], parts[m], local)
     ]
     places = [spatial(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
     instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])

@@ -9,8 +9,8 @@ from tir.traverse import variables
 from .error import ScheduleError
 from .guards import guarded_statements, iterations_where, ranges_around
 from .loop_partition import loop_partition
-from .primitive import path_to_loop, primitive, statements
-from .trim import trim, useful_iterations
+from .primitive import path_to_loop, primitive, replace_path
+from .trim import trimmed
 
 
 @primitive
@@ -53,9 +53,6 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     main = parts[1 if start else 0]
     for name in parts:
         if name != main:
-            for inner in [s.name for s in statements(path_to_loop(func, name)[-1]) if type(s) is For]:
-                path = path_to_loop(func, inner)
-                last: For = path[-1]  # type: ignore[assignment]
-                if type(last.extent) is Const and useful_iterations(last, ranges_around(path[:-1])) < last.extent.value:
-                    func, _ = trim(func, inner)
+            path = path_to_loop(func, name)
+            func = replace_path(func, path, trimmed(path[-1], ranges_around(path[:-1])))
     return func, parts

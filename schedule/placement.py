@@ -8,6 +8,7 @@ from tir.affine import Interval, Ranges, polynomial
 from tir.analysis.regions import Regions, extent_range
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
 from tir.simplify import bounds, prove, simplify
+from tir.size import lesser
 from tir.traverse import stores
 
 from .dataflow import Names
@@ -68,11 +69,11 @@ def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
     if window.limits:
         return window
     if low is not None and low == high:
-        start, stop = min(max(low, 0), size - 1), min(low + reach, size)
+        start, stop = min(max(low, 0), size - 1), lesser(low + reach, size)
         if stop > start or not exact:
             return Window(Const(start, dtype), Const(max(stop - start, 1), dtype))
     if reach >= size and not exact:
-        return Window(Const(0, dtype), extent)
+        return Window(Const(0, dtype), Const(lesser(reach, size), dtype) if type(extent) is Const else extent)
     return window
 
 
@@ -125,7 +126,7 @@ def _hull(a: Window, b: Window) -> Window | None:
         return a
     if distance is None or type(a.extent) is not Const or type(b.extent) is not Const:
         return None
-    low, high = min(0, distance), max(int(a.extent.value), distance + int(b.extent.value))
+    low, high = min(0, distance), max(a.extent.value, distance + b.extent.value)
     return Window(simplify(shifted(a.start, low)), Const(high - low, a.extent.dtype))
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import children
+from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, seq
+from tir.traverse import substatements
 
 from .error import ScheduleError, listing, nearest
 
@@ -238,18 +238,6 @@ def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
     return found
 
 
-def substatements(stmt: Stmt) -> Iterable[Stmt]:
-    """The statements directly below, in program order (a block's init before its body)."""
-    kind = type(stmt)
-    if kind is For:
-        return (stmt.body,)  # type: ignore[attr-defined]
-    if kind is Seq:
-        return stmt.stmts  # type: ignore[attr-defined]
-    if kind is Store:
-        return ()
-    return [c for c in children(stmt) if isinstance(c, Stmt)]
-
-
 def statements(root: Stmt) -> list[Stmt]:
     """The statement and all below it, parents first, in program order."""
     result: list[Stmt] = []
@@ -257,7 +245,7 @@ def statements(root: Stmt) -> list[Stmt]:
     while stack:
         stmt = stack.pop()
         result.append(stmt)
-        stack.extend(reversed(tuple(substatements(stmt))))
+        stack += substatements(stmt)[::-1]
     return result
 
 
@@ -329,7 +317,7 @@ def blocks_below(stmt: Stmt) -> list[Block]:
         if type(current) is Block:
             result.append(current)
         else:
-            stack.extend(reversed(tuple(substatements(current))))
+            stack += substatements(current)[::-1]
     return result
 
 

@@ -56,7 +56,7 @@ def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
         visited = covered(block, outer, writer.loops[len(outer) :])
     except Unproved:
         return False
-    region = accessed((*reader.above, reader.stmt)[len(common)], ranges)[0].get(name)
+    region = accessed((*reader.above, reader.stmt)[len(common)], ranges, (name,))[0].get(name)
     axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
     for s in stores(block.init or block.body):
         if s.buffer.name != name or region is None:

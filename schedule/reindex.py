@@ -6,7 +6,7 @@ from tir.analysis.regions import accessed, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
 from tir.traverse import rewrite, substitute, variables, walk
 
-from .cache_read import between, need_scope
+from .cache_read import between, need_scope, where_read
 from .dataflow import (
     Insertion,
     Leaf,
@@ -133,9 +133,11 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
     share: dict[str, Window] = {}
     if loops:
         inner = [s for s in leaf.above[len(common) :] if type(s) is For]
-        region = accessed(nest(inner, new), ranges)[0].get(copy.name)
+        region = accessed(nest(inner, new), ranges, (copy.name,))[0].get(copy.name)
         share = needed(copying, {copy.name: region}, ranges) if region is not None else {}
     placed = laid_out(copying, share, ranges, names)
+    if all(p.name != source.name for p in func.buffers):
+        placed = where_read(placed, source.name, [leaf], loops, ranges, box=False)
     return with_buffer(edited(func, [(reader, new)], Insertion(common[-1], position, placed)), scope, copy), copying.name, copy
 
 

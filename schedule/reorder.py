@@ -8,7 +8,21 @@ from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.simplify import bounds
 from tir.traverse import variables
 
-from .conflicts import ANY, GREATER, LESS, SAME, Instances, Unit, clash, local_buffers, loops_below, spatial, touching, units
+from .conflicts import (
+    ANY,
+    GREATER,
+    LESS,
+    SAME,
+    Instances,
+    Unit,
+    clash,
+    local_buffers,
+    loops_below,
+    related,
+    spatial,
+    touching,
+    units,
+)
 from .error import ScheduleError, listing
 from .fuse import not_nested
 from .loops import ranges_of
@@ -113,26 +127,25 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
         if isinstance(unit.stmt, Block):
             _block_keeps_order(unit, unit.stmt, around, chain, below, relations)
     local = local_buffers(body)
-    for n, first in enumerate(parts):
-        for m, second in enumerate(parts[n:], n):
-            if n == m and isinstance(first.stmt, Block):
-                continue
-            pairs = list(clash(first, second, local))
-            if pairs:
-                instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
-                for x, y in pairs:
-                    for a, b, relation in relations:
-                        # The first instance may be that of either access.
-                        mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
-                        for r in (relation, mirrored):
-                            if not instances.distinct(x.indices, y.indices, r):
-                                raise ScheduleError(
-                                    f"cannot prove that no dependence through `{x.buffer.name}` runs against the new order of "
-                                    f"`{a.name}` and `{b.name}`",
-                                    (a, "outer loop now"),
-                                    (b, "would come outside it"),
-                                    *touching(first, second, x, y),
-                                )
+    for n, m in related(parts, parts):
+        first, second = parts[n], parts[m]
+        pairs = [] if m < n or (n == m and isinstance(first.stmt, Block)) else list(clash(first, second, local))
+        if not pairs:
+            continue
+        instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
+        for x, y in pairs:
+            for a, b, relation in relations:
+                # The first instance may be that of either access.
+                mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
+                for r in (relation, mirrored):
+                    if not instances.distinct(x.indices, y.indices, r):
+                        raise ScheduleError(
+                            f"cannot prove that no dependence through `{x.buffer.name}` runs against the new order of "
+                            f"`{a.name}` and `{b.name}`",
+                            (a, "outer loop now"),
+                            (b, "would come outside it"),
+                            *touching(first, second, x, y),
+                        )
 
 
 def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[For], below: list[For], relations) -> None:

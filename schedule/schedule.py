@@ -252,9 +252,11 @@ class Schedule:
         text = self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters))
         return self._apply("reindex_cache_write", *args, text)
 
-    def pack(self, block: str, read_buffer_index: int | str, storage_scope: str = "global") -> str:
+    def pack(
+        self, block: str, read_buffer_index: int | str, storage_scope: str = "global", preserve_unit_loops: bool = False
+    ) -> str:
         """Read a buffer through a copy in the order in which the loops of a block walk it; returns the copying block."""
-        return self._apply("pack", block, read_buffer_index, storage_scope)
+        return self._apply("pack", block, read_buffer_index, storage_scope, preserve_unit_loops)
 
     def transform_layout(
         self,
@@ -267,9 +269,11 @@ class Schedule:
         text = self._index_map("transform_layout", (block, buffer), index_map, lambda b: len(which(b, buffer).shape))
         self._apply("transform_layout", block, buffer, text, pad_value)
 
-    def stage_mem(self, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global") -> list[str]:
+    def stage_mem(
+        self, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global", keep: str | None = None
+    ) -> list[str]:
         """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks."""
-        return self._apply("stage_mem", block_or_loop, buffer, name, storage_scope)
+        return self._apply("stage_mem", block_or_loop, buffer, name, storage_scope, keep)
 
     def lift_alloc(self, buffer: str, n_lifts: int = 1) -> None:
         """Allocate a temporary further out, in the next block around the one that allocates it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tir.affine import coefficient, polynomial
 from tir.analysis.regions import accessed
-from tir.ir import Block, Buffer, For, Kind, Load, PrimFunc, Seq, Stmt, Store
-from tir.traverse import replace_buffers, walk
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Seq, Stmt, Store, conjunction
+from tir.simplify import simplify
+from tir.traverse import map_statements, replace_buffers, rewrite, substitute, variables, walk
 
-from .cache_read import copy_block, need_scope
+from .cache_read import copy_block, need_scope, where_read
 from .cache_write import finished
 from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, with_buffer
 from .error import ScheduleError, listing, nearest
@@ -17,19 +19,27 @@ from .window import Window
 
 @primitive
 def stage_mem(
-    func: PrimFunc, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global"
+    func: PrimFunc, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global", keep: str | None = None
 ) -> tuple[PrimFunc, list[str]]:
     """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks.
 
     What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
-    A block that starts from its init needs no copy before.
+    A block that starts from its init needs no copy before. `keep` names the loop around S in whose iterations the window
+    advances: what it shares with the one before is kept, in a circular copy of `e` places, and only what is new is copied.
 
     Rewrite   S(C[i])
            => for ax0 in window: name[ax0] = C[ax0]
               S(name[i])
               for ax0 in window: C[ax0] = name[ax0]
+    Kept      for k: S(C[a k + b : a k + b + e])
+           => for k: for ax0 in range(e - a): where(k == 0); name[(b + ax0) % e] = C[b + ax0]      # name_first
+                     for ax0 in range(a): name[(a k + b + e - a + ax0) % e] = C[a k + b + e - a + ax0]
+                     S(name[... % e])
     Legal     if S only reads the buffer; or the blocks in it that use the buffer all write the same window, each element in one
-              iteration of the loops around S only, with all of its reduction.
+              iteration of the loops around S only, with all of its reduction. To keep a window, S must only read the buffer,
+              nothing in the loop `keep` may write it, that loop must be serial and the innermost around S, and the window must
+              move along one dimension, by steps shorter than itself. No loop around may be parallel already: its iterations
+              would share the copy (`blockize` first gives each its own).
     Example   matmul: s.split("i", [None, 4]); s.stage_mem("i_1", "C", "tile")
     """
     path = path_to_named(func, block_or_loop)
@@ -54,14 +64,18 @@ def stage_mem(
     if taken != name:
         raise ScheduleError(f"`{name}` is the name of something else in this function", hint=f"{taken!r} is free")
     copy = Buffer(name, source.shape, source.dtype, storage_scope)
+    if keep is not None:
+        return _kept(func, scope, target, above, source, copy, keep, names)
 
     made: list[str] = []
     before = after = None
     if not writers:
         copying = copy_block(names, name, source, copy)
-        region = accessed(target, ranges)[0][buffer]
+        region = accessed(target, ranges, (buffer,))[0][buffer]
         windows = needed(copying, {name: type(region)(copy, region.ranges)}, ranges) if loops else {}
         before = laid_out(copying, windows, ranges, names)
+        if all(p.name != buffer for p in func.buffers):
+            before = where_read(before, buffer, users, loops, ranges)
         made.append(copying.name)
     else:
         _need_writers(users, writers, buffer)
@@ -138,3 +152,127 @@ def _beside(func: PrimFunc, stmt: Stmt, new: Stmt, offset: int) -> Insertion:
         if type(s) is Seq and any(x is stmt for x in s.stmts):
             return Insertion(s, next(n for n, x in enumerate(s.stmts) if x is stmt) + offset, new)
     return Insertion(stmt, offset, new)
+
+
+# --- windows that are kept -------------------------------------------------------------------------------------------------
+
+
+def _kept(
+    func: PrimFunc, scope: Scope, target: Stmt, above: tuple[Stmt, ...], source: Buffer, copy: Buffer, keep: str, names: Names
+) -> tuple[PrimFunc, list[str]]:
+    """The rewrite with a circular copy.
+
+    Theorem: up to iteration k the places p(0) .. p(k) + e - 1 have been copied, each once and in order, place x to x % e. Of two
+    places in one slot the distance is at least e, so that what has overwritten a place x >= p(k) would be beyond p(k) + e - 1.
+    """
+    loop = _advancing(scope, target, above, source.name, keep)
+    _, ranges = loops_and_ranges(above, scope.ranges)
+    region = accessed(target, ranges, (source.name,))[0][source.name]
+    axis, step, extent = _advance(region, target, loop)
+    size = Const(extent, source.shape[axis].dtype)
+    copy = copy.with_(shape=tuple(size if n == axis else dim for n, dim in enumerate(source.shape)))
+    first = _loading(names, f"{copy.name}_first", source, copy, axis, size)
+    further = _loading(names, copy.name, source, copy, axis, size)
+
+    start: Expr = region.ranges[axis].min
+    at_first = substitute(start, {loop.name: Const(0, loop.var.dtype)})
+    still = {n: r for n, r in enumerate(region.ranges) if n != axis}
+    placed = []
+    for copying, begin, count in ((first, at_first, extent - step), (further, start + (extent - step), step)):
+        windows = {copying.iters[n].var.name: Window(r.min, r.extent) for n, r in still.items()}
+        windows[copying.iters[axis].var.name] = Window(simplify(begin, ranges), Const(count, size.dtype))
+        placed.append(laid_out(copying, windows, ranges, names, exact=True))
+    placed[0] = _only_where(placed[0], loop.var.equal(Const(0, loop.var.dtype)))
+
+    def circular(n):
+        match n:
+            case Load(buffer, indices) if buffer.name == source.name:
+                return Load(copy, tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices)))
+            case Block(reads=regions) if any(r.buffer.name == source.name for r in regions or ()):
+                return n.with_(reads=None)
+        return None
+
+    new = rewrite(target, circular)
+    func = edited(func, [(target, new)])
+    for stmt in placed:
+        func = edited(func, [], _beside(func, new, stmt, 0))
+    return with_buffer(func, scope, copy), [first.name, further.name]
+
+
+def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:
+    """The loop in which the window advances; refuses one in which it could not be kept."""
+    loops = [s for s in above if type(s) is For]
+    name = target.name  # type: ignore[attr-defined]
+    loop = next((x for x in loops if x.name == keep), None)
+    if loop is None:
+        raise ScheduleError(
+            f"`{keep}` is not a loop around `{name}`; these are {listing(x.name for x in loops)}",
+            (target, "to be staged"),
+            hint=nearest(keep, [x.name for x in loops]),
+        )
+    if loop is not loops[-1]:
+        raise ScheduleError(
+            f"`{keep}` is not the innermost loop around `{name}`", (loop, "the loop"), (loops[-1], "comes between"),
+            hint=f"stage `{loops[-1].name}`",
+        )  # fmt: skip
+    for x in loops:
+        if x.kind in (Kind.PARALLEL, Kind.THREAD):
+            raise ScheduleError(
+                f"`{x.name}` is {KIND_WORDS[x.kind]}, and its iterations would share the window",
+                (x, KIND_WORDS[x.kind]),
+                hint="stage before loops are marked" if x is loop else "blockize the inner loops first, or mark it afterwards",
+            )
+    writer = next((x for x in scope.leaves_under(loop) if buffer in x.writes), None)
+    if writer is not None:
+        raise ScheduleError(
+            f"{writer.quoted} writes `{buffer}` in `{keep}`, so that what was kept of it would be old",
+            (loop, "the loop"),
+            (writer.stmt, f"writes {buffer}"),
+        )
+    return loop
+
+
+def _advance(region: Region, target: Stmt, loop: For) -> tuple[int, int, int]:
+    """The dimension along which a window moves with a loop, its step, and its extent."""
+    name = region.buffer.name
+    moving = [n for n, r in enumerate(region.ranges) if loop.name in variables(r.min)]
+    if len(moving) != 1:
+        how = "does not move with" if not moving else "moves along several dimensions with"
+        raise ScheduleError(
+            f"the window of `{name}` {how} `{loop.name}`", (loop, "the loop"), (target, f"reads {name}"),
+            hint="stage it outside of the loop" if not moving else None,
+        )  # fmt: skip
+    (axis,) = moving
+    r = region.ranges[axis]
+    step = coefficient(polynomial(r.min), loop.name)
+    if step is None or step < 1 or type(r.extent) is not Const:
+        raise ScheduleError(
+            f"the window of `{name}` starts at `{r.min}` and is `{r.extent}` long: it does not move on by a constant step",
+            (loop, "the loop"),
+            (target, f"reads {name}"),
+        )
+    extent = r.extent.value
+    if step >= extent:
+        raise ScheduleError(
+            f"windows of `{name}` in different iterations of `{loop.name}` have nothing in common: they are {extent} long, "
+            f"and the step is {step}",
+            (loop, "the loop"),
+            (target, f"reads {name}"),
+            hint=f"stage_mem without keep={loop.name!r}",
+        )
+    return axis, step, extent
+
+
+def _loading(names: Names, wanted: str, source: Buffer, copy: Buffer, axis: int, size: Const) -> Block:
+    """A block that copies a buffer into slots along one dimension, in order."""
+    block = copy_block(names, wanted, source, copy)
+    iters = tuple(it.with_(axis=Axis.OPAQUE) if n == axis else it for n, it in enumerate(block.iters))
+    slot = tuple(it.var % size if n == axis else it.var for n, it in enumerate(iters))
+    return block.with_(iters=iters, body=block.body.with_(indices=slot))  # type: ignore[attr-defined]
+
+
+def _only_where(stmt: Stmt, condition: Expr) -> Stmt:
+    """Loops around a block, which gets a condition more."""
+    if type(stmt) is Block:
+        return stmt.with_(predicate=conjunction(condition, stmt.predicate))
+    return map_statements(stmt, lambda s: _only_where(s, condition))

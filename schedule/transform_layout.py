@@ -31,13 +31,13 @@ from tir.ir import (
     nest,
 )
 from tir.simplify import simplify
-from tir.traverse import blocks, loads, map_children, stores, substitute, walk
+from tir.traverse import blocks, loads, map_children, stores, substatements, substitute, walk
 
 from .compute_inline import own_axes, single_store
 from .dataflow import Insertion, Leaf, Names, buffer_of, edited, locate, parts
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
-from .primitive import find_block, primitive, substatements
+from .primitive import find_block, primitive
 from .window import Unproved, windows
 
 
@@ -132,6 +132,8 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
             case For(var, extent):
                 inside: Ranges = {**ranges, var.name: extent_range(extent, ranges)}
             case Block(iters=iters):
+                if not any(type(x) is Buffer and x.name == name for x in walk(n)):
+                    return n
                 inside = {**ranges, **iter_ranges(n)}
                 n = n.with_(
                     reads=None if _states(n.reads, name) else n.reads,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tir.affine import Interval
-from tir.analysis.regions import extent_range
-from tir.ir import Const, For, PrimFunc
+from tir.analysis.regions import extent_range, iter_ranges
+from tir.ir import Block, Const, For, PrimFunc, Stmt, Store
+from tir.traverse import map_statements
 
 from .error import ScheduleError
 from .guards import assuming, guarded_statements, iterations_where, ranges_around
@@ -29,6 +30,23 @@ def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
         raise ScheduleError(f"no iteration at the end of `{loop}` is without effect", (target, f"{target.extent} iterations"))
     new = target.with_(extent=Const(max(size, 1), target.extent.dtype))
     return replace_path(func, above, assuming(new, ranges)), None
+
+
+def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
+    """`stmt` with all loops in it trimmed where they can be, outer ones first; `ranges` are those of the variables around it."""
+    match stmt:
+        case For(extent=Const(value)):
+            size = max(useful_iterations(stmt, ranges), 1) if value > 1 else value
+            if size < value:
+                stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)  # type: ignore[assignment]
+            ranges = {**ranges, stmt.name: (0, size - 1)}
+        case For():
+            ranges = {**ranges, stmt.name: extent_range(stmt.extent, ranges)}
+        case Block():
+            if type(stmt.body) is Store:
+                return stmt
+            ranges = {**ranges, **iter_ranges(stmt)}
+    return map_statements(stmt, lambda s: trimmed(s, ranges))
 
 
 def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:

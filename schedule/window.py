@@ -14,6 +14,7 @@ from itertools import pairwise
 from tir.affine import Interval, Polynomial, add, as_constant, constant, polynomial, to_expr
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Var, conjuncts
 from tir.simplify import prove, simplify
+from tir.size import lesser, single
 from tir.traverse import substitute, variables, walk
 from tir.verify import counts_once
 
@@ -117,7 +118,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
                 if any(limit.digits.get(d.name, 0) * scale != d.coefficient for d in digits[first : n + 1]):
                     raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
                 if limit.bound * scale < reach:
-                    reach = limit.bound * scale
+                    reach = lesser(reach, limit.bound * scale)
                     if n >= lowest:
                         base = simplify(substitute(limit.loops, zeros), ranges)  # type: ignore[arg-type]
                         cuts.append((base, scale if first < lowest else 0, limit.bound))
@@ -163,7 +164,7 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
                     scale = part[0].coefficient
                     start = mine.index(part[0])
                     if len(part) == n + 1 - start and all(limit.digits[d.name] * scale == d.coefficient for d in part):
-                        reach = min(reach, limit.bound * scale)
+                        reach = lesser(reach, limit.bound * scale)
                         used.append(limit.loops)
         start_at = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
         result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))  # type: ignore[arg-type]
@@ -199,7 +200,7 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
                 part = [d for d in mine[: n + 1] if d.name in limit.digits]
                 scale = part[0].coefficient // limit.digits[part[0].name]
                 if scale and len(part) == n + 1 and all(limit.digits[d.name] * scale == d.coefficient for d in part):
-                    reach = min(reach, (limit.bound - 1) * scale + 1)
+                    reach = lesser(reach, (limit.bound - 1) * scale + 1)
 
 
 def _plain(block: Block, loops: Iterable[For]) -> dict[str, For]:
@@ -228,13 +229,13 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
     used = set().union(*(variables(it.binding) for it in spatial), set())
     for x in loops:
         if type(x.extent) is Const:
-            extents[x.name] = int(x.extent.value)
+            extents[x.name] = x.extent.value
         elif x.name in inner_names and x.name in reducing - used:
             continue
         elif not distinct or x.name in inner_names:
             raise Unproved(f"the extent of `{x.name}` is not a constant")
     for x in loops:
-        if extents.get(x.name) == 1 or (distinct and x.name not in inner_names):
+        if single(extents.get(x.name, 0)) or (distinct and x.name not in inner_names):
             continue
         if x.name in reducing and x.name not in inner_names:
             raise Unproved(f"`{x.name}` is a loop of the reduction")
@@ -279,15 +280,15 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
         name = it.var.name
         found, constants[name] = terms(bindings[name], f"`{name}` = `{it.binding}`")
         digits[name] = []
-        for d, factor in sorted(found.items(), key=lambda item: item[1]):
-            if sizes[d] == 1:
+        for d, factor in sorted(found.items(), key=lambda item: (item[1], sizes[item[0]])):
+            if single(sizes[d]):
                 continue
             if owner.setdefault(d, name) != name and (not distinct or d in inside):
                 raise Unproved(f"`{owner[d]}` and `{name}` move together")
             digits[name].append(Digit(d, factor, sizes[d], d in inside))
     for d, size in names.items():
         loop = d.split(".")[0]
-        if size > 1 and loop in used and d not in owner and (not distinct or d in inside):
+        if not single(size) and loop in used and d not in owner and (not distinct or d in inside):
             raise Unproved(f"`{loop}` repeats `{block.name}`")
     limits: dict[str, list[Limit]] = {name: [] for name in digits}
     for expr, bound in conditions:
@@ -297,7 +298,7 @@ def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequenc
             if distinct:
                 continue
             raise
-        found = {d: c for d, c in found.items() if sizes[d] > 1}
+        found = {d: c for d, c in found.items() if not single(sizes[d])}
         owners = {owner.get(d) for d in found}
         if len(owners) == 1 and None not in owners:
             limits[owners.pop()].append(Limit(expr, found, bound - offset))  # type: ignore[index]
@@ -332,9 +333,9 @@ def _fused(
         for n in walk(e):
             match n:
                 case Binary("//" | "%", Var(f), Const(c)) if f in extents:
-                    cuts.setdefault(f, set()).add(int(c))
+                    cuts.setdefault(f, set()).add(c)
                 case Binary("%", Binary("//", Var(f), Const(c)), Const(d)) if f in extents:
-                    cuts.setdefault(f, set()).update((int(c), int(c) * int(d)))
+                    cuts.setdefault(f, set()).update((c, c * d))
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     digit_ranges = dict(ranges)

@@ -13,6 +13,7 @@ from math import gcd
 
 from . import dtypes
 from .ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from .size import single
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
@@ -77,7 +78,7 @@ def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
             term = atom if term is None else Binary("*", term, atom)
         if term is None:
             term = Const(magnitude, dtype)
-        elif magnitude != 1:
+        elif not single(magnitude):
             term = Binary("*", term, Const(magnitude, dtype))
         result = term if result is None else Binary("-" if c < 0 else "+", result, term)
     return Const(0, dtype) if result is None else result
@@ -118,7 +119,7 @@ def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
         case Var(name):
             return ranges.get(name, UNBOUNDED)
         case Const(value):
-            return int(value), int(value)
+            return value, value
         case Binary("//", x, Const(c)) if c > 0:
             low, high = expr_bounds(x, ranges)
             return None if low is None else low // c, None if high is None else high // c
@@ -169,7 +170,7 @@ def polynomial(expr: Expr) -> Polynomial:
 def _polynomial(expr: Expr) -> Polynomial:
     match expr:
         case Const(value):
-            return constant(int(value))
+            return constant(value)
         case Binary("+", a, b):
             return add(_polynomial(a), _polynomial(b))
         case Binary("-", a, b):

@@ -12,7 +12,7 @@ there is no block, as in lowered programs).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
@@ -38,7 +38,7 @@ class Node:
 
     def with_(self, **changes: Any) -> Any:
         """A copy with the given fields changed."""
-        return replace(self, **changes)  # type: ignore[type-var]
+        return type(self)(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
 
 
 class Expr(Node):
@@ -410,7 +410,7 @@ def const(value, dtype: str | None = None) -> Const:
     low, high = dtypes.limits(dtype)
     if not low <= value <= high:
         raise TypeError(f"{value!r} does not fit {dtype} ({low} .. {high})")
-    return Const(int(value), dtype)
+    return Const(+value if isinstance(value, int) else int(value), dtype)  # + makes a bool an int, and leaves a `Size` alone
 
 
 def as_expr(value, dtype: str | None = None) -> Expr:

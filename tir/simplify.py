@@ -47,6 +47,7 @@ from .ir import (
     Var,
     conjuncts,
 )
+from .size import fixed
 from .traverse import map_children
 
 _COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -126,10 +127,10 @@ def _integer(e: Expr, ranges: Ranges) -> Polynomial:
     """The normal form of an integer expression."""
     match e:
         case Const(value):
-            return constant(int(value))
+            return constant(value)
         case Var(name):
             low, high = ranges.get(name, (None, None))
-            return constant(low) if low is not None and low == high else {(e,): 1}
+            return constant(low) if low is not None and low == high and fixed(high) else {(e,): 1}
         case Binary("+", a, b):
             return recombine(add(_integer(a, ranges), _integer(b, ranges)), ranges, e.dtype)
         case Binary("-", a, b):

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from . import dtypes
 from .ir import (
     TRUE,
+    Annotations,
     Axis,
     Binary,
     Block,
@@ -200,6 +201,7 @@ class Compute:
     axes: tuple[Var, ...]
     shape: tuple[Expr, ...]
     values: tuple[Expr, ...]
+    attrs: Annotations = ()
 
 
 def _as_tuple(value) -> tuple:
@@ -244,20 +246,30 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
 
 
 @overload
-def compute(shape: Sequence[int | Expr], fcompute: Callable[..., Expr | float], name: str = "compute") -> Tensor: ...
+def compute(
+    shape: Sequence[int | Expr],
+    fcompute: Callable[..., Expr | float],
+    name: str = "compute",
+    attrs: Mapping[str, Any] | None = None,
+) -> Tensor: ...
 
 
 @overload
 def compute(
-    shape: Sequence[int | Expr], fcompute: Callable[..., Sequence[Expr | float]], name: str = "compute"
+    shape: Sequence[int | Expr],
+    fcompute: Callable[..., Sequence[Expr | float]],
+    name: str = "compute",
+    attrs: Mapping[str, Any] | None = None,
 ) -> tuple[Tensor, ...]: ...
 
 
-def compute(shape: Sequence[int | Expr], fcompute: Callable, name: str = "compute") -> Tensor | tuple[Tensor, ...]:
+def compute(
+    shape: Sequence[int | Expr], fcompute: Callable, name: str = "compute", attrs: Mapping[str, Any] | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """A tensor whose element at `(i, j, ...)` is `fcompute(i, j, ...)`.
 
     `fcompute` returns an expression, a reduction, or a tuple of them: then the result is a tuple of tensors of one shape,
-    computed together. The names of its parameters name the axes.
+    computed together. The names of its parameters name the axes. `attrs`, JSON data, become annotations of the block.
     """
     shape = _shape(shape, _name(name))
     parameters = list(inspect.signature(fcompute).parameters.values())
@@ -281,7 +293,7 @@ def compute(shape: Sequence[int | Expr], fcompute: Callable, name: str = "comput
                 raise TypeError(
                     f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own"
                 )
-    op = Compute(name, axes, shape, values)
+    op = Compute(name, axes, shape, values, tuple(sorted((attrs or {}).items())))
     many = isinstance(result, (tuple, list))
     outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))
     return outputs if many else outputs[0]
@@ -556,7 +568,7 @@ def _block(op: Compute, outputs: list[Buffer], buffers: dict[int, Buffer], taken
         init = seq(*(Store(b, place, i) for b, i in zip(outputs, reduce.identities, strict=True)))
 
     iters = tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in zip(iter_vars, domain, loop_vars, strict=True))
-    block: Stmt = Block(block_name, iters, body, init)
+    block: Stmt = Block(block_name, iters, body, init, annotations=op.attrs)
     for lv, (_, extent, _) in zip(reversed(loop_vars), reversed(domain), strict=True):
         block = For(lv, extent, block)
     return block

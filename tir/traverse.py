@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from operator import is_
 from typing import TypeVar
 
-from .ir import Allocate, Block, Buffer, Const, Expr, For, Let, Load, Node, PrimFunc, Stmt, Store, Var
+from .ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)
@@ -27,16 +28,33 @@ def _node_fields(cls: type) -> tuple[str, ...]:
     return names
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The nodes directly below, in field order."""
-    for name in _node_fields(type(node)):
+    kind = type(node)
+    if kind is Var or kind is Const:
+        return []
+    result: list[Node] = []
+    for name in _node_fields(kind):
         value = getattr(node, name)
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, Node):
-                    yield item
+        if type(value) is tuple:
+            result += [item for item in value if isinstance(item, Node)]
+        elif isinstance(value, Node):
+            result.append(value)
+    return result
+
+
+def substatements(node: Node) -> tuple[Stmt, ...]:
+    """The statements directly below, in program order: a block's init before its body."""
+    kind = type(node)
+    if kind is For or kind is Let or kind is Allocate or kind is PrimFunc:
+        return (node.body,)  # type: ignore[attr-defined]
+    if kind is Seq:
+        return node.stmts  # type: ignore[attr-defined]
+    if kind is Block:
+        return (node.body,) if node.init is None else (node.init, node.body)  # type: ignore[attr-defined]
+    if kind is If:
+        return (node.then,) if node.orelse is None else (node.then, node.orelse)  # type: ignore[attr-defined]
+    return ()
 
 
 def map_children(node: N, fn: Callable[[Node], Node]) -> N:
@@ -45,17 +63,34 @@ def map_children(node: N, fn: Callable[[Node], Node]) -> N:
     for name in _node_fields(type(node)):
         value = getattr(node, name)
         new: Node | tuple
-        if isinstance(value, Node):
+        if type(value) is tuple:
+            if not value:
+                continue
+            items = tuple([fn(item) if isinstance(item, Node) else item for item in value])
+            new = value if all(map(is_, items, value)) else items
+        elif isinstance(value, Node):
             new = fn(value)
-        elif isinstance(value, tuple) and value:
-            items = [fn(item) if isinstance(item, Node) else item for item in value]
-            new = value if all(a is b for a, b in zip(items, value, strict=True)) else tuple(items)
         else:
             continue
         if new is not value:
             changes = changes or {}
             changes[name] = new
     return node if changes is None else node.with_(**changes)
+
+
+def map_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
+    """A copy with each direct substatement `s` replaced by `fn(s)`; `node` itself if every result is its argument."""
+    old = substatements(node)
+    new = [fn(s) for s in old]
+    if all(map(is_, new, old)):
+        return node
+    if type(node) is Seq:
+        return node.with_(stmts=tuple(new))
+    if type(node) is Block and node.init is not None:
+        return node.with_(init=new[0], body=new[1])
+    if type(node) is If:
+        return node.with_(then=new[0], **({"orelse": new[1]} if len(new) > 1 else {}))
+    return node.with_(body=new[0])
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -65,17 +100,16 @@ def walk(node: Node) -> Iterator[Node]:
         current = stack.pop()
         yield current
         if type(current) is not Var and type(current) is not Const:
-            stack.extend(reversed(tuple(children(current))))
+            stack += children(current)[::-1]
 
 
 def walk_stmts(node: Node) -> Iterator[Stmt]:
     """The statements of `node`, parents first, in program order; expressions are not entered."""
-    stack = [node]
+    stack = [node] if isinstance(node, Stmt) else list(reversed(substatements(node)))
     while stack:
         current = stack.pop()
-        if isinstance(current, Stmt):
-            yield current
-        stack.extend(c for c in reversed(tuple(children(current))) if isinstance(c, Stmt))
+        yield current  # type: ignore[misc]
+        stack += substatements(current)[::-1]
 
 
 def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
@@ -102,7 +136,22 @@ def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
     by_name = {k if isinstance(k, str) else k.name: v for k, v in mapping.items()}
     if not by_name:
         return node
-    return rewrite(node, lambda n: by_name.get(n.name) if type(n) is Var else None)
+    buffers: dict[int, Node] = {}
+
+    def visit(n: Node) -> Node:
+        kind = type(n)
+        if kind is Var:
+            return by_name.get(n.name, n)  # type: ignore[attr-defined]
+        if kind is Const:
+            return n
+        if kind is Buffer:
+            known = buffers.get(id(n))
+            if known is None:
+                known = buffers[id(n)] = map_children(n, visit)
+            return known
+        return map_children(n, visit)
+
+    return visit(node)  # type: ignore[return-value]
 
 
 def replace_buffers(node: N, mapping: Mapping[str, Buffer]) -> N:
@@ -119,7 +168,7 @@ def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
         if n is old:
             found = True
             return new
-        return map_children(n, visit) if isinstance(n, (Stmt, PrimFunc)) and not found else n
+        return n if found else map_statements(n, visit)
 
     result = visit(node)
     if not found:
@@ -131,11 +180,10 @@ def path_to(node: Node, name: str) -> tuple[Stmt, ...]:
     """The statements from the root to the loop or block called `name`, that one included; () if there is none."""
     if isinstance(node, (For, Block)) and node.name == name:
         return (node,)
-    for child in children(node):
-        if isinstance(child, Stmt):
-            below = path_to(child, name)
-            if below:
-                return (node, *below) if isinstance(node, Stmt) else below
+    for child in substatements(node):
+        below = path_to(child, name)
+        if below:
+            return (node, *below) if isinstance(node, Stmt) else below
     return ()
 
 
@@ -151,7 +199,15 @@ def loops(node: Node) -> list[For]:
 
 def variables(node: Node) -> set[str]:
     """The names of all variables used in `node`, bound ones included."""
-    return {n.name for n in walk(node) if type(n) is Var}
+    result: set[str] = set()
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if type(n) is Var:
+            result.add(n.name)
+        else:
+            stack += children(n)
+    return result
 
 
 def loads(node: Node) -> list[Load]:

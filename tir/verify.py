@@ -2,7 +2,8 @@
 
 `verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
 before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are
-called, loops that run in any order only where the order does not matter, and that buffers are written before they are read.
+called, reductions that begin with their init, loops that run in any order only where the order does not matter, and that buffers are
+written before they are read.
 
 A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness; it
 is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
@@ -56,7 +57,7 @@ from .ir import (
     conjuncts,
 )
 from .simplify import bounds, prove, simplify
-from .traverse import children, substitute, variables, walk
+from .traverse import children, stores, substatements, substitute, variables, walk
 
 __all__ = ["Finding", "Report", "VerifyError", "check", "verify"]
 
@@ -136,6 +137,7 @@ def verify(func: PrimFunc) -> Report:
     findings += _Bounds(func).findings
     findings += _axes(func)
     findings += _repeated(func)
+    findings += _started(func)
     findings += _races(func)
     findings += _initialised(func)
     return Report(func, tuple(dict.fromkeys(findings)))
@@ -1179,6 +1181,66 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
     yield from visit(func.body, (), sizes)
 
 
+def _started(func: PrimFunc) -> Iterator[Finding]:
+    """A reduction with an init begins with it: the first of its iterations, for each element, has every reduce axis at 0."""
+    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
+
+    def visit(s: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], ranges: dict[str, Interval]) -> Iterator[Finding]:
+        match s:
+            case Block():
+                if s.init is not None:
+                    yield from _start(s, loops, (*conditions, *conjuncts(s.predicate)), ranges)
+                loops, conditions = (), ()
+                ranges = {**ranges, **{it.var.name: _range_of(it.extent, ranges) for it in s.iters}}
+            case For():
+                loops, ranges = (*loops, s), {**ranges, s.name: _range_of(s.extent, ranges)}
+            case If(condition, then, orelse):
+                yield from visit(then, loops, (*conditions, *conjuncts(condition)), ranges)
+                if orelse is not None:
+                    yield from visit(orelse, loops, (*conditions, _negated(condition)), ranges)
+                return
+        for child in substatements(s):
+            yield from visit(child, loops, conditions, ranges)
+
+    yield from visit(func.body, (), (), sizes)
+
+
+def _start(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: dict[str, Interval]) -> Iterator[Finding]:
+    """Where the reduction of a block begins without its init."""
+    reducing = [it for it in b.iters if it.axis is Axis.REDUCE]
+    others = [it for it in b.iters if it.axis is not Axis.REDUCE]
+    driving = set().union(*(variables(it.binding) for it in reducing))
+    mine = [x for x in loops if x.name in driving]
+    zero = {x.name: Const(0, x.var.dtype) for x in mine}
+    if not any(driving & variables(it.binding) for it in others):
+        # If an iteration runs, that with these loops at 0, which comes first, does too, and has all reduce axes at 0.
+        first = [simplify(substitute(it.binding, zero), ranges) for it in reducing]
+        runs = all(prove(substitute(c, zero), ranges, (c,)) for c in conditions)
+        if runs and all(e == Const(0, e.dtype) for e in first):
+            return
+    names = [x.name for x in loops]
+    points = _points(_constant_extents((x.name, x.extent) for x in loops), set(names), conditions)
+    if points is not None and points.whole and points.certain:
+        if not len(points):
+            return
+        try:
+            values = {it.var.name: np.broadcast_to(_evaluate(it.binding, points.values), len(points)) for it in b.iters}
+        except _Opaque:
+            values = {}
+        if values:
+            outer = next((n for n, x in enumerate(loops) if x.name in driving), len(loops))
+            key = [values[it.var.name] for it in others] + [points.values[n] for n in names[:outer]]
+            begin = np.zeros(1, np.int64) if not key else np.unique(np.stack(key, axis=1), axis=0, return_index=True)[1]
+            wrong = [n for n in sorted(begin) if any(values[it.var.name][n] for it in reducing)]
+            if wrong:
+                at = ", ".join(f"{name}={int(v[wrong[0]])}" for name, v in values.items())
+                text = f"block `{b.name}` begins its reduction without its init: {at} comes first"
+                yield Finding("error", f"{text}, where {points.at(wrong[0], names)}" if names else text, b)
+            return
+    text = f"cannot prove that block `{b.name}` begins its reduction with its init"
+    yield Finding("unproved", text, b)
+
+
 # --- loops in any order ------------------------------------------------------------------------------------------------
 
 _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
@@ -1208,12 +1270,15 @@ def _races(func: PrimFunc) -> Iterator[Finding]:
     def loop(s: For, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]) -> Iterator[Finding]:
         how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
         reduces = _reduces_over(s)
-        if reduces is not None:
+        together = reduces is not None and s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and reduces[0].init is not None
+        if reduces is not None and not together:
             block, name = reduces
             yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{name}`)", s)
             return
         for name, group in _by_buffer(_accesses(s.body)).items():
             scope = group[0].buffer.scope
+            if reduces is not None and any(x.buffer.name == name for x in stores(reduces[0])):
+                continue  # the threads combine what each of them has; `bind` says when
             if s.kind is Kind.THREAD and (
                 scope in _PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))
             ):
@@ -1278,7 +1343,7 @@ def _reduces_over(loop: For) -> tuple[Block, str] | None:
 
 def _covered(body: Stmt, name: str, ranges: dict[str, Interval]) -> bool:
     """Whether the box that `body` reads of a buffer lies within the box that it writes."""
-    reads, writes = accessed(body, ranges)
+    reads, writes = accessed(body, ranges, (name,))
     if name not in reads:
         return True
     if name not in writes:

@@ -38,6 +38,7 @@ from tir.ir import (
     nest,
     seq,
 )
+from tir.script import parse
 from tir.traverse import rewrite
 from tir.verify import VerifyError, check, determined, verify
 
@@ -540,6 +541,75 @@ def test_threads_share_shared_memory():
         body = For(i, const(7), seq(Store(S, (i,), X[i]), Store(Y, (i,), S[const(6) - i])), Kind.THREAD, thread="threadIdx.x")
         found = [m for m in messages(func(Allocate(S, body), X, Y)) if "bound to threadIdx.x" in m]
         assert (found == []) is ok
+
+
+# --- the init comes first ------------------------------------------------------------------------------------------------
+
+
+def summed(binding: str, extent: str = "5", where: str = "") -> PrimFunc:
+    return parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32")):
+    for i, k in T.grid(7, {extent}):
+        with T.block("C"):
+            v_i = T.axis.spatial(7, i)
+            v_k = T.axis.reduce(5, {binding})
+            {where}
+            with T.init():
+                C[v_i] = T.float32(0.0)
+            C[v_i] = C[v_i] + A[v_i, v_k]
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("binding", "extent", "where", "at"),
+    [
+        ("k + 1", "4", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
+        ("4 - k", "5", "", "v_i=0, v_k=4 comes first, where i=0, k=0"),
+        ("(k + 1) % 5", "5", "", "v_i=0, v_k=1 comes first, where i=0, k=0"),
+        ("k", "5", "T.where(k >= 1)", "v_i=0, v_k=1 comes first, where i=0, k=1"),
+        ("k", "5", "T.where(i + k >= 3)", "v_i=0, v_k=3 comes first, where i=0, k=3"),
+    ],
+)
+def test_a_reduction_that_begins_without_its_init(binding, extent, where, at):
+    expected = f"error: block `C` begins its reduction without its init: {at}"
+    assert messages(summed(binding, extent, where)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("binding", "extent", "where"),
+    [("k", "5", "T.where(k < 3)"), ("k", "5", "T.where(i + k < 9)"), ("k", "5", "T.where(i >= 2)"), ("k * 3 % 5", "5", "")],
+)
+def test_a_reduction_that_begins_with_its_init(binding, extent, where):
+    assert messages(summed(binding, extent, where)) == []
+
+
+def test_a_reduction_may_begin_under_an_if():
+    f = summed("k")
+    guarded = rewrite(f, lambda n: If(i >= 2, n) if isinstance(n, Block) else None)
+    assert messages(guarded) == []
+    late = rewrite(f, lambda n: If(Var("k") >= 2, n) if isinstance(n, Block) else None)
+    assert messages(late) == ["error: block `C` begins its reduction without its init: v_i=0, v_k=2 comes first, where i=0, k=2"]
+
+
+def test_a_start_that_is_not_known():
+    f = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 5), "float32"), C: T.Buffer((7,), "float32"), n: T.int32):
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            v_i = T.axis.spatial(7, i)
+            v_k = T.axis.reduce(5, k)
+            T.where(k >= n)
+            with T.init():
+                C[v_i] = T.float32(0.0)
+            C[v_i] = C[v_i] + A[v_i, v_k]
+"""
+    )
+    assert messages(f) == ["unproved: cannot prove that block `C` begins its reduction with its init"]
 
 
 # --- initialised -------------------------------------------------------------------------------------------------------

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..affine import Interval, Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
 from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region, Stmt, Store
 from ..simplify import bounds as expr_bounds
 from ..simplify import simplify
-from ..traverse import children, substitute
+from ..size import lesser
+from ..traverse import children, substitute, walk
 
 Regions = dict[str, Region]  # by buffer name
 
 
 def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
     """The interval of a variable that runs over `range(extent)`."""
+    if type(extent) is Const:
+        return 0, extent.value - 1
     _, high = expr_bounds(extent, ranges or {})
     return 0, None if high is None else high - 1
 
@@ -69,8 +72,8 @@ def union(a: Region, b: Region) -> Region:
     return Region(a.buffer, tuple(ranges))
 
 
-def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions]:
-    """The regions that `stmt` reads and writes, by buffer, as boxes over the variables free in it.
+def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | None = None) -> tuple[Regions, Regions]:
+    """The regions that `stmt` reads and writes, by buffer (all, or `only` some), as boxes over the variables free in it.
 
     Loops and block variables inside `stmt` are relaxed. `ranges` bounds the free variables. What a guard excludes is not
     subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
@@ -80,12 +83,17 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions
     writes: Regions = {}
     free: Ranges = ranges or {}
 
+    def wanted(buffer: Buffer) -> bool:
+        return only is None or buffer.name in only
+
     def note(into: Regions, buffer: Buffer, indices: tuple[Expr, ...], inner: dict[str, Interval]) -> None:
         region = relax(indices, buffer, inner, free)
         into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
 
     def state(into: Regions, region: Region, bindings: dict[str, Expr], inner: dict[str, Interval]) -> None:
         # Both corners of the stated box, as if they were two accesses.
+        if not wanted(region.buffer):
+            return
         first = tuple(substitute(r.min, bindings) for r in region.ranges)
         last = tuple(substitute(r.min + r.extent - 1, bindings) for r in region.ranges)
         note(into, region.buffer, first, inner)
@@ -97,6 +105,8 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions
                 inside = {**inner, var.name: extent_range(substitute(extent, bindings), {**free, **inner})}
                 visit(body, inside, bindings)
             case Block():
+                if only is not None and not any(type(x) is Buffer and x.name in only for x in walk(n)):
+                    return
                 bound = {**bindings}
                 for it in n.iters:
                     visit(it.binding, inner, bindings)
@@ -118,12 +128,14 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions
             case Load(buffer, indices):
                 for i in indices:
                     visit(i, inner, bindings)
-                note(reads, buffer, tuple(substitute(i, bindings) for i in indices), inner)
+                if wanted(buffer):
+                    note(reads, buffer, tuple(substitute(i, bindings) for i in indices), inner)
             case Store(buffer, indices, value):
                 for i in indices:
                     visit(i, inner, bindings)
                 visit(value, inner, bindings)
-                note(writes, buffer, tuple(substitute(i, bindings) for i in indices), inner)
+                if wanted(buffer):
+                    note(writes, buffer, tuple(substitute(i, bindings) for i in indices), inner)
             case Buffer():
                 pass
             case _:
@@ -150,11 +162,13 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None) -> tuple[Regions, Regions
                 case Load(buffer, indices):
                     for i in indices:
                         inside(i, extra, bound)
-                    r.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
+                    if wanted(buffer):
+                        r.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
                 case Store(buffer, indices, value):
                     for i in (*indices, value):
                         inside(i, extra, bound)
-                    w.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
+                    if wanted(buffer):
+                        w.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
                 case Buffer():
                     pass
                 case _:
@@ -199,7 +213,7 @@ def clip(region: Region, ranges: Ranges) -> Region:
             result.append(r)
         elif low == high:
             start = max(low, 0)
-            stop = min(low + extent, size)
+            stop = lesser(low + extent, size)
             result.append(Range(Const(start, r.min.dtype), Const(max(stop - start, 0), r.min.dtype)))
         elif extent >= size:
             result.append(Range(Const(0, r.min.dtype), dim))
