@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Buffer, Const, For, Kind, PrimFunc, Stmt
+import numpy as np
+
+from tir.affine import polynomial, to_expr
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store
+from tir.points import evaluate, grid, size
+from tir.simplify import wraps
 from tir.traverse import variables, walk
 
 from .error import ScheduleError, nearest
@@ -19,6 +24,9 @@ OWN = {
     "threadIdx": ("local", "register"),
     "vthread": ("local", "register"),
 }
+
+
+POINTS = 1 << 20  # instances that are enumerated at most
 
 
 def _reduces_together(loop: For) -> bool:
@@ -42,6 +50,48 @@ def _reduces_together(loop: For) -> bool:
             hint=f"rfactor({loop.name!r}, 0) gives each thread its own partial results",
         )
     return True
+
+
+def _apart(path: list[Stmt]) -> bool:
+    """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
+    enumeration, where places that come from fused and split loops are beyond algebra."""
+    loop: For = path[-1]  # type: ignore[assignment]
+    chain: list[For] = []
+    inner: Stmt = loop
+    while type(inner) is For:
+        chain.append(inner)
+        inner = inner.body
+    if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
+        return False
+    if any(type(s) not in (Store, Seq) for s in statements(inner.body)) or (
+        inner.init is not None and any(type(s) not in (Store, Seq) for s in statements(inner.init))
+    ):
+        return False
+    below = {x.name for x in chain}
+    extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
+    moving: list[Expr] = []
+    fixed: set[str] = set()
+    for it in inner.iters:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        terms = [(m, c) for m, c in polynomial(it.binding).items() if any(variables(atom) & below for atom in m)]
+        moving.append(to_expr(dict(terms), it.var.dtype))
+        fixed |= variables(moving[-1]) - below
+    used = sorted(set().union(*(variables(e) for e in moving), {loop.name}))
+    counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
+    if len(counts) < len(used) or size(counts) > POINTS or any(wraps(e) for e in moving):
+        return False
+    values = grid(counts)
+    # Loops around are at the same iteration for both instances.
+    places = np.stack([np.broadcast_to(evaluate(e, values), values[loop.name].shape) for e in moving]
+                      + [values[name] for name in sorted(fixed)], axis=1) if moving or fixed else None  # fmt: skip
+    if places is None:
+        return counts[loop.name] <= 1
+    rows, place = np.unique(places, axis=0, return_inverse=True)
+    low, high = np.full(len(rows), counts[loop.name]), np.full(len(rows), -1)
+    np.minimum.at(low, place.reshape(-1), values[loop.name])
+    np.maximum.at(high, place.reshape(-1), values[loop.name])
+    return bool(np.all(low == high))
 
 
 @primitive
@@ -100,6 +150,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
         return {name for name in private_buffers(func, above) if scopes[name] in OWN[kind]}
 
-    if kind != "threadIdx" or not _reduces_together(target):
+    if not (kind == "threadIdx" and _reduces_together(target)) and not _apart(above):
         independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

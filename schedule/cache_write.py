@@ -23,6 +23,7 @@ from .dataflow import (
 from .error import ScheduleError, listing, nearest
 from .placement import laid_out, loops_and_ranges
 from .primitive import primitive
+from .private import holds
 from .window import Unproved, Window, affine_index, shifted, windows
 
 
@@ -42,7 +43,7 @@ def cache_write(
               that is finished in their iteration.
     Legal     if the block is data parallel or a reduction with its init, alone in writing C, and what is copied is all
               written: C is a temporary copied as a whole, or the block runs over its whole domain and each of its axes
-              indexes a dimension of C.
+              indexes a dimension of C. What `consumer_blocks` read of a C that had values before has been written by then.
     Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block)
@@ -64,6 +65,13 @@ def cache_write(
                 f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=nearest(w, known)
             )
     moved = [known[w] for w in dict.fromkeys(consumer_blocks or ())]
+    for r in moved:
+        if target.name in scope.outputs and not holds(scope, leaf, r, target.name):
+            raise ScheduleError(
+                f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
+                (producer, f"writes {target.name}"),
+                (r.stmt, f"reads {target.name}"),
+            )
     remaining = [r for r in readers if r not in moved]
 
     # After the nest of the block, or within the loops that it shares with a reader: before the first of them in any case.

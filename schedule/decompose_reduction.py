@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Kind, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
@@ -57,6 +57,13 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
                 hint=f"decompose_reduction({block!r}, {x.name!r})",
             )
     for x in inner:
+        if x.name in driving and x.kind is Kind.THREAD:
+            raise ScheduleError(
+                f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
+                (x, "drives the reduction"),
+                (reduction, "the block"),
+                hint="decompose_reduction before bind",
+            )
         if x.name in driving and x.name in placing:
             raise ScheduleError(
                 f"`{x.name}` drives the reduction and spatial axes of `{block}`, so the init has no loop of its own",

@@ -17,6 +17,7 @@ import tir.traverse
 from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, seq
 from tir.traverse import substatements
 
+from .drawn import DrawnInt, DrawnStr, plain
 from .error import ScheduleError, listing, nearest
 
 P = ParamSpec("P")
@@ -97,6 +98,7 @@ class Primitive(Generic[P, R]):
 
     def apply(self, func: PrimFunc, bound: dict[str, Any]) -> Any:
         """The primitive on arguments that `bind` has checked."""
+        bound = plain(bound)
         args, kwargs = self.spread(bound)
         try:
             return self.function(func, *args, **kwargs)  # type: ignore[arg-type]
@@ -124,7 +126,7 @@ def primitive(function: Callable[P, R]) -> Primitive[P, R]:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError
-    return value.__index__()
+    return value if isinstance(value, DrawnInt) else value.__index__()
 
 
 def _number(value: Any) -> float:
@@ -133,7 +135,7 @@ def _number(value: Any) -> float:
 
 def _plain(kind: type) -> Callable[[Any], Any]:
     def convert(value):
-        if type(value) is not kind:
+        if type(value) is not kind and not (kind is str and type(value) is DrawnStr):
             raise TypeError
         return value
 

@@ -1,7 +1,8 @@
 """sample_perfect_tile, sample_tile, sample_categorical, sample_compute_location: choices made at random and kept in the trace.
 
 Each returns what was chosen and the decision that makes the same choice again; a schedule returns the first and records the
-second. Where a decision is given, no random number is drawn.
+second. Where a decision is given, no random number is drawn. Integers, numbers and names that a schedule returns are remembered
+by the steps that they are given to: where a trace is replayed with another decision, those steps take what it draws.
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tir.ir import Block, PrimFunc, Stmt
-from tir.traverse import loads, stores
+from tir.traverse import fresh, loads, stores
 
+from .drawn import can_be_named, named, referring
 from .error import ScheduleError
 from .index_map import index_map_text
 from .primitive import REGISTRY, blocks_below, find_block, loops_of, path_to_block, path_to_named
@@ -63,17 +65,34 @@ class Schedule:
         return f"Schedule({self._func.name}, {len(self._steps)} step(s))"
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        return self._step(name, args, kwargs, None)
+
+    def _step(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], names: tuple[str, ...] | None) -> Any:
+        """Take a step; what it draws gets the given names, or (None) new ones."""
         known = REGISTRY[name]
         try:
-            bound = known.bind(args, kwargs)
+            bound = known.bind(tuple(args), kwargs)
         except ScheduleError as error:
-            raise error.located(known.raw_text(args, kwargs), self._func) from None
+            raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
         func, result = known.apply(self._func, bound)
-        recorded = {k: v for k, v in bound.items() if k != "rng"}
-        if "decision" in known.checks:
-            result, recorded["decision"] = result
-        self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
-        return result
+        recorded = {k: referring(v) for k, v in bound.items() if k != "rng"}
+        if "decision" not in known.checks:
+            self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
+            return result
+        result, recorded["decision"] = result
+        step = Step.of(name, recorded, result)
+        drawn = result if isinstance(result, list) else [result]
+        if names is None:
+            taken = {n for s in self._steps for n in s.names}
+            names = tuple(fresh(taken, f"v{len(taken)}") for _ in drawn) if all(map(can_be_named, drawn)) else ()
+        if names and len(names) != len(drawn):
+            reason = f"{len(drawn)} value(s) are drawn, but the trace has names for {len(names)}"
+            raise ScheduleError(reason).located(known.text(recorded), self._func)
+        self._func, self._steps = func, (*self._steps, replace(step, names=names))
+        if not names:
+            return result
+        drawn = [named(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
+        return drawn if isinstance(result, list) else drawn[0]
 
     def _random(self, decision: Any) -> np.random.Generator | None:
         """What a choice draws from: nothing where its decision is given."""

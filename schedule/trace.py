@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
 
+from .drawn import Ref, references, resolved
 from .error import ScheduleError, nearest
 from .primitive import REGISTRY
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from .schedule import Schedule
 
 VERSION = 1
+REFERENCE = "$drawn"
+
+_TILES = ("sample_perfect_tile", "sample_tile")  # what they draw is a list
 
 
 def _freeze(value: Any) -> Any:
@@ -26,13 +30,43 @@ def _thaw(value: Any) -> Any:
     return [_thaw(v) for v in value] if isinstance(value, tuple) else value
 
 
+def _to_json(value: Any) -> Any:
+    """Arguments as JSON data; a reference is an object with the one key REFERENCE."""
+    match value:
+        case Ref(name):
+            return {REFERENCE: name}
+        case list():
+            return [_to_json(v) for v in value]
+        case dict():
+            return {k: _to_json(v) for k, v in value.items()}
+        case _:
+            return value
+
+
+def _from_json(value: Any) -> Any:
+    match value:
+        case dict() if set(value) == {REFERENCE}:
+            return Ref(value[REFERENCE])
+        case list():
+            return [_from_json(v) for v in value]
+        case dict():
+            return {k: _from_json(v) for k, v in value.items()}
+        case _:
+            return value
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One primitive applied: its name, its arguments by parameter name (JSON data, lists frozen to tuples), the names it made."""
+    """One primitive applied: its name, its arguments by parameter name (JSON data, lists frozen to tuples), the names it made.
+
+    What a step draws at random has `names`; a later step that was given such a value has a `Ref` to it in its arguments, so that
+    it takes another value where the decision is changed.
+    """
 
     name: str
     args: tuple[tuple[str, Any], ...]
     results: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
 
     @staticmethod
     def of(name: str, bound: dict[str, Any], result: Any) -> Step:
@@ -46,7 +80,7 @@ class Step:
 
     def with_args(self, **changes: Any) -> Step:
         """This step with some arguments changed."""
-        return Step(self.name, tuple({**dict(self.args), **{k: _freeze(v) for k, v in changes.items()}}.items()), self.results)
+        return replace(self, args=tuple({**dict(self.args), **{k: _freeze(v) for k, v in changes.items()}}.items()))
 
     def __str__(self) -> str:
         """The call as Python on a schedule `s`, the names it made as a comment."""
@@ -76,13 +110,23 @@ class Trace:
 
     def __str__(self) -> str:
         """The trace as Python statements on a schedule `s`, which can be pasted."""
-        return "".join(f"{step}\n" for step in self.steps)
+        used = references([s.args for s in self.steps])
+        lines = []
+        for step in self.steps:
+            several = step.names if step.name in _TILES else ()
+            target = f"[{', '.join(several)}] = " if several else "".join(f"{n} = " for n in step.names)
+            lines.append((target if used & set(step.names) else "") + f"{step}\n")
+        return "".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The trace as JSON data."""
         return {
             "version": VERSION,
-            "steps": [{"name": s.name, "args": s.bound, "results": _thaw(s.results)} for s in self.steps],
+            "steps": [
+                {"name": s.name, "args": _to_json(s.bound), "results": _thaw(s.results)}
+                | ({"names": [*s.names]} if s.names else {})
+                for s in self.steps
+            ],
         }
 
     def to_json(self) -> str:
@@ -98,7 +142,12 @@ class Trace:
             raise ValueError(f"this trace has version {content.get('version')!r}; version {VERSION} is understood")
         try:
             steps = tuple(
-                Step(s["name"], tuple((k, _freeze(v)) for k, v in s["args"].items()), _freeze(s.get("results", ())))
+                Step(
+                    s["name"],
+                    tuple((k, _freeze(_from_json(v))) for k, v in s["args"].items()),
+                    _freeze(s.get("results", ())),
+                    tuple(s.get("names", ())),
+                )
                 for s in content["steps"]
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -112,14 +161,21 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
 
     result = Schedule(func)
     steps = tuple(trace)
+    drawn: dict[str, Any] = {}
     for n, step in enumerate(steps):
         try:
             if step.name not in REGISTRY:
                 raise ScheduleError(f"`{step.name}` is no primitive", hint=nearest(step.name, REGISTRY)).located(
                     str(step)[2:], result.func
                 )
-            args, kwargs = REGISTRY[step.name].spread(step.bound)
-            result._apply(step.name, *args, **kwargs)
+            unknown = sorted(references(step.args) - drawn.keys())
+            if unknown:
+                raise ScheduleError(f"`{unknown[0]}` was drawn by no step before").located(
+                    REGISTRY[step.name].text(step.bound), result.func
+                )
+            args, kwargs = REGISTRY[step.name].spread(resolved(step.bound, drawn))
+            found = result._step(step.name, args, kwargs, step.names)
+            drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
         except ScheduleError as error:
             error.call = f"step {n + 1} of {len(steps)}, {error.call}"
             raise

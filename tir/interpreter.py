@@ -10,7 +10,8 @@ same program is compiled by numba. Every other execution path is compared with t
 
 Traps, which make a wrong program fail rather than pass by luck:
 
-- Parallel, vectorised and thread loops run in a shuffled order that is never the ascending one.
+- Parallel, vectorised and thread loops run in a shuffled order that is never the ascending one; only threads that reduce
+  together (see `bind`) take turns in order.
 - Allocated buffers start as NaN, or as a bit pattern that no sane program computes.
 - A negative or too large index raises `OutOfBounds` with the values of all variables around it, and so does the binding of a
   block iteration variable outside its domain.
@@ -643,7 +644,7 @@ class _Generator:
     def _for(self, loop: For) -> None:
         self._statement = None
         extent = self._expr(loop.extent)
-        shuffles = self.traps and loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
+        shuffles = self.traps and loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD) and not _accumulates(loop)
         with self._scoped():
             python = self._name(loop.name, "int")
             self._scope[loop.name] = _Binding(python, loop.extent.value if isinstance(loop.extent, Const) else None)
@@ -831,6 +832,13 @@ class _Generator:
             text = f"abs({texts[0]})"
             return f"{dtype}({text})" if dtypes.is_int(dtype) else text
         return f"{dtype}({'power' if op == 'pow' else op}({', '.join(texts)}))"
+
+
+def _accumulates(loop: For) -> bool:
+    """Whether this is a loop over threads that reduce together: its first iteration initialises for all."""
+    return loop.kind is Kind.THREAD and any(
+        it.axis is Axis.REDUCE and any(n == loop.var for n in walk(it.binding)) for b in blocks(loop) if b.init for it in b.iters
+    )
 
 
 def _exact(e: Expr) -> bool:

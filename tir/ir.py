@@ -389,6 +389,8 @@ class PrimFunc(Node):
 
 def const(value, dtype: str | None = None) -> Const:
     """A literal; without `dtype`, Python's int is int32 (int64 where it does not fit), float is float32, bool is bool."""
+    if type(value) is int and dtype in (None, "int32") and -(2**31) <= value < 2**31:  # most often
+        return Const(value)
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"
@@ -417,7 +419,7 @@ def as_expr(value, dtype: str | None = None) -> Expr:
     """`value` as an expression: Python and numpy numbers become constants (of `dtype`, if given), tensors of rank 0 elements."""
     if isinstance(value, Expr):
         return value
-    if hasattr(value, "as_scalar"):
+    if type(value) is not int and hasattr(value, "as_scalar"):
         return value.as_scalar()
     return const(value, dtype)
 

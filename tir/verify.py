@@ -2,8 +2,8 @@
 
 `verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
 before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are
-called, reductions that begin with their init, loops that run in any order only where the order does not matter, and that buffers are
-written before they are read.
+called, reductions that begin with their init, loops that run in any order only where the order does not matter, and that
+buffers are written before they are read.
 
 A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness; it
 is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
@@ -1060,7 +1060,9 @@ def _block_axes(
     spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
     private = {a.name for a in b.allocs}
     first = tuple(it.var.equal(0) for it in b.iters if it.axis is Axis.REDUCE)
-    accesses = ([] if b.init is None else _accesses(b.init, *first)) + _accesses(b.body)
+    bound = {it.binding.name: it.var for it in b.iters if isinstance(it.binding, Var)}
+    runs = [substitute(c, bound) for c in conjuncts(b.predicate) if variables(c) <= bound.keys()]
+    accesses = ([] if b.init is None else _accesses(b.init, *first, *runs)) + _accesses(b.body, *runs)
     for name, group in _by_buffer(a for a in accesses if a.buffer.name not in private).items():
         group = _distinct(group)
         others = {n: e for n, e in own.items() if n not in spatial}

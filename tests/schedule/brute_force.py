@@ -11,9 +11,9 @@ import numpy as np
 from schedule import Schedule, ScheduleError
 from tests.schedule.harness import arguments
 from tir.interpreter import InterpreterError, run
-from tir.ir import Allocate, Block, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Store, Var, nest, seq
+from tir.ir import Allocate, Block, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store, Var, nest, seq
 from tir.simplify import simplify
-from tir.traverse import loads, loops, path_to, replace_stmt, substitute, walk, walk_stmts
+from tir.traverse import loads, loops, path_to, replace_stmt, substatements, substitute, walk, walk_stmts
 
 MOST = 3000  # innermost statements enumerated, and those interpreted, at most
 
@@ -23,7 +23,8 @@ class Undecided(Exception):
 
 
 def survey(func: PrimFunc, rng: np.random.Generator, counts: Counter[tuple[str, str]]) -> list[str]:
-    """Try reorders, parallel loops, fusions and merges of `func`; counts (primitive, "legal", "legal but refused", or "illegal").
+    """Try reorders, parallel loops, fusions, merges and moves of producers in `func`; counts (primitive, "legal", "legal but
+    refused", or "illegal").
 
     Returns the calls that were accepted although they are illegal.
     """
@@ -76,6 +77,50 @@ def _steps(func: PrimFunc, rng: np.random.Generator) -> Iterator[tuple[str, list
                 merged = seq(*(For(var, a.extent, body) if s is a else s for s in kept))
                 forced = func.with_(body=replace_stmt(func.body, parent, merged))
                 yield "merge", [a.name, b.name], _same(func, forced)
+
+    yield from _moves(func, rng)
+
+
+def _moves(func: PrimFunc, rng: np.random.Generator, most: int = 3) -> Iterator[tuple[str, list[str], bool | None]]:
+    """Some producers that could be computed under a loop of their consumers: all of them there, which is more than `compute_at`
+    does. Where that changes the numbers, a part might not, and nothing is known."""
+    if type(func.body) is not Seq:
+        return
+    parameters = {p.name for p in func.params}
+    candidates: list[tuple[str, For, PrimFunc]] = []
+    for n, top in enumerate(func.body.stmts):
+        found = [s for s in walk_stmts(top) if type(s) is Block]
+        if type(top) is not For or len(found) != 1:
+            continue
+        written = {s.buffer.name for s in walk_stmts(top) if isinstance(s, Store)}
+        users = [s for s in func.body.stmts if s is not top and any(x.buffer.name in written for x in loads(s))]
+        if written & parameters or len(users) != 1 or users[0] in func.body.stmts[:n]:
+            continue
+        for loop in loops(users[0]):
+            parts = loop.body.stmts if type(loop.body) is Seq else (loop.body,)
+            using = [k for k, s in enumerate(parts) if any(x.buffer.name in written for x in loads(s))]
+            outside = [s for s in _outside(users[0], loop) if any(x.buffer.name in written for x in loads(s))]
+            if using and not outside:
+                body = seq(*parts[: using[0]], top, *parts[using[0] :])
+                kept = seq(*(s for s in func.body.stmts if s is not top))
+                moved = func.with_(body=replace_stmt(kept, loop, loop.with_(body=body)))
+                candidates.append((found[0].name, loop, moved))
+    for k in rng.permutation(len(candidates))[:most]:
+        block, loop, moved = candidates[k]
+        if sum(_iterations(moved, x.name) for x in loops(moved)) <= MOST:
+            yield "compute_at", [block, loop.name], _same(func, moved) or None
+
+
+def _outside(root: Stmt, loop: For) -> Iterator[Stmt]:
+    """The statements without others in them that are not under a loop."""
+    if root is loop:
+        return
+    below = substatements(root)
+    if not below or type(root) is Block:
+        yield root
+    else:
+        for s in below:
+            yield from _outside(s, loop)
 
 
 def _chain(top: For) -> list[For]:

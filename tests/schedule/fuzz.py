@@ -85,7 +85,9 @@ class Tally:
         lines.append(f"steps attempted: {tried}, accepted: {accepted} ({100 * accepted / max(1, tried):.0f} %)")
         for name in sorted({n for n, _ in self.forced}):
             legal, refused = self.forced[name, "legal"], self.forced[name, "legal but refused"]
-            lines.append(f"  {name:9} legal but refused: {refused} of {legal}; illegal and tried: {self.forced[name, 'illegal']}")
+            lines.append(
+                f"  {name:10} legal but refused: {refused} of {legal}; illegal and tried: {self.forced[name, 'illegal']}"
+            )
         legal = sum(n for (_, what), n in self.forced.items() if what == "legal")
         refused = sum(n for (_, what), n in self.forced.items() if what == "legal but refused")
         lines.append(f"legal but refused: {refused} of {legal}")

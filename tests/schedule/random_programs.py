@@ -38,8 +38,12 @@ def program(rng: np.random.Generator) -> PrimFunc:
         return blocks_in_one_nest(rng)
     if kind < 0.88:
         return done_again(rng)
-    if kind < 0.93:
+    if kind < 0.91:
         return gathers(rng)
+    if kind < 0.94:
+        return nested(rng)
+    if kind < 0.97:
+        return layers(rng)
     return codegen.lower(stages(rng) if rng.random() < 0.5 else matrix_chain(rng), codegen.Target("llvm"))
 
 
@@ -160,6 +164,8 @@ def _read(rng: np.random.Generator, tensor: te.Tensor, around: list[tuple[Expr, 
 def matrix_chain(rng: np.random.Generator) -> PrimFunc:
     """A matmul or two, with something done to the result."""
     m, n, k, p = (int(draw(rng, EXTENTS[1:])) for _ in range(4))
+    if rng.random() < 0.3:
+        return biased(rng, m, n, k)
     A, B, E = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B"), te.placeholder((n, p), name="E")
     r, t = te.reduce_axis((0, k), name="k"), te.reduce_axis((0, n), name="n")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
@@ -176,6 +182,61 @@ def matrix_chain(rng: np.random.Generator) -> PrimFunc:
             D = te.compute((m, n), lambda i, j: C[i, j] + 1.0, name="D")
             F = te.compute((m, p), lambda i, j: te.sum(D[i, t] * E[t, j], axis=t), name="F")
             return te.create_prim_func([A, B, E, F])
+
+
+def biased(rng: np.random.Generator, m: int, n: int, k: int) -> PrimFunc:
+    """A matmul to which a row or a matrix is added, perhaps from the other side, perhaps cut off below."""
+    A, B = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    whole = rng.random() < 0.5
+    E = te.placeholder((m, n) if whole else (n,), name="E")
+    r = te.reduce_axis((0, k), name="k")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+    left = rng.random() < 0.3
+
+    def formula(i, j):
+        e = E[i, j] if whole else E[j]
+        return e + C[i, j] if left else C[i, j] + e
+
+    D = te.compute((m, n), formula, name="D")
+    if rng.random() < 0.4:
+        return te.create_prim_func([A, B, E, te.compute((m, n), lambda i, j: te.maximum(D[i, j], 0.0), name="F")])
+    return te.create_prim_func([A, B, E, D])
+
+
+def layers(rng: np.random.Generator) -> PrimFunc:
+    """A padded temporary, sums of windows of it, and what is left after a maximum."""
+    m, n, w = (int(draw(rng, EXTENTS[1:])) for _ in range(3))
+    A = te.placeholder((m, n), name="A")
+    r = te.reduce_axis((0, w), name="r")
+    low = int(rng.integers(0, w))
+    B = te.compute((m, n), lambda i, j: A[i, j] + 1.0, name="B")
+    source = B if rng.random() < 0.5 else A
+    P = te.compute((m, n + w - 1), lambda i, j: te.if_then_else(te.all(j >= low, j < n + low), source[i, j - low], 0.0), name="P")
+    C = te.compute((m, n), lambda i, j: te.sum(P[i, j + r], axis=r), name="C")
+    return te.create_prim_func([A, te.compute((m, n), lambda i, j: te.maximum(C[i, j], 0.0), name="D")])
+
+
+def nested(rng: np.random.Generator) -> PrimFunc:
+    """A chain of two or three stages, row by row inside blocks, through rows that one of the blocks allocates."""
+    m, n = (int(draw(rng, EXTENTS)) for _ in range(2))
+    A, B = (Buffer(x, (Const(m), Const(n))) for x in "AB")
+    rows = [Buffer(f"row{s}", (Const(n),)) for s in range(int(rng.integers(1, 3)))]
+    i, one, outer, inner = Var("i"), Var("one"), Var("v_i"), Var("v_one")
+    stmts: list[Stmt] = []
+    for s, (row, before) in enumerate(zip([*rows, None], [None, *rows], strict=True)):
+        j, v = Var(f"j{s}"), Var("v_j")
+        value = A[outer, v] + 1.0 if before is None else before[v] * 2.0
+        store = Store(B, (outer, v), value) if row is None else Store(row, (v,), value)
+        stmts.append(For(j, Const(n), Block(f"S{s}", (Iter(v, Const(n), Axis.SPATIAL, j),), store)))
+    held = [b for b in rows if rng.random() < 0.7]
+    deeper = Block("inner", (Iter(inner, Const(1), Axis.SPATIAL, one),), seq(*stmts), allocs=tuple(b for b in rows if b in held))
+    block = Block(
+        "outer",
+        (Iter(outer, Const(m), Axis.SPATIAL, i),),
+        For(one, Const(1), deeper),
+        allocs=tuple(b for b in rows if b not in held),
+    )
+    return PrimFunc("main", (A, B), For(i, Const(m), block))
 
 
 def statements(rng: np.random.Generator) -> PrimFunc:

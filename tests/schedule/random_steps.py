@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import schedule  # noqa: F401 (registers the primitives)
 from schedule import Schedule, ScheduleError, TensorIntrin
+from schedule.drawn import named
 from schedule.primitive import REGISTRY
 from schedule.trace import Step
 from tests.schedule.random_programs import draw
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
-from tir.traverse import blocks, loads, loops, stores, variables
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Select, Store, Var
+from tir.traverse import blocks, loads, loops, path_to, stores, variables
 
 # How often a primitive is drawn, where not once.
 WEIGHTS = {
     "split": 4, "reorder": 4, "compute_at": 4, "reverse_compute_at": 4, "fuse": 3, "rfactor": 3, "cache_read": 2,
-    "cache_write": 2, "decompose_reduction": 2, "merge": 2, "vectorize": 2, "parallel": 2, "blockize": 2, "tensorize": 2, "trim": 2,
+    "cache_write": 2, "decompose_reduction": 2, "merge": 2, "fuse_reduction_epilogue": 2, "vectorize": 2, "parallel": 2, "blockize": 2, "tensorize": 2, "pad_einsum": 2, "stage_mem": 2, "lift_alloc": 2,
     "annotate": 0.5, "unannotate": 0.5, "bind": 0.5, "sample_categorical": 0.3, "sample_perfect_tile": 0.3, "sample_tile": 0.3,
 }  # fmt: skip
 SCOPES = ("global", "local", "shared", "register")
@@ -157,7 +159,10 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             reducing = [loop for b in blocks(s.func) if b.init is not None for loop in _reducing(s, b)]
             chosen = d.one(*reducing) if reducing and d.rng.random() < 0.8 else loop
             return [chosen], {"factor_axis": d.one(0, 1, -1)} if d.rng.random() < 0.4 else {}
-        case "parallel" | "vectorize" | "unroll" | "trim" | "peel" | "hoist_predicate":
+        case "trim" | "peel" | "hoist_predicate":
+            driving = [x for b in blocks(s.func) for x in _driving(s, b, name == "hoist_predicate")]
+            return [d.one(*driving) if driving and d.rng.random() < 0.8 else loop], {}
+        case "parallel" | "vectorize" | "unroll":
             return [loop], {}
         case "bind":
             return [loop, d.one("blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x")], {}
@@ -170,7 +175,11 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
                 return [d.named(), "pragma_auto_unroll_max_step", d.one(0, 4, 16)], {}
             return [d.named(), "key", d.one(1, "value", [1, 2], {"a": 1})], {}
         case "unannotate":
-            return [d.named(), "key"], {}
+            annotated = [(x.name, k) for x in (*loops(s.func), *blocks(s.func)) for k, _ in x.annotations]
+            return list(d.one(*annotated)) if annotated and d.rng.random() < 0.9 else [d.named(), "key"], {}
+        case "fuse_reduction_epilogue":
+            pairs = [(b.name, c) for b in blocks(s.func) if b.init is not None for c in s.get_consumers(b.name)]
+            return list(d.one(*pairs)) if pairs and d.rng.random() < 0.9 else [block, d.block()], {}
         case "add_guard":
             over = d.one(*(s.get_loops(block) or [loop])) if block in d.blocks else loop
             where = d.one(block, block, *(d.loops or [block]))
@@ -220,7 +229,9 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             where = d.named()
             found = [x for x in (*loops(s.func), *blocks(s.func)) if x.name == where]
             used = {x.buffer.name for y in found for x in (*loads(y), *stores(y))}
-            return [where, d.one(*sorted(used)) if used else "A", "staged", d.one(*SCOPES)], {}
+            around = [x.name for x in path_to(s.func, where)[:-1] if type(x) is For] if found else []
+            keep = {"keep": around[-1] if d.rng.random() < 0.9 else d.loop()} if around and d.rng.random() < 0.5 else {}
+            return [where, d.one(*sorted(used)) if used else "A", d.one("staged", "window"), d.one(*SCOPES)], keep
         case "lift_alloc":
             inner = [b.name for x in blocks(s.func) for b in x.allocs]
             return [d.one(*inner) if inner else d.buffer(block, True) or "A"], {}
@@ -231,8 +242,12 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "sample_compute_location":
             return [block], {}
         case "pad_einsum":
+            reducing = [b.name for b in blocks(s.func) if b.init is not None]
+            block = d.one(*reducing) if reducing and d.rng.random() < 0.9 else block
             return [block, [int(d.one(1, 1, 2, 4)) for _ in range(d.axes(block))]], {}
         case "decompose_padding":
+            choosing = [b.name for b in blocks(s.func) if type(b.body) is Store and type(b.body.value) is Select]
+            block = d.one(*choosing) if choosing and d.rng.random() < 0.9 else block
             return [block, d.one(*(d.around(s) or [loop]), loop)], {}
         case "storage_align":
             return [block, d.buffer(block, True), d.int(-2, 3), d.one(2, 4, 16), d.int(0, 3)], {}
@@ -244,6 +259,12 @@ def _reducing(s: Schedule, block: Block) -> list[str]:
     """The loops that drive the reduce axes of a block."""
     driving = {v for it in block.iters if it.axis is Axis.REDUCE for v in variables(it.binding)}
     return [loop for loop in s.get_loops(block.name) if loop in driving]
+
+
+def _driving(s: Schedule, block: Block, outside: bool) -> list[str]:
+    """The loops in the conditions of a block, or those that are not."""
+    used = variables(block.predicate)
+    return [loop for loop in s.get_loops(block.name) if (loop in used) != outside] if used else []
 
 
 def _related(s: Schedule, block: str, consumers: bool) -> list[str]:
@@ -285,6 +306,143 @@ def _by_declaration(d: Draw, name: str, block: str) -> list[Any]:
     return result
 
 
+# --- steps that make others possible --------------------------------------------------------------------------------------
+
+
+class Unprepared(Exception):
+    """The function has nothing that a recipe needs."""
+
+
+Recipe = Iterator[tuple[str, list[Any], dict[str, Any]]]  # each step is drawn after the one before was taken, or refused
+
+
+def _block(s: Schedule, d: Draw, fits: Callable[[Block], bool]) -> Block:
+    fitting = [b for b in blocks(s.func) if fits(b)]
+    if not fitting:
+        raise Unprepared
+    return d.one(*fitting)
+
+
+def _loop(s: Schedule, d: Draw, fits: Callable[[For], bool] = lambda loop: True) -> For:
+    fitting = [x for x in loops(s.func) if fits(x)]
+    if not fitting:
+        raise Unprepared
+    return d.one(*fitting)
+
+
+def _tail(s: Schedule, d: Draw) -> Recipe:
+    """A split that does not divide."""
+    loop = _loop(s, d, lambda x: type(x.extent) is Const and x.extent.value > 2)
+    n = int(loop.extent.value)  # type: ignore[attr-defined]
+    factor = d.one(*(f for f in range(2, n + 3) if n % f))
+    yield "split", [loop.name, d.one([None, factor], [-(-n // factor) + 1, factor])], {}
+
+
+def _peeling(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    yield "peel", [_loop(s, d, lambda x: x.name.endswith("_0")).name], {}
+
+
+def _trimming(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    yield "trim", [_loop(s, d, lambda x: x.name.endswith("_0")).name], {}
+
+
+def _hoisting(s: Schedule, d: Draw) -> Recipe:
+    yield from _tail(s, d)
+    block = _block(s, d, lambda b: bool(variables(b.predicate)))
+    outside = _driving(s, block, True)
+    yield "hoist_predicate", [d.one(*outside) if outside else d.loop()], {}
+
+
+def _unannotating(s: Schedule, d: Draw) -> Recipe:
+    where = d.named()
+    yield "annotate", [where, "key", 1], {}
+    yield "unannotate", [where, "key"], {}
+
+
+def _padding_einsum(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: b.init is not None)
+    for _ in dict.fromkeys(x.buffer.name for x in loads(block.body) if x.buffer.name not in d.accessed(block.name)[1]):
+        number = next((n for n in range(4) if not _is_temporary(s, block.name, n)), 0)
+        yield "cache_read", [block.name, number, "global", [block.name]], {}
+    yield "cache_write", [block.name, 0, "global"], {}
+    yield "pad_einsum", [block.name, [int(d.one(1, 2, 3, 4)) for _ in block.iters]], {}
+
+
+def _is_temporary(s: Schedule, block: str, number: int) -> bool:
+    """Whether a block reads a temporary as its buffer number `number`, or reads no such buffer."""
+    found = next(b for b in blocks(s.func) if b.name == block)
+    names = dict.fromkeys(x.buffer.name for x in loads(found.body))
+    read = [n for n in names if n not in {x.buffer.name for x in stores(found.body)}]
+    return number >= len(read) or read[number] not in {p.name for p in s.func.params}
+
+
+def _tensorizing(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: b.init is not None and len(b.iters) > 2)
+    around = s.get_loops(block.name)
+    reducing = _reducing(s, block)
+    spatial = [x for x in around if x not in reducing]
+    if len(reducing) != 1 or not spatial:
+        raise Unprepared
+    extent = next(x.extent for x in loops(s.func) if x.name == spatial[-1])
+    n = d.one(*([n for n in (2, 3, 4) if type(extent) is Const and extent.value % n == 0] or [2, 3, 4]))
+    yield "split", [spatial[-1], [None, n]], {}
+    inner = [x for x in s.get_loops(block.name) if x not in around][-1:]
+    yield "reorder", [reducing[0], *inner], {}
+    yield "decompose_reduction", [block.name, reducing[0]], {}
+    yield "tensorize", [inner[0] if inner else d.loop(), f"fuzz_fma_{n}"], {}
+
+
+def _lifting(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: type(b.body) is Store)
+    around = s.get_loops(block.name)
+    if not around:
+        raise Unprepared
+    yield "blockize", [d.one(*around)], {}
+    yield d.one("cache_read", "cache_write"), [block.name, 0, "local"], {}
+    outer = [b for b in blocks(s.func) if b.name == f"{block.name}_o"]
+    if outer and (loops_around := s.get_loops(outer[0].name)):
+        yield "blockize", [d.one(*loops_around)], {}
+    inner = [b.name for x in blocks(s.func) for b in x.allocs]
+    yield "lift_alloc", [d.one(*inner) if inner else "A"], {}
+
+
+def _keeping(s: Schedule, d: Draw) -> Recipe:
+    block = _block(s, d, lambda b: True)
+    around = s.get_loops(block.name)
+    if not around:
+        raise Unprepared
+    if d.rng.random() < 0.3:
+        yield "split", [d.one(*around), [None, d.one(2, 3, 4)]], {}
+        around = s.get_loops(block.name)
+    at = d.int(0, len(around))
+    target = [*around, block.name][at + 1]
+    reads = d.accessed(block.name)[0]
+    yield "stage_mem", [target, d.one(*reads) if reads else "A", "window", d.one(*SCOPES)], {"keep": around[at]}
+
+
+def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
+    loop = d.loop()
+    yield "sample_tile", [loop, d.int(2, 4)], {}
+    last = s.trace[-1] if len(s.trace) else None
+    drawn = [named(v, n) for v, n in zip(last.results, last.names, strict=True)] if last is not None and last.names else [2, 2]
+    yield "split", [loop, drawn], {}
+
+
+RECIPES: dict[str, Callable[[Schedule, Draw], Recipe]] = {
+    "peel": _peeling,
+    "trim": _trimming,
+    "hoist_predicate": _hoisting,
+    "unannotate": _unannotating,
+    "pad_einsum": _padding_einsum,
+    "tensorize": _tensorizing,
+    "lift_alloc": _lifting,
+    "stage_mem": _keeping,
+    "sample_tile": _splitting_as_drawn,
+}
+
+
 class Crash(Exception):
     """A primitive raised something else than a ScheduleError, or changed the schedule while refusing."""
 
@@ -294,14 +452,24 @@ class Crash(Exception):
 
 
 def attempt(s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bool]] | None = None) -> bool:
-    """One random step; whether it was accepted. `counts` counts (name, accepted).
+    """A random step, perhaps after those that make it possible; whether it was accepted. `counts` counts (name, accepted).
 
     Raises Crash for what is neither accepted nor refused as it should be; the message of each refusal is rendered, with its witness.
     """
     names = list(REGISTRY)
     weights = np.array([WEIGHTS.get(n, 1) for n in names])
     name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
-    args, kwargs = arguments(s, name, rng)
+    recipe = RECIPES.get(name)
+    if recipe is not None and rng.random() < 0.6:
+        try:
+            accepted = [_take(s, *step, counts) for step in recipe(s, Draw(s.func, rng))]
+        except Unprepared:
+            return False
+        return accepted[-1]
+    return _take(s, name, *arguments(s, name, rng), counts)
+
+
+def _take(s: Schedule, name: str, args: list[Any], kwargs: dict[str, Any], counts: Counter[tuple[str, bool]] | None) -> bool:
     func, trace = s.func, s.trace
 
     def step() -> Step:

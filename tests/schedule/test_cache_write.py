@@ -3,6 +3,7 @@ from tests.schedule.harness import check, refuse
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.script import parse
 from tir.traverse import blocks, replace_stmt
 
 
@@ -323,4 +324,36 @@ def test_refuses_overlapping_windows_in_a_shared_loop():
            16 |             with T.block("P"):
               |             ^^^^^^^^^^^^^^^^^^ writes P
         """,
+    )
+
+
+def test_refuses_a_consumer_of_what_is_written_later():
+    """The parameter B had values before, which the copy has not."""
+    s = Schedule(
+        parse(
+            """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi] + T.float32(1.0)
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi + 1] * T.float32(3.0)
+"""
+        )
+    )
+    refuse(
+        s,
+        lambda s: s.cache_write("B", 0, "global", ["C"]),
+        """
+cache_write('B', 0, 'global', ['C']): `C` may read elements of `B` that `B` has not written by then, and the copy lacks
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes B
+    9 |             vi = T.axis.spatial(7, i)
+   10 |             B[vi] = A[vi] + T.float32(1.0)
+   11 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ reads B
+""",
     )

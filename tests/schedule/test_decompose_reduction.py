@@ -287,3 +287,20 @@ def test_refuses_a_reader_of_old_contents():
               |         ^^^^^^^^^^^^^^^^^^ uses C
         """,
     )
+
+
+def test_refuses_threads_that_reduce_together():
+    s = Schedule(matmul())
+    s.bind("k", "threadIdx.x")
+    refuse(
+        s,
+        lambda s: s.decompose_reduction("C", "k"),
+        """
+decompose_reduction('C', 'k'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init
+    9 |         for k in T.thread_binding(5, thread="threadIdx.x"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
+   10 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: decompose_reduction before bind
+""",
+    )

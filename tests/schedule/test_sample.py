@@ -1,13 +1,15 @@
+import pickle
 from collections import Counter
 from math import prod
 
 import numpy as np
 import pytest
 
-from schedule import Schedule, ScheduleError, replay
+from schedule import Schedule, ScheduleError, Trace, replay
 from schedule.sample import compute_locations, sample_perfect_tile
-from tests.schedule.harness import refuse, same_numbers
+from tests.schedule.harness import refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, symbolic, vector
+from tir.traverse import blocks, loops
 
 
 @pytest.mark.parametrize("extent", [1, 7, 13, 36, 109])
@@ -169,3 +171,96 @@ sample_tile('i', 2): the extent of `i` is not a constant
       |     ^^^^^^^^^^^^^^^^^^ runs over n
 """,
     )
+
+
+# --- what was drawn, in later steps ----------------------------------------------------------------------------------------
+
+
+def tiled() -> Schedule:
+    s = Schedule(matmul(), seed=0)
+    outer, inner = s.sample_tile("i", 2, decision=[3, 3])
+    s.split("i", [outer, inner])
+    s.split("j", [None, s.sample_perfect_tile("j", 2, decision=[13, 1])[1]])
+    s.annotate("C", "step", s.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4], decision=1))
+    s.annotate("C", "list", {"of": [inner, 2 * inner]})
+    return s
+
+
+def changed(trace: Trace, step: int, **args) -> Trace:
+    steps = list(trace.steps)
+    steps[step] = steps[step].with_args(**args)
+    return Trace(tuple(steps))
+
+
+def test_a_trace_refers_to_what_was_drawn():
+    s = tiled()
+    assert str(s.trace) == (
+        "[v0, v1] = s.sample_tile('i', 2, decision=[3, 3])  # 3, 3\n"
+        "s.split('i', [v0, v1])  # i_0, i_1\n"
+        "[v2, v3] = s.sample_perfect_tile('j', 2, decision=[13, 1])  # 13, 1\n"
+        "s.split('j', [None, v3])  # j_0, j_1\n"
+        "v4 = s.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4], 1)  # 16\n"
+        "s.annotate('C', 'step', v4)\n"
+        "s.annotate('C', 'list', {'of': [v1, 6]})\n"
+    )
+    again = Trace.from_json(s.trace.to_json())
+    assert again == s.trace
+    assert replay(matmul(), again).trace == s.trace
+    pasted = Schedule(matmul())
+    exec(str(s.trace), {"s": pasted})
+    assert pasted.trace == s.trace and pasted.func == s.func
+    well_formed(s.func)
+    same_numbers(matmul(), s.func)
+
+
+@pytest.mark.parametrize("decision", [[2, 4], [1, 7], [7, 1]])
+def test_a_changed_decision_changes_the_steps_that_use_it(decision):
+    trace = Trace.from_json(changed(tiled().trace, 0, decision=decision).to_json())
+    s = replay(matmul(), trace)
+    assert [x.extent.value for x in loops(s.func)][:2] == decision
+    assert s.trace[1] == tiled().trace[1]
+    assert dict(blocks(s.func)[0].annotations)["list"] == {"of": [decision[1], 6]}
+    well_formed(s.func)
+    same_numbers(matmul(), s.func)
+
+
+def test_a_place_that_was_drawn():
+    s = Schedule(chain())
+    s.compute_at("B", s.sample_compute_location("B", decision=0))
+    other = replay(chain(), changed(s.trace, 0, decision=1))
+    assert str(other.trace) == "v0 = s.sample_compute_location('B', 1)  # j_1\ns.compute_at('B', v0)\n"
+    assert other.get_loops("B")[0] == "i_1" and other.get_loops("B") != s.get_loops("B")
+
+
+def test_a_value_without_a_name():
+    """None, a bool or a list stands in the later steps as it is."""
+    s = Schedule(matmul())
+    s.annotate("C", "key", s.sample_categorical([None, 1], [0.5, 0.5], decision=0))
+    assert str(s.trace).splitlines()[1] == "s.annotate('C', 'key', None)"
+    s = Schedule(matmul())
+    s.annotate("C", "key", s.sample_categorical([None, 1], [0.5, 0.5], decision=1))
+    other = replay(matmul(), changed(s.trace, 0, decision=0))
+    assert dict(blocks(other.func)[0].annotations) == {"key": None}
+
+
+def test_references_that_mean_nothing():
+    trace = tiled().trace
+    with pytest.raises(ScheduleError) as caught:
+        replay(matmul(), trace.steps[1:])
+    assert str(caught.value).splitlines()[0] == "step 1 of 6, split('i', [v0, v1]): `v0` was drawn by no step before"
+    with pytest.raises(ScheduleError) as caught:
+        replay(matmul(), changed(trace, 0, n=3, decision=[2, 2, 2]))
+    assert str(caught.value).splitlines()[0] == (
+        "step 1 of 7, sample_tile('i', 3, decision=[2, 2, 2]): 3 value(s) are drawn, but the trace has names for 2"
+    )
+    assert pickle.loads(pickle.dumps(trace)) == trace
+
+
+def test_schedules_go_on_with_names_of_their_own():
+    s = tiled()
+    copy = s.copy()
+    copy.split("k", copy.sample_tile("k", 2, decision=[2, 3]))
+    assert str(copy.trace).endswith(
+        "[v5, v6] = s.sample_tile('k', 2, decision=[2, 3])  # 2, 3\ns.split('k', [v5, v6])  # k_0, k_1\n"
+    )
+    assert s.trace == tiled().trace

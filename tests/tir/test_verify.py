@@ -440,6 +440,23 @@ def test_a_reduction_counted_twice():
     assert any("counts an iteration of its reduction twice" in m for m in messages(overlapping))
 
 
+def test_axes_are_spatial_where_the_block_runs():
+    f = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), C: T.Buffer((21,), "float32")):
+    for i, j, k in T.grid(3, 2, 4):
+        with T.block("C"):
+            v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
+            T.where(j * 4 + k < 7)
+            C[v_i * 7 + v_j * 4 + v_k] = A[v_i + v_j]
+"""
+    )
+    assert messages(f) == []
+    everywhere = rewrite(f, lambda n: n.with_(predicate=j < 2) if isinstance(n, Block) else None)
+    assert any("the spatial axes of block `C` are not" in m for m in messages(everywhere))
+
+
 def test_opaque_axes_may_carry_anything():
     X = buffer("X", 13)
     block = Block("X", (Iter(vi, const(12), Axis.OPAQUE, i),), Store(X, (vi + 1,), X[vi] + 1.0))

@@ -27,6 +27,10 @@ class Form:
     def __init__(self, function: Callable, place: str):
         self.name, self.place, self.__doc__ = function.__name__, place, function.__doc__
         self.signature = inspect.signature(function)
+        parameters = self.signature.parameters.values()
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        self.positional = tuple(p.name for p in parameters) if plain else ()  # where all parameters are positional
+        self.required = sum(p.default is p.empty for p in parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"T.{self.name} has a meaning only inside a function under @T.prim_func; it {self.place}")

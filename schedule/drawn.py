@@ -1,0 +1,84 @@
+"""Values that steps have drawn, and arguments that refer to them: what a later step was given changes with the decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The value that a step before has drawn, by the name it has in the trace."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class DrawnInt(int):
+    """An integer that was drawn; `drawn` is its name in the trace. What is computed from it is a plain number."""
+
+    drawn: str
+
+
+class DrawnFloat(float):
+    """A number that was drawn."""
+
+    drawn: str
+
+
+class DrawnStr(str):
+    """A text, as the name of a loop, that was drawn."""
+
+    drawn: str
+
+
+_KINDS: dict[type, type] = {int: DrawnInt, float: DrawnFloat, str: DrawnStr}
+
+
+def can_be_named(value: Any) -> bool:
+    """Whether later steps can refer to a value: to an integer, a number or a text, but not to None, a bool, a list or an object."""
+    return type(value) in _KINDS
+
+
+def named(value: Any, name: str) -> Any:
+    """The value, remembering its name."""
+    result = _KINDS[type(value)](value)
+    result.drawn = name
+    return result
+
+
+def referring(value: Any) -> Any:
+    """An argument with references in the place of drawn values."""
+    return _mapped(value, lambda v: Ref(v.drawn) if isinstance(v, (DrawnInt, DrawnFloat, DrawnStr)) else v)
+
+
+def plain(value: Any) -> Any:
+    """An argument with plain numbers and texts in the place of drawn values."""
+    kinds = {drawn: kind for kind, drawn in _KINDS.items()}
+    return _mapped(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
+
+
+def resolved(value: Any, known: dict[str, Any]) -> Any:
+    """An argument with the values of its references; KeyError for one that nothing has drawn."""
+    return _mapped(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
+
+
+def references(value: Any) -> set[str]:
+    """The names that an argument refers to."""
+    found: set[str] = set()
+    _mapped(value, lambda v: found.add(v.name) if isinstance(v, Ref) else v)
+    return found
+
+
+def _mapped(value: Any, leaf: Any) -> Any:
+    match value:
+        case list():
+            return [_mapped(v, leaf) for v in value]
+        case tuple():
+            return tuple(_mapped(v, leaf) for v in value)
+        case dict():
+            return {k: _mapped(v, leaf) for k, v in value.items()}
+        case _:
+            return leaf(value)
