@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tir.ir import PrimFunc
 
 from .cache import ObjectCache, object_key
@@ -9,15 +11,24 @@ from .kernel import Kernel
 from .passes import lower, pass_names
 from .target import Target
 
+if TYPE_CHECKING:
+    from .cuda import CudaKernel
+
 TEXTS = ("llvm_ir", "asm")  # what `dump` can show behind the passes
 
 
-def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel:
+def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel | CudaKernel:
     """Compile exactly the program given, for `target`. Raises CodegenError for what the backend cannot compile.
+
+    For cuda the result is a `codegen.cuda.CudaKernel`, which needs NVRTC, but no GPU until it is called.
 
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
     target = _checked(func, target, "build")
+    if target.kind == "cuda":
+        from . import cuda
+
+        return cuda.build(func, target)
     from .llvm.compile import object_code
     from .llvm.emit import emit
 
@@ -43,9 +54,13 @@ def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None
     """The script after each lowering pass, or only what there is after one stage.
 
     `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes) or `asm`. Raises ValueError for a
-    name that is not in `stage_names()`.
+    name that is not in `stage_names()`. For cuda there is one stage, `cuda`: the CUDA C.
     """
     target = _checked(func, target, "dump")
+    if target.kind == "cuda":
+        from . import cuda
+
+        return cuda.dump(func, target, after)
     if after is None:
         parts: list[str] = []
         lower(func, target, observe=lambda name, f: parts.append(f"# --- after {name} ---\n{f.script()}"))
@@ -66,8 +81,6 @@ def _checked(func: PrimFunc, target: str | Target, caller: str) -> Target:
     if not isinstance(func, PrimFunc):
         what = " (a Schedule's program is its .func)" if hasattr(func, "func") else ""
         raise TypeError(f"{caller} takes a PrimFunc, got {type(func).__name__}{what}")
-    if target.kind != "llvm":
-        raise ValueError(f"{caller}: target kind {target.kind!r} has no backend yet; use 'llvm'")
     return target
 
 

@@ -68,9 +68,12 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
 
     from .llvm.compile import optimize
     from .llvm.emit import symbol
+    from .llvm.scratch import RELEASE
 
     module, machine = optimize(kernel.llvm_ir(), kernel.target)
     module.get_function(symbol(kernel.func)).name = name
+    if keeps(kernel):
+        module.get_function(RELEASE).name = f"{name}_release"
     code = machine.emit_object(module)
     header = path.with_name(f"{name}.h")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -86,6 +89,13 @@ def export(kernel, path: str | Path, name: str | None = None, *, compiler: str |
         made.replace(path)
         text.replace(header)
     return header
+
+
+def keeps(kernel) -> bool:
+    """Whether a kernel keeps memory from one call to the next."""
+    from .llvm.scratch import RELEASE
+
+    return f"@{RELEASE}()" in kernel.llvm_ir()
 
 
 def parallel(code: bytes) -> bool:
@@ -104,7 +114,8 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
         f"/* {name}: the kernel `{func.name}`, compiled by tir for {kernel.target.mcpu}.",
         f"   Link with {_link_words(path, parallel)}.",
         *([f"   Its parallel loops run on {kernel.target.num_cores} threads of the OpenMP runtime."] if parallel else []),
-        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other. */",
+        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other.",
+        "   It returns 0; or 1 if there is no memory for its temporaries, and the results are then undefined. */",
         "",
         f"#ifndef {guard}",
         f"#define {guard}",
@@ -116,7 +127,12 @@ def header_text(kernel, name: str, path: Path, parallel: bool) -> str:
         "#endif",
         "",
         *(["/*", *(f"   {p.label:<{width}}  {p.note}" for p in parameters), "*/"] if parameters else []),
-        f"void {name}({', '.join(p.declaration for p in parameters) or 'void'});",
+        f"int {name}({', '.join(p.declaration for p in parameters) or 'void'});",
+        *(
+            [f"void {name}_release(void); /* frees what {name} keeps between calls; not while one runs */"]
+            if keeps(kernel)
+            else []
+        ),
         "",
         "#ifdef __cplusplus",
         "}",

@@ -62,8 +62,10 @@ class Kernel:
         return Library(self.code, symbol(self.func), self.target).function(len(self.func.params))
 
     def __call__(self, *arrays) -> None:
-        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong."""
-        self._entry(*self.pointers(*arrays))
+        """Run once. Raises ArgumentError if a shape, dtype, layout, alignment or overlap of the arrays is wrong, and MemoryError
+        if there is no memory for the temporaries."""
+        if self._entry(*self.pointers(*arrays)):
+            raise self._no_memory()
 
     def bind(self, *arrays) -> Callable[[], None]:
         """The call with these arrays as a function without arguments, for short kernels that are called often: what `__call__`
@@ -71,9 +73,13 @@ class Kernel:
         entry, pointers = self._entry, self.pointers(*arrays)
 
         def call(*, _arrays=arrays) -> None:
-            entry(*pointers)
+            if entry(*pointers):
+                raise self._no_memory()
 
         return call
+
+    def _no_memory(self) -> MemoryError:
+        return MemoryError(f"{self.func.name}: no memory for its temporaries; the results are undefined")
 
     def llvm_ir(self) -> str:
         """The LLVM IR that was emitted, before LLVM's own passes."""
@@ -108,7 +114,8 @@ class Kernel:
         """
         entry, pointers = self._entry, self.pointers(*arrays)
         start = time.perf_counter()
-        entry(*pointers)
+        if entry(*pointers):
+            raise self._no_memory()
         once = time.perf_counter() - start
         calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
         samples: list[float] = []

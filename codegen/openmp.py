@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.util
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -26,17 +28,39 @@ def candidates() -> Iterator[str]:
         yield from sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
 
 
+# How often a waiting thread of libgomp looks before it sleeps, some 0.1 ms in all. By default it looks for several milliseconds:
+# where another process wants the core, the thread has then used up its share of it when the next parallel loop begins, and the
+# loop waits for it until the other's time is over. Shorter than this, and loops that follow one another wake sleeping threads.
+SPIN = {"GOMP_SPINCOUNT": "2000"}
+WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says otherwise
+
+
 @cache
 def library() -> ctypes.CDLL:
-    """The runtime, loaded. Raises NoOpenMP with what to install."""
-    for name in candidates():
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
+    """The runtime, loaded so that its threads soon sleep, unless the environment or who loaded it before says otherwise.
+
+    Raises NoOpenMP with what to install.
+    """
+    with _environment({} if any(name in os.environ for name in WAITING) else SPIN):
+        for name in candidates():
+            try:
+                return ctypes.CDLL(name)
+            except OSError:
+                continue
     raise NoOpenMP(
         "no OpenMP runtime found (libgomp.so.1, or the one in scikit-learn); install libgomp, or build with num_cores=1"
     )
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables that a library reads as it is loaded, and nobody afterwards."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
 
 
 def runtime_symbols(code: bytes) -> dict[str, int]:

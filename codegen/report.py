@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
-from tir.ir import For, PrimFunc
+from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
 from tir.traverse import loops, path_to
+
+from .passes.memory import NON_TEMPORAL
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ class Report:
         return "\n".join([title, lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
+MEMORY = ("tir.take", "tir.give", "tir.release")  # functions that fetch and return memory, not the kernel's work
+
 HEADS = ("line", "loop", "instr", "bits", "fma", "arith", "load", "bcast", "gather", "store", "spill", "call", "cycles", "peak")
 
 
@@ -161,6 +165,8 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
     found: list[Loop] = []
     rest: list[Instruction] = []
     for function, blocks in _functions(asm):
+        if function in MEMORY:
+            continue
         inner = {b.label: b for b in blocks if b.inner}
         bodies: dict[str, list[Instruction]] = {label: [] for label in inner}
         for b in blocks:
@@ -195,9 +201,11 @@ class _Program:
         for loop in loops(lowered):
             names.setdefault(ascii_name(loop.name), []).append(loop)
         lines = printed(lowered)
+        arrays = {b.name for b in lowered.buffers}
+        versions = 2 if arrays & {*annotation(lowered.attrs, NON_TEMPORAL, ())} else 1  # see `emit`
         first = HEADER.count("\n") + 4  # the import and two empty lines stand before
         for variable, places in heads.items():
-            known = names.get(variable, [])
+            known = names.get(variable, []) * versions
             if len({loop.name for loop in known}) != 1:
                 continue
             # Guards make copies of loops; within a function they are emitted in the order of the program.
@@ -207,7 +215,7 @@ class _Program:
                 self.loops[place] = {
                     "name": loop.name,
                     "text": f"for {loop.name} in range({expr_text(loop.extent)})",
-                    "line": lines.spans[id(loop)][0] + first if ordered or len(known) == 1 else None,
+                    "line": lines.spans[id(loop)][0] + first if ordered or len(known) == versions else None,
                     "nest": nest if nest and nest[-1] == loop.name else (*nest, loop.name),
                 }
 

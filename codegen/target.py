@@ -20,7 +20,8 @@ class Target:
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
     What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and of
     its features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
-    shared). Raises ValueError for what it does not understand.
+    shared). For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers,
+    for speed. Raises ValueError for what it does not understand.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Target:
     l2: int
     l3: int
     arch: str
+    fast_math: bool
 
     def __init__(self, spec: str | Target = "llvm", **options) -> None:
         if isinstance(spec, Target):
@@ -45,7 +47,7 @@ class Target:
 
     def __str__(self) -> str:
         if self.kind == "cuda":
-            return f"cuda -arch {self.arch}"
+            return f"cuda -arch {self.arch}{' -fast-math 1' if self.fast_math else ''}"
         text = f"llvm -num-cores {self.num_cores} -mcpu {self.mcpu}"
         usual = Target("llvm", num_cores=self.num_cores, mcpu=self.mcpu)
         if self.mattr != usual.mattr:
@@ -62,7 +64,7 @@ class Target:
         return max(1, self.vector_bits // bits)
 
 
-_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "kind")
+_OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")
 
 
 def _option(name: str) -> str:
@@ -112,7 +114,12 @@ def _complete(given: dict) -> dict:
         arch = given.get("arch", "sm_90")
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
-        return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch}
+        fast = {"0": False, "1": True}.get(str(int(given["fast_math"]) if isinstance(given.get("fast_math"), bool) else given.get("fast_math", 0)))
+        if fast is None:
+            raise ValueError(f"target option fast_math must be 0 or 1, got {given['fast_math']!r}")
+        return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch, "fast_math": fast}
+    if given.get("fast_math"):
+        raise ValueError("target option fast_math is for cuda")
     if given.get("arch"):
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
     host_cpu, host_features = host_processor()
@@ -128,7 +135,7 @@ def _complete(given: dict) -> dict:
         raise ValueError(f"target option vector_bits must be an integer, got {bits!r}") from None
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
-    return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": ""}
+    return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": "", "fast_math": False}
 
 
 _AVX512 = re.compile(

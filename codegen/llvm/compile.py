@@ -8,6 +8,7 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from ..openmp import runtime_symbols
+from .scratch import RELEASE
 
 # What LLVM does to a module. The schedule has decided vector lengths, unrolling and registers, so LLVM's vectorisers and unroller
 # stay off: what is left is to turn stack slots into SSA values and clean up.
@@ -65,21 +66,30 @@ def assembly(text: str, target, comments: bool = False) -> str:
 
 
 class Library:
-    """An object file loaded into this process; `address(name)` is a function in it."""
+    """An object file loaded into this process, and the function `name` in it; what it keeps is freed with it."""
 
     def __init__(self, code: bytes, name: str, target):
         self._jit = llvm.create_lljit_compiler(machine(target), use_jit_link=False, suppress_errors=False)
         builder = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(name).add_current_process()
+        keeps = RELEASE.encode() in code
+        if keeps:
+            builder = builder.export_symbol(RELEASE)
         for symbol, address in runtime_symbols(code).items():
             builder = builder.import_symbol(symbol, address)
         self._tracker = builder.link(self._jit, f"tir_{id(self)}")
         self.name = name
+        self._release = ctypes.CFUNCTYPE(None)(self._tracker[RELEASE]) if keeps else None
+
+    def __del__(self) -> None:
+        if getattr(self, "_release", None) is not None:
+            self._release()
 
     def address(self) -> int:
         return self._tracker[self.name]
 
     def function(self, arguments: int) -> ctypes._CFuncPtr:
-        """The entry point as a ctypes function of `arguments` words; it releases the GIL as it runs and keeps the code alive."""
-        entry = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * arguments))(self.address())
+        """The entry point as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs and
+        keeps the code alive."""
+        entry = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self.address())
         entry.library = self  # type: ignore[attr-defined]
         return entry

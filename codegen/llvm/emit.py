@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import gcd, prod
 from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
@@ -44,15 +46,18 @@ from tir.ir import (
     Store,
     Unary,
     Var,
+    annotation,
     conjunction,
     conjuncts,
 )
 from tir.simplify import bounds, prove, simplify, wraps
-from tir.traverse import children, substitute, variables, walk
+from tir.traverse import children, substitute, variables, walk, walk_stmts
 
+from ..passes.chunks import Chunks, chunks
 from ..passes.guards import loop_facts
 from ..passes.lanes import updated
-from . import dot, halves
+from ..passes.memory import NON_TEMPORAL, prefetches
+from . import dot, halves, scratch
 from . import math as vector_math
 
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
@@ -64,6 +69,9 @@ TYPES = {
 STACK_LIMIT = 32 * 1024  # bytes; larger temporaries come from the heap
 STACK_TOTAL = 256 * 1024  # bytes of temporaries on the stack of one function; threads may have little
 ALIGNMENT = 64
+LINE = 64  # bytes that a prefetch fetches
+BUSY = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
+STREAMED = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
 STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
 SMALL = 12  # nodes of a statement that is cheaper to run with an empty mask than to branch around
 
@@ -102,12 +110,18 @@ class Value(NamedTuple):
 
 @dataclass(eq=False)
 class Frame:
-    """The code of one loop body or branch while it is being written, with what was computed in it already."""
+    """The code of one loop body or branch while it is being written, with what was computed in it already.
+
+    `stored`: the buffers that the loop writes, if it runs at least once; None for a branch, or a loop that may not run.
+    `borrowed`: the loads from in front of it that stay in registers while it runs.
+    """
 
     label: str
     lines: list[str] = field(default_factory=list)
     known: dict[object, Value] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
+    stored: frozenset[str] | None = None
+    borrowed: set[object] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -133,20 +147,24 @@ class Module:
     functions: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
     library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
+    slots: list[tuple[str, int]] = field(default_factory=list)  # where blocks of memory are kept between calls: name, number
 
     def text(self) -> str:
         """The module, as LLVM reads it. The vectors of the program are as long as they are to be: LLVM is not to halve them."""
         bits = self.target.vector_bits  # type: ignore[attr-defined]
         widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        attributes = f'attributes #0 = {{ nounwind {widths} "no-trapping-math"="true" }}'
-        library = [self.library[name] for name in sorted(self.library)]
+        attributes = f'attributes #0 = {{ nounwind {widths} "no-trapping-math"="true" }}\n!0 = !{{i32 1}}'
+        library = [f"{name} = internal global [{count} x ptr] zeroinitializer" for name, count in self.slots]
+        library += [self.library[name] for name in sorted(self.library)]
         return "\n\n".join([*library, "\n".join(sorted(self.declarations)), *self.functions, attributes]) + "\n"
 
 
 def emit(func: PrimFunc, target) -> str:
-    """The LLVM module of a lowered function: `void <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
+    """The LLVM module of a lowered function: `i32 <symbol>(ptr ..., i64 ...)`, one parameter each in the order of `func.params`.
 
-    Buffers are `noalias`: the kernel's argument check refuses arrays that overlap where one of them is written.
+    It returns 0, or 1 where there is no memory for temporaries. Buffers are `noalias`: the kernel's argument check refuses arrays
+    that overlap where one of them is written. Where stores are to be non-temporal, the body is there twice: with them, for arrays
+    that are aligned as they need, and without.
     """
     module = Module(target)
     params = []
@@ -158,8 +176,22 @@ def emit(func: PrimFunc, target) -> str:
         else:
             writer.define(p.name, Value(writer.fresh(p.name), "i64"))
             params.append(f"i64 noundef {writer.env[p.name].name}")
-    writer.stmt(func.body)
-    module.functions.append(writer.finish(f"define void @{symbol(func)}({', '.join(params)}) #0"))
+    writer.given = frozenset(p.name for p in func.params if isinstance(p, Buffer))
+    bypassing = frozenset(annotation(func.attrs, NON_TEMPORAL, ()))
+    arrays = [writer.buffers[p.name] for p in func.params if isinstance(p, Buffer) and p.name in bypassing]
+
+    def streaming() -> None:
+        writer.streamed = bypassing
+        writer.stmt(func.body)
+        writer.streamed = frozenset()
+
+    if arrays:
+        writer.fork(writer.aligned(arrays, STREAMED), streaming, lambda: writer.stmt(func.body))
+    else:
+        streaming()
+    module.functions.append(writer.finish(f"define i32 @{symbol(func)}({', '.join(params)}) #0"))
+    if module.slots:
+        module.functions.append(scratch.release(module.slots))
     return module.text()
 
 
@@ -169,9 +201,12 @@ class Function:
     def __init__(self, module: Module, parallel: bool = False):
         self.module = module
         self.in_parallel = parallel
-        self.frames = [Frame("entry")]
+        self.frames = [Frame("start")]
         self.entry: list[str] = []  # stack slots
-        self.exit: list[str] = []
+        self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
+        self.heap_size = 0  # bytes of them
+        self.slots_to_free: list[str] = []  # of temporaries whose size is known at the call
+        self.fails = False  # whether it may end early for want of memory
         self.env: dict[str, Value] = {}
         self.buffers: dict[str, str] = {}
         self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
@@ -190,6 +225,14 @@ class Function:
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
+        self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
+        self.given: frozenset[str] = (
+            frozenset()
+        )  # buffers that are parameters: aligned to STREAMED where their stores bypass caches
+        self.pinned = 0  # vectors of the register buffers around
+        self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
+        self.fenced = False  # whether there was such a store
+        self.ahead: tuple[tuple[str, str, int], ...] = ()  # what is fetched ahead: loop, buffer, iterations
         self.count = 0
 
     # --- writing ---
@@ -232,8 +275,53 @@ class Function:
             self.intrinsic("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
             self.entry.append(f"%zeros = alloca [{self.zeros} x i8], align {ALIGNMENT}")
             self.entry.append(f"call void @llvm.memset.p0.i64(ptr align {ALIGNMENT} %zeros, i8 0, i64 {self.zeros}, i1 false)")
-        body = ["entry:", *self.entry, *frame.lines, *self.exit, "ret void"]
+        start = ["br label %start", "start:"]
+        leave: list[str] = []
+        free = "call void @free(ptr %heap)"
+        if self.heap:
+            take = self._allocated("%heap", str(self.heap_size))
+            if self.heap_size >= scratch.KEPT:
+                take[0], free = self._kept()
+            start = [*take, "br i1 %heap.failed, label %fail, label %start", "fail:", *self._failing(), "start:"]
+            start += [f"{name} = getelementptr i8, ptr %heap, i64 {at}" for name, at in self.heap]
+        if self.fails or self.heap:
+            leave += ["br label %leave", "leave:"]
+        if self.heap:
+            leave.append(free)
+        for n, slot in enumerate(self.slots_to_free):
+            leave += [f"%freed.{n} = load ptr, ptr {slot}", f"call void @free(ptr %freed.{n})"]
+        if self.fenced:  # non-temporal stores come before what others do once they see the end
+            leave.append("fence seq_cst")
+        if self.in_parallel:
+            leave.append("ret void")
+        elif self.fails or self.heap:
+            self.entry += ["%status = alloca i32", "store i32 0, ptr %status"]
+            leave += ["%failed = load i32, ptr %status", "ret i32 %failed"]
+        else:
+            leave.append("ret i32 0")
+        body = ["entry:", *self.entry, *start, *frame.lines, *leave]
         return header + " {\n" + "\n".join(x if x.endswith(":") else "  " + x for x in body) + "\n}"
+
+    def _kept(self) -> tuple[str, str]:
+        """How the block of large temporaries is taken, and given back for the next call."""
+        module = self.module
+        count = module.target.num_cores if self.in_parallel else 1  # type: ignore[attr-defined]
+        slots = f"@tir.slots.{len(module.slots)}"
+        module.slots.append((slots, count))
+        module.library["tir.take"] = scratch.definitions(linux=sys.platform == "linux")
+        module.declarations.add("declare i32 @madvise(ptr, i64, i32)")
+        size, alignment = scratch.rounded(self.heap_size, ALIGNMENT)
+        take = f"%heap = call noalias align {ALIGNMENT} ptr @tir.take(ptr {slots}, i64 {count}, i64 {size}, i64 {alignment})"
+        return take, f"call void @tir.give(ptr {slots}, i64 {count}, ptr %heap)"
+
+    def aligned(self, pointers: list[str], nbytes: int) -> Value:
+        """Whether all of the pointers are multiples of `nbytes`, a power of two."""
+        bits = ""
+        for p in pointers:
+            address = self.op(f"ptrtoint ptr {p} to i64", "i64").name
+            bits = self.op(f"or i64 {bits}, {address}", "i64").name if bits else address
+        low = self.op(f"and i64 {bits}, {nbytes - 1}", "i64")
+        return self.op(f"icmp eq {low}, 0", "i1")
 
     def home(self, names: Iterable[str]) -> Frame:
         """The outermost frame in which all of `names` are defined."""
@@ -278,8 +366,10 @@ class Function:
                 self.define(var.name, self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value))
                 self.stmt(body)
             case Allocate(buffer, body):
+                pinned = self.pinned
                 self.allocate(buffer)
                 self.stmt(body)
+                self.pinned = pinned
             case Evaluate(value):
                 self.expr(value)
             case Block():
@@ -312,13 +402,43 @@ class Function:
 
     def _heap(self, name: str, size: int, dims: list[Expr]) -> None:
         """Allocate `size` bytes times `dims`, once a call of this function; its end frees them."""
-        self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
-        self.intrinsic("free", "void", ["ptr"])
-        total = str((size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
+        size = (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        if not dims:  # in one piece with the others
+            self.heap.append((name, self.heap_size))
+            self.heap_size += size
+            return
+        total = str(size)
         for d in dims:
             total = self.op(f"mul i64 {total}, {self.index(d).name}", "i64").name
-        self.line(f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {total})")
-        self.exit.append(f"call void @free(ptr {name})")
+        slot = self.fresh("slot")
+        self.slots_to_free.append(slot)
+        self.entry += [f"{slot} = alloca ptr", f"store ptr null, ptr {slot}"]
+        for line in self._allocated(name, total):
+            self.line(line)
+        self.line(f"store ptr {name}, ptr {slot}")
+        self.leave_if(Value(f"{name}.failed", "i1"))
+
+    def _allocated(self, name: str, size: str) -> list[str]:
+        """`name` as so many bytes of the heap, `name.failed` as whether there were none."""
+        self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
+        self.intrinsic("free", "void", ["ptr"])
+        return [
+            f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})",
+            f"{name}.failed = icmp eq ptr {name}, null",
+        ]
+
+    def _failing(self) -> list[str]:
+        """The end, where memory was wanting."""
+        status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.in_parallel else "store i32 1, ptr %status"
+        return [status, "br label %leave"]
+
+    def leave_if(self, failed: Value) -> None:
+        """Go to the end, with the status 1, where memory was wanting."""
+        self.fails = True
+        fail, go_on = self.label("fail"), self.label("go_on")
+        for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(), f"{go_on}:"):
+            self.line(line)
+        self.top.label = go_on
 
     def registers(self, buffer: Buffer) -> None:
         """One stack slot a vector of a register buffer; SROA makes SSA values of them."""
@@ -327,6 +447,7 @@ class Function:
         self.buffers[buffer.name] = prefix
         self.masks[buffer.name] = self.mask
         full = _typed(_register_type(buffer.dtype), lanes)
+        self.pinned += prod(axes)
         for place in itertools.product(*(range(n) for n in axes)):
             self.entry.append(f"{'.'.join([prefix, *map(str, place)])} = alloca {full}, align {ALIGNMENT}")
 
@@ -411,6 +532,12 @@ class Function:
         frame.label = done
 
     def loop(self, s: For) -> None:
+        outer = self.ahead
+        self.ahead += tuple((s.name, buffer, distance) for buffer, distance in prefetches(s))
+        self._loop(s)
+        self.ahead = outer
+
+    def _loop(self, s: For) -> None:
         match s.kind:
             case Kind.THREAD:
                 raise CodegenError(f"loop `{s.name}` is bound to {s.thread}; the llvm target has no GPU threads")
@@ -418,7 +545,7 @@ class Function:
                 self.vector_loop(s)
             case Kind.UNROLLED if isinstance(s.extent, Const):
                 self.unrolled_loop(s)
-            case Kind.PARALLEL if self._runs_parallel(s):
+            case Kind.PARALLEL if chunks(s) and self._runs_parallel(s):
                 self.parallel_loop(s)
             case _ if not self._uniform(s.extent):
                 self.ragged_loop(s)
@@ -470,12 +597,12 @@ class Function:
         head, done = self.label("loop"), self.label("done")
         index = self.fresh(s.name)
         self.env[s.name] = Value(index, "i64")
-        self.frames.append(Frame(head, defined={s.name}))
+        known = isinstance(s.extent, Const) and s.extent.value >= 1 and last is None
+        self.frames.append(Frame(head, defined={s.name}, stored=self._stores(s) if known else None))
         self.stmt(s.body)
         frame = self.frames.pop()
         del self.facts[facts:]
         step = self.fresh(f"{s.name}.next")
-        known = isinstance(s.extent, Const) and s.extent.value >= 1 and last is None
         before = parent.label
         # Rotated form: the test stands at the end; in front only where the loop may not run at all.
         if not known:
@@ -495,10 +622,12 @@ class Function:
         parent.label = done
 
     def parallel_loop(self, s: For) -> None:
-        """The loop as a function of its own, each thread a contiguous share of the iterations."""
-        self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
-        self.module.declarations.add("declare i32 @omp_get_thread_num()")
-        self.module.declarations.add("declare i32 @omp_get_num_threads()")
+        """The loop as a function of its own, which each thread runs on its share of the iterations.
+
+        The threads see a context of words: the number of iterations, whether one of them failed, the first iteration that none
+        has taken yet, then the pointers and scalars that the body uses.
+        """
+        how = chunks(s)
         n = self.index(s.extent)
         if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
             self.intrinsic("llvm.smax.i64", "i64", ["i64", "i64"])
@@ -509,6 +638,8 @@ class Function:
         worker.ranges = dict(self.ranges)
         worker.facts = list(self.facts)
         worker.constants = dict(self.constants)
+        worker.streamed, worker.given = self.streamed, self.given
+        worker.ahead = self.ahead
         passed: list[Value] = []
         parameters: list[Value] = []
         for name in sorted(buffers):
@@ -523,38 +654,88 @@ class Function:
             if isinstance(x, Store):
                 self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
         self.module.functions.append("")  # keeps the numbers of inner functions apart
-        worker.serial_loop(s, Value("%first", "i64"), Value("%last", "i64"))
+        worker.share(s, how)
         body = f"@tir.parallel.{number}"
-        signature = ", ".join(["i64 %first", "i64 %last", *map(str, parameters)])
+        signature = ", ".join(["i64 %n", "ptr %failure", "ptr %counter", *map(str, parameters)])
         self.module.functions[number] = worker.finish(f"define internal void {body}({signature}) noinline #0")
-        # The context: n, then pointers and scalars, 8 bytes each.
         context = self.fresh("context")
-        self.entry.append(f"{context} = alloca [{1 + len(passed)} x i64], align 8")
-        self.line(f"store i64 {n.name}, ptr {context}")
-        unpack, arguments = [], ["i64 %first", "i64 %last"]
-        for i, value in enumerate(passed, 1):
+        self.entry.append(f"{context} = alloca [{3 + len(passed)} x i64], align 8")
+        unpack = ["%n = load i64, ptr %context"]
+        unpack += [f"%{name} = getelementptr i64, ptr %context, i64 {i}" for i, name in enumerate(("failure", "counter"), 1)]
+        arguments = ["i64 %n", "ptr %failure", "ptr %counter"]
+        for i, value in enumerate((n, Value("0", "i64"), Value("0", "i64"), *passed)):
             place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
             self.line(f"store {value}, ptr {place.name}")
-            unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
-            arguments.append(f"{value.type} %v{i}")
-        share = [
-            "%n = load i64, ptr %context",
-            *unpack,
-            "%thread = call i32 @omp_get_thread_num()",
-            "%threads = call i32 @omp_get_num_threads()",
-            "%t = zext i32 %thread to i64",
-            "%count = zext i32 %threads to i64",
-            "%t1 = add i64 %t, 1",
-            "%a = mul i64 %n, %t",
-            "%b = mul i64 %n, %t1",
-            "%first = udiv i64 %a, %count",
-            "%last = udiv i64 %b, %count",
-            f"call void {body}({', '.join(arguments)})",
-            "ret void",
-        ]
-        text = "\n  ".join(share)
+            if i > 2:
+                unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
+                arguments.append(f"{value.type} %v{i}")
+        text = "\n  ".join([*unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
         self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
+        self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
+        if worker.fails or worker.heap:
+            place = self.op(f"getelementptr i64, ptr {context}, i64 1", "ptr")
+            failure = self.op(f"load i64, ptr {place.name}", "i64")
+            self.leave_if(self.op(f"icmp ne i64 {failure.name}, 0", "i1"))
+
+    def _stores(self, s: For) -> frozenset[str]:
+        """The buffers that a loop writes; remembered by identity."""
+        entry = self.written.get(id(s))
+        if entry is None:
+            entry = self.written[id(s)] = (s, frozenset(x.buffer.name for x in walk_stmts(s.body) if isinstance(x, Store)))
+        return entry[1]
+
+    def share(self, s: For, how: Chunks) -> None:
+        """The iterations of a parallel loop that are the share of the thread that calls this, of `%n` in all."""
+        thread, threads = ("0", "1") if how.dynamic else self._team()
+        if how.size is None:
+            later = self.op(f"add i64 {thread}, 1", "i64").name
+            first, last = (
+                self.op(f"udiv i64 {self.op(f'mul i64 %n, {t}', 'i64').name}, {threads}", "i64") for t in (thread, later)
+            )
+            self.serial_loop(s, first, last)
+            return
+        self.intrinsic("llvm.smin.i64", "i64", ["i64", "i64"])
+        head, work, done = self.label("take"), self.label("chunk"), self.label("taken")
+        parent = self.top
+        first = Value(self.fresh("first"), "i64")
+        self.frames.append(Frame(work))
+        end = self.op(f"add i64 {first.name}, {how.size}", "i64")
+        self.serial_loop(s, first, self.op(f"call i64 @llvm.smin.i64({end}, i64 %n)", "i64"))
+        frame = self.frames.pop()
+        if how.dynamic:
+            self.line(f"br label %{head}")
+            take = [f"{first.name} = atomicrmw add ptr %counter, i64 {how.size} monotonic"]
+            step = []
+        else:
+            start = self.op(f"mul i64 {thread}, {how.size}", "i64")
+            stride = self.op(f"mul i64 {threads}, {how.size}", "i64")
+            self.line(f"br label %{head}")
+            later = self.fresh("first")
+            take = [f"{first.name} = phi i64 [ {start.name}, %{parent.label} ], [ {later}, %{frame.label} ]"]
+            step = [f"{later} = add i64 {first.name}, {stride.name}"]
+        more = self.fresh("more")
+        parent.lines += [
+            f"{head}:",
+            *take,
+            f"{more} = icmp slt i64 {first.name}, %n",
+            f"br i1 {more}, label %{work}, label %{done}",
+            f"{work}:",
+            *frame.lines,
+            *step,
+            f"br label %{head}",
+            f"{done}:",
+        ]
+        parent.label = done
+
+    def _team(self) -> tuple[str, str]:
+        """The number of this thread, and how many there are."""
+        result = []
+        for question in ("thread_num", "num_threads"):
+            self.module.declarations.add(f"declare i32 @omp_get_{question}()")
+            answer = self.op(f"call i32 @omp_get_{question}()", "i32")
+            result.append(self.op(f"zext {answer} to i64", "i64").name)
+        return result[0], result[1]
 
     # --- memory ---
 
@@ -635,10 +816,14 @@ class Function:
 
     def point(self, place: _Place) -> str:
         """A pointer to the element, in the first lane."""
+        return self._further(*self._base(place))
+
+    def _base(self, place: _Place) -> tuple[str, int]:
+        """A pointer and the bytes from there to the element, in the first lane."""
         buffer = place.access.buffer
         further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
         if place.nested:
-            return self._further(self.address(buffer, place.offset), further)
+            return self.address(buffer, place.offset), further
         key = ("place", place, self._read(place.offset))
         frame = (
             self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
@@ -650,7 +835,7 @@ class Function:
             place.home = frame
             offset = {m: c for m, c in place.offset.items() if m}
             frame.known[key] = Value(self.address(buffer, offset), "ptr")
-        return self._further(frame.known[key].name, further + place.offset.get((), 0) * dtypes.nbytes(buffer.dtype))
+        return frame.known[key].name, further + place.offset.get((), 0) * dtypes.nbytes(buffer.dtype)
 
     def load(self, e: Load) -> Value:
         b = e.buffer
@@ -660,13 +845,78 @@ class Function:
         type = _memory_type(b.dtype)
         version = self.versions.get(b.name, 0)
         place = self.place(e)
-        if place.stride == 0:
-            pointer = self._there(self.point(place), dtypes.nbytes(b.dtype), self.idle)
-            key = ("load", pointer, version)
-            value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
-        else:
-            value = self.vector_load(place, type, version)
-        return self.unpacked(value, b.dtype)
+
+        def write() -> Value:
+            self._fetch_ahead(place, write=False)
+            if place.stride == 0:
+                pointer = self._there(self.point(place), dtypes.nbytes(b.dtype), self.idle)
+                key = ("load", pointer, version)
+                value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
+            else:
+                value = self.vector_load(place, type, version)
+            return self.unpacked(value, b.dtype)
+
+        frame = self._invariant(place)
+        if frame is None:
+            return write()
+        value = self.within(frame, write)
+        self.born[value.name] = frame
+        return value
+
+    def _invariant(self, place: _Place) -> Frame | None:
+        """The frame in front of the loops in which the load gives always the same; None if that is none, or registers are short.
+
+        Those loops surely run, and do not write the buffer. What is at one place counts once.
+        """
+        buffer, top = place.access.buffer.name, self.top
+        if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
+            return None
+        if any(isinstance(n, Load) for m in place.offset for atom in m for n in walk(atom)):
+            return None
+        home = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
+        result = None
+        for frame, outer in zip(reversed(self.frames), list(reversed(self.frames))[1:], strict=False):
+            if frame is home or frame.stored is None or buffer in frame.stored:
+                break
+            result = outer
+        if result is None:
+            return None
+        key = (buffer, frozenset(place.offset.items()), sum(c * self.constants[v] for v, c in place.copies), place.stride)
+        if key not in top.borrowed:
+            if len(top.borrowed) >= self._free_registers():
+                return None
+            top.borrowed.add(key)
+        return result
+
+    def _free_registers(self) -> int:
+        """The vector registers that are left beside the accumulators and what a statement needs."""
+        return (32 if self.module.target.vector_bits >= 512 else 16) - self.pinned - BUSY  # type: ignore[attr-defined]
+
+    def _fetch_ahead(self, place: _Place, write: bool) -> None:
+        """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
+        buffer = place.access.buffer
+        nbytes = dtypes.nbytes(buffer.dtype)
+        for loop, name, distance in self.ahead:
+            if name != buffer.name or place.nested or place.stride not in (0, 1):
+                continue
+            moving = [(m, c) for m, c in place.offset.items() if any(loop in self.variables(atom) for atom in m)]
+            copies = [((), c) for v, c in place.copies if v == loop]
+            match moving + copies:
+                case [(m, c)] if len(m) <= 1 and all(type(atom) is Var for atom in m):
+                    pointer, start = self._base(place)
+                    start += c * distance * nbytes
+                    width = self.lane[1] * nbytes if self.lane is not None and place.stride else nbytes
+                    for line in range(start // LINE, (start + width - 1) // LINE + 1):
+                        self._prefetch(pointer, line * LINE, write)
+
+    def _prefetch(self, pointer: str, nbytes: int, write: bool) -> None:
+        """Ask for the line at `pointer + nbytes`, unless this loop body has done so."""
+        key = ("prefetch", pointer, nbytes)
+        if key not in self.top.known:
+            self.intrinsic("llvm.prefetch.p0", "void", ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"])
+            place = self._further(pointer, nbytes)
+            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
+            self.top.known[key] = Value(place, "ptr")
 
     def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
         """The pointer, or one to zeros where nothing may be there to load: `wanted` is false, or if `idle`, all lanes."""
@@ -806,6 +1056,7 @@ class Function:
             return
         value = self.packed(value, b.dtype)
         place = self.place(s)
+        self._fetch_ahead(place, write=True)
         if self.lane is None:
             self.line(f"store {value}, ptr {self.point(place)}, align {align}")
             return
@@ -819,7 +1070,13 @@ class Function:
         if place.stride == 1:
             pointer = self.point(place)
             if self.mask is None:
-                self.line(f"store {value}, ptr {pointer}, align {align}")
+                nearest = self._streaming(place, lanes * align)
+                self.line(
+                    f"store {value}, ptr {pointer}, align {nearest}, !nontemporal !0"
+                    if nearest
+                    else f"store {value}, ptr {pointer}, align {align}"
+                )
+                self.fenced |= nearest > 0
             else:
                 name = f"llvm.masked.store.{suffix}.p0"
                 self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
@@ -829,6 +1086,16 @@ class Function:
         name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
         self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
         self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
+
+    def _streaming(self, place: _Place, nbytes: int) -> int:
+        """The alignment of a store of `nbytes` that bypasses the caches; 0 if it is to be an ordinary one."""
+        buffer = place.access.buffer
+        if buffer.name not in self.streamed or nbytes % STREAMED or place.nested:
+            return 0
+        known = STREAMED if buffer.name in self.given else ALIGNMENT
+        steps = [*place.offset.values(), *(c for _, c in place.copies)]
+        nearest = gcd(known, *(c * dtypes.nbytes(buffer.dtype) for c in steps))
+        return nearest if nearest >= STREAMED else 0
 
     def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:
         """`C[c] = C[c] op operand` in every lane, c the same in all: the lanes are combined in pairs, and the result with C."""

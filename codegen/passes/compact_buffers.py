@@ -43,13 +43,13 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     body = func.body
     for buffer in func.allocs:
         if any(isinstance(n, (Load, Store)) and n.buffer.name == buffer.name for n in walk(body)):
-            body = _place(body, buffer, {})
+            body = place(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
-    return func.with_(body=_aligned(body, rules) if rules else body, allocs=(), attrs=attrs)
+    return func.with_(body=apply_strides(body, rules) if rules else body, allocs=(), attrs=attrs)
 
 
-def _aligned(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
+def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
     """`body` with the strides of its buffers as the rules say: a dimension grows until the stride of the one before is right."""
     table: dict[str, Buffer] = {}
     for s in walk_stmts(body):
@@ -69,28 +69,33 @@ def _touches(s: Stmt, buffer: Buffer) -> bool:
     return any(isinstance(n, (Load, Store)) and n.buffer.name == buffer.name for n in walk(s))
 
 
-def _place(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
-    """`s` with the buffer allocated as deep inside it as possible."""
+def place(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
+    """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible.
+
+    The iterations of a parallel loop are independent: what one of them reads of a buffer that is used only there, it has written.
+    """
     match s:
-        case For(var, extent, body, kind) if kind in (Kind.SERIAL, Kind.PARALLEL) and _self_contained(body, buffer, ranges):
+        case For(var, extent, body, kind) if kind is Kind.PARALLEL or (
+            kind is Kind.SERIAL and self_contained(body, buffer, ranges)
+        ):
             inside = {**ranges, var.name: extent_range(extent, ranges)}
-            return s.with_(body=_place(body, buffer, inside))
+            return s.with_(body=place(body, buffer, inside))
         case Seq(stmts):
             users = [i for i, x in enumerate(stmts) if _touches(x, buffer)]
             if len(users) == 1:
                 (i,) = users
-                return s.with_(stmts=(*stmts[:i], _place(stmts[i], buffer, ranges), *stmts[i + 1 :]))
+                return s.with_(stmts=(*stmts[:i], place(stmts[i], buffer, ranges), *stmts[i + 1 :]))
             first, last = users[0], users[-1] + 1
             if last - first < len(stmts):  # only the statements that need it see it
-                part = _allocate(Seq(stmts[first:last]), buffer, ranges)
+                part = allocate(Seq(stmts[first:last]), buffer, ranges)
                 return Seq((*stmts[:first], part, *stmts[last:]))
         case Let(var, value, body) if not any(isinstance(n, Load) and n.buffer.name == buffer.name for n in walk(value)):
-            return s.with_(body=_place(body, buffer, ranges))
+            return s.with_(body=place(body, buffer, ranges))
         case Allocate(_, body):
-            return s.with_(body=_place(body, buffer, ranges))
+            return s.with_(body=place(body, buffer, ranges))
         case If(condition, then, None) if not any(isinstance(n, Load) and n.buffer.name == buffer.name for n in walk(condition)):
-            return s.with_(then=_place(then, buffer, ranges))
-    return _allocate(s, buffer, ranges)
+            return s.with_(then=place(then, buffer, ranges))
+    return allocate(s, buffer, ranges)
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class _Extent:
 _Box = tuple[_Extent, ...]  # one a dimension
 
 
-def _self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
+def self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
     """Whether every element that `body` reads of the buffer was surely written before, in the same run of `body`.
 
     A write is sure that stands under no condition; or under one that only keeps its index inside the buffer; or under one that
@@ -258,7 +263,7 @@ def _first_iteration(condition: Expr, box: _Box, first: frozenset[str]) -> bool:
             return False
 
 
-def _allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
+def allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
     """Allocate the region of the buffer that `s` touches, around `s`."""
     reads, writes = accessed(s, ranges)
     region = _merge(reads, writes, buffer)

@@ -31,6 +31,8 @@ from tir.simplify import simplify
 from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk, walk_stmts
 from tir.verify import counts_once
 
+from .memory import NON_TEMPORAL, check_prefetches, streamed
+
 ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 
 
@@ -40,9 +42,12 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
     The init stands directly before the outermost loop that drives a reduce axis, if nothing but loops is between that loop and
     the block; else it stays inside, under the condition that every reduce axis is at its first value. Buffers allocated by
-    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}. Those in
-    scope "register" become local: only what `promote_registers` puts there has places that are constants.
+    blocks become the function's, and so does what `storage_align` asks for: {buffer: [[axis, factor, offset], ...]}; and the
+    buffers that `non_temporal` names. Those in scope "register" become local: only what `promote_registers` puts there has places
+    that are constants. Raises ValueError for annotations about memory that cannot be meant.
     """
+    bypassing = streamed(func)
+    check_prefetches(func)
     placed = {n.name: n.with_(scope="local") for n in walk(func) if type(n) is Buffer and n.scope == "register"}
     if placed:
         func = replace_buffers(func, placed)
@@ -114,6 +119,7 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
 
     body = visit(func.body)
     attrs = annotated(func.attrs, ALIGNED, aligned) if aligned else func.attrs
+    attrs = annotated(attrs, NON_TEMPORAL, list(bypassing)) if bypassing else attrs
     return func.with_(body=body, allocs=tuple(allocs), attrs=attrs)
 
 

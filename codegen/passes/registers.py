@@ -36,6 +36,7 @@ from tir.traverse import children, fresh, map_children, names, rewrite, substitu
 
 from .guards import loop_facts
 
+REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
 MAX_TILE = 256  # vectors (or scalars) of one buffer that are kept in registers at most
 
 Loops = dict[str, tuple[Var, int]]  # unrolled or vectorised loops around a statement, with their extents
@@ -79,8 +80,8 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
 
     for all places of C that the body touches, where they are provably the same or apart. `r` is a buffer of scope "register",
     with one axis for each unrolled loop that tells places apart, one for lanes; its elements become SSA values. The loop may be a
-    nest of serial loops. Where the statement before does nothing but set just these places to a constant, as an init does, the
-    registers start from that, and it goes.
+    nest of serial loops, or unrolled. Where the statement before does nothing but set just these places to a constant, as an init
+    does, the registers start from that, and it goes.
     """
     taken = names(func)
 
@@ -89,9 +90,10 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
             case For(var, extent, body, kind):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 known = [*facts, *loop_facts(s)]
-                if kind is Kind.SERIAL:
+                if kind in REDUCING:
                     s, tiles = _promote(s, ranges, lanes, facts, taken)
-                    return _around(s, tiles, None, taken) if tiles else s.with_(body=visit(s.body, inside, lanes, known))
+                    if tiles:
+                        return _around(s, tiles, None, taken)
                 if kind is Kind.VECTORIZED and isinstance(extent, Const):
                     lanes = {**lanes, var.name: (var, int(extent.value))}
                 new = visit(body, inside, lanes, known)
@@ -99,7 +101,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
             case Seq(stmts):
                 made: list[Stmt] = []
                 for x in stmts:
-                    if made and isinstance(x, For) and x.kind is Kind.SERIAL:
+                    if made and isinstance(x, For) and x.kind in REDUCING:
                         loop, tiles = _promote(x, ranges, lanes, facts, taken)
                         start = _start(made[-1], tiles, lanes) if tiles else None
                         if start is not None:

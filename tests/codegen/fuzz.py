@@ -15,8 +15,8 @@ import numpy as np
 
 from schedule import Schedule, ScheduleError
 from tir import dtypes, te
-from tir.ir import Expr, For, Kind, PrimFunc, cast
-from tir.traverse import blocks, loops
+from tir.ir import Expr, For, Kind, Load, PrimFunc, Store, cast
+from tir.traverse import blocks, loops, walk
 
 from .harness import integers, same
 
@@ -293,6 +293,24 @@ def _step(s: Schedule, rng: np.random.Generator) -> None:
         s.vectorize(around[-1])
 
 
+def annotate(s: Schedule, rng: np.random.Generator) -> None:
+    """What a schedule may say about memory and chunks, on loops drawn at random."""
+    for loop in loops(s.func.body):
+        if not isinstance(loop, For) or rng.random() < 0.5:
+            continue
+        written = sorted({x.buffer.name for x in walk(loop) if isinstance(x, Store)})
+        used = sorted({x.buffer.name for x in walk(loop.body) if isinstance(x, Load | Store)})
+        match int(rng.integers(4)):
+            case 0 if written:
+                s.annotate(loop.name, "non_temporal", draw(rng, written))
+            case 1 if used:
+                s.annotate(loop.name, "prefetch", [draw(rng, used), int(rng.integers(1, 40))])
+            case 2:
+                s.annotate(loop.name, "schedule", draw(rng, ("static", "dynamic")))
+            case 3:
+                s.annotate(loop.name, "chunk", int(rng.integers(1, 6)))
+
+
 def ordered(func: PrimFunc) -> bool:
     """Whether some loop is neither parallel nor vectorised nor unrolled: what a case must not lose."""
     return any(x.kind is Kind.SERIAL for x in loops(func.body) if isinstance(x, For))
@@ -302,7 +320,9 @@ def case(seed: int) -> Schedule:
     """The program and the schedule of a seed."""
     rng = np.random.default_rng(seed)
     func = program(rng)
-    return schedule(func, rng)
+    s = schedule(func, rng)
+    annotate(s, rng)
+    return s
 
 
 def run(seed: int, cpu: str = "") -> Schedule:

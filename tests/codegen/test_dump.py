@@ -47,7 +47,7 @@ def test_llvm_ir_and_assembly():
     kernel = codegen.build(FUNC, ONE)
     assert tir.dump(FUNC, ONE, after="llvm_ir") == kernel.llvm_ir()
     assert tir.dump(FUNC, ONE, after="asm") == kernel.asm()
-    assert "define void @tir_main(" in kernel.llvm_ir() and "tir_main:" in kernel.asm()
+    assert "define i32 @tir_main(" in kernel.llvm_ir() and "tir_main:" in kernel.asm()
 
 
 def test_unknown_stages_are_refused():

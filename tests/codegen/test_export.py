@@ -134,7 +134,8 @@ def test_header(tmp_path):
         "/* product: the kernel `main`, compiled by tir for x86-64-v3.",
         "   Link with libproduct.o -fopenmp -lm.",
         "   Its parallel loops run on 2 threads of the OpenMP runtime.",
-        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other. */",
+        "   Arrays are row-major without gaps, each aligned to its elements; one that is written overlaps no other.",
+        "   It returns 0; or 1 if there is no memory for its temporaries, and the results are then undefined. */",
         "",
         "#ifndef TIR_PRODUCT_H",
         "#define TIR_PRODUCT_H",
@@ -148,7 +149,7 @@ def test_header(tmp_path):
         "   B[13][109]  read",
         "   C[7][109]   written",
         "*/",
-        "void product(const float *A, const float *B, float *C);",
+        "int product(const float *A, const float *B, float *C);",
         "",
         "#ifdef __cplusplus",
         "}",
@@ -165,7 +166,7 @@ def test_types(tmp_path, dtype):
     A = te.placeholder((3,), dtype, name="A")
     header = codegen.build(te.create_prim_func([A, te.compute((3,), lambda i: A[i], name="B")]), ONE).export(tmp_path / "copy.o")
     kind = C_TYPES[dtype][0]
-    assert f"void copy(const {kind} *A, {kind} *B);" in header.read_text()
+    assert f"int copy(const {kind} *A, {kind} *B);" in header.read_text()
     check = f'#include "copy.h"\n_Static_assert(sizeof({kind}) == {dtypes.nbytes(dtype)}, "");\nint main(void) {{ return 0; }}\n'
     (tmp_path / "check.c").write_text(check)
     done = subprocess.run([CC, "-Werror", "-fsyntax-only", "check.c"], cwd=tmp_path, capture_output=True, text=True)
@@ -179,7 +180,7 @@ def test_sizes_are_parameters(tmp_path):
     B = te.compute((n, 3), lambda i, j: A[i, j] * 2.0, name="int")
     header = codegen.build(te.create_prim_func([n, A, B]), ONE).export(tmp_path / "twice.so")
     text = header.read_text()
-    assert "void twice(int64_t n, const float *A, float *int_1);" in text and "#include <stdint.h>" in text
+    assert "int twice(int64_t n, const float *A, float *int_1);" in text and "#include <stdint.h>" in text
     assert "   n            a size\n   A[n][3]      read\n   int_1[n][3]  written\n" in text
     a, b = np.arange(21, dtype="float32").reshape(7, 3), np.empty((7, 3), "float32")
     twice = ctypes.CDLL(str(tmp_path / "twice.so")).twice

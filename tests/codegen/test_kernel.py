@@ -198,7 +198,7 @@ def test_the_text_of_a_timing(seconds, text):
 
 
 def test_texts(kernel):
-    assert "define void @tir_main(ptr noalias" in kernel.llvm_ir()
+    assert "define i32 @tir_main(ptr noalias" in kernel.llvm_ir()
     assert "tir_main:" in kernel.asm()
     assert kernel.lowered.script().count("T.block") == 0
 

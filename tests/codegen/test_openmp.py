@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes.util
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -140,3 +143,26 @@ def test_the_lock_of_python_is_released():
 
     at_once(call, watch)
     assert len(seen) > 20
+
+
+WAITS = """
+import os
+from codegen import openmp
+openmp.library()
+print(os.environ.get("GOMP_SPINCOUNT"), os.environ.get("OMP_WAIT_POLICY"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+)
+def test_threads_that_wait_soon_sleep(given, spins):
+    """libgomp tells what it goes by, and the environment is as before."""
+    inherited = {k: v for k, v in os.environ.items() if k not in openmp.WAITING}
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS], env=inherited | given | {"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
+    assert done.stdout.split() == [given.get("GOMP_SPINCOUNT", "None"), given.get("OMP_WAIT_POLICY", "None")]

@@ -366,3 +366,33 @@ def test_lanes_around_the_reduction():
             C[j] = C_reg[j]
         """,
     )
+
+
+def test_an_unrolled_reduction():
+    """Written out, the reduction would store C once a step; registers stay around the copies, inside the loop that moves C."""
+    s = Schedule(matmul(3, 24, 12))
+    i, j, k = s.get_loops("C")
+    k0, k1 = s.split(k, [None, 4])
+    j0, j1 = s.split(j, [None, 8])
+    s.reorder(i, k0, j0, k1, j1)
+    s.decompose_reduction("C", k0)
+    s.unroll(k1)
+    s.vectorize(j1)
+    check_pass(
+        s.func,
+        "promote_registers",
+        """
+        for i in range(3):
+            for j_0_init, j_1_init in T.grid(3, 8):
+                C[i, j_0_init * 8 + j_1_init] = T.float32(0.0)
+            for k_0, j_0 in T.grid(3, 3):
+                C_reg = T.decl_buffer((8,), scope="register")
+                for j_1_1 in T.vectorized(8):
+                    C_reg[j_1_1] = C[i, j_0 * 8 + j_1_1]
+                for k_1 in T.unroll(4):
+                    for j_1 in T.vectorized(8):
+                        C_reg[j_1] = C_reg[j_1] + A[i, k_0 * 4 + k_1] * B[k_0 * 4 + k_1, j_0 * 8 + j_1]
+                for j_1_2 in T.vectorized(8):
+                    C[i, j_0 * 8 + j_1_2] = C_reg[j_1_2]
+        """,
+    )

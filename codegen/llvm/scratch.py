@@ -1,0 +1,89 @@
+"""The memory of large temporaries, which a kernel keeps from one call to the next.
+
+Fresh memory costs more than what a kernel does with it: the system clears each page when it is first touched. So a function
+with large temporaries takes a block that an earlier call has given back, if there is one, and else a new one. Each call and each
+thread of a parallel loop takes a block for itself.
+"""
+
+from __future__ import annotations
+
+KEPT = 1 << 20  # bytes: smaller blocks come from malloc at each call, which keeps them itself
+HUGE = 4 << 20  # bytes: larger blocks are in large pages, where the system has them
+PAGE = 2 << 20
+MADV_HUGEPAGE = 14  # of Linux
+RELEASE = "tir.release"  # the function that frees what a kernel keeps, in the object files of those that do
+
+
+def rounded(size: int, alignment: int) -> tuple[int, int]:
+    """The size and the alignment in bytes of a block that holds `size` bytes: large ones are whole pages."""
+    alignment = PAGE if size >= HUGE else alignment
+    return (size + alignment - 1) // alignment * alignment, alignment
+
+
+def definitions(linux: bool) -> str:
+    """`ptr @tir.take(ptr slots, i64 slots, i64 bytes, i64 alignment)`, null where there is no memory, and `@tir.give(ptr slots,
+    i64 slots, ptr block)`."""
+    advice = f"""
+  %large = icmp uge i64 %alignment, {PAGE}
+  br i1 %large, label %advise, label %done
+advise:
+  %ignored = call i32 @madvise(ptr %new, i64 %size, i32 {MADV_HUGEPAGE})
+  br label %done"""
+    return f"""
+define internal ptr @tir.take(ptr %slots, i64 %count, i64 %size, i64 %alignment) noinline nounwind {{
+entry:
+  br label %try
+try:
+  %i = phi i64 [ 0, %entry ], [ %next, %further ]
+  %slot = getelementptr ptr, ptr %slots, i64 %i
+  %kept = atomicrmw xchg ptr %slot, ptr null acquire
+  %found = icmp ne ptr %kept, null
+  br i1 %found, label %reuse, label %further
+further:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %try, label %allocate
+reuse:
+  ret ptr %kept
+allocate:
+  %new = call ptr @aligned_alloc(i64 %alignment, i64 %size)
+  %failed = icmp eq ptr %new, null
+  br i1 %failed, label %done, label %got
+got:{advice if linux else chr(10) + "  br label %done"}
+done:
+  ret ptr %new
+}}
+
+define internal void @tir.give(ptr %slots, i64 %count, ptr %block) noinline nounwind {{
+entry:
+  br label %try
+try:
+  %i = phi i64 [ 0, %entry ], [ %next, %further ]
+  %slot = getelementptr ptr, ptr %slots, i64 %i
+  %pair = cmpxchg ptr %slot, ptr null, ptr %block release monotonic
+  %free = extractvalue {{ ptr, i1 }} %pair, 1
+  br i1 %free, label %done, label %further
+further:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %try, label %surplus
+surplus:
+  call void @free(ptr %block)
+  br label %done
+done:
+  ret void
+}}
+""".strip()
+
+
+def release(slots: list[tuple[str, int]]) -> str:
+    """The function that frees what all the slots hold."""
+    lines = []
+    for group, count in slots:
+        for n in range(count):
+            value = f"%block.{len(lines)}"
+            lines += [
+                f"{value} = atomicrmw xchg ptr getelementptr (ptr, ptr {group}, i64 {n}), ptr null acquire",
+                f"call void @free(ptr {value})",
+            ]
+    return "\n  ".join([f"define void @{RELEASE}() nounwind {{", *lines, "ret void"]) + "\n}"

@@ -1,0 +1,33 @@
+"""How the iterations of a parallel loop are shared out among threads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tir.ir import For, annotation
+
+SCHEDULE = "schedule"
+CHUNK = "chunk"
+
+
+class Chunks(NamedTuple):
+    """Iterations in chunks of `size`, each taken by the next thread that is free if `dynamic`, else in turns; without a size, one
+    contiguous share a thread."""
+
+    dynamic: bool
+    size: int | None
+
+
+def chunks(loop: For) -> Chunks:
+    """What the annotations `schedule: "static"` or `"dynamic"` and `chunk: n` of a parallel loop ask for; static without them.
+
+    Dynamic chunks have one iteration unless `chunk` says otherwise. Raises ValueError for other values.
+    """
+    schedule = annotation(loop.annotations, SCHEDULE, "static")
+    size = annotation(loop.annotations, CHUNK)
+    if schedule not in ("static", "dynamic"):
+        raise ValueError(f'loop `{loop.name}`: the annotation {SCHEDULE} must be "static" or "dynamic", got {schedule!r}')
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+        raise ValueError(f"loop `{loop.name}`: the annotation {CHUNK} must be an integer from 1 up, got {size!r}")
+    dynamic = schedule == "dynamic"
+    return Chunks(dynamic, 1 if dynamic and size is None else size)

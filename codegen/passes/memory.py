@@ -1,0 +1,71 @@
+"""What annotations say about memory: stores that bypass the caches, and elements to be fetched ahead of their use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tir.ir import Block, For, Load, PrimFunc, Store, annotation
+from tir.traverse import walk
+
+NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
+PREFETCH = "prefetch"
+
+
+def streamed(func: PrimFunc) -> tuple[str, ...]:
+    """The buffers that a loop or block names by `non_temporal: "C"` or `["C", "D"]`.
+
+    Raises ValueError if the value is no name or list of names, or names a buffer that is not written there.
+    """
+    found: dict[str, None] = {}
+    for s in walk(func.body):
+        if isinstance(s, For | Block) and (value := annotation(s.annotations, NON_TEMPORAL)) is not None:
+            names = [value] if isinstance(value, str) else value
+            if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+                raise ValueError(f"{_where(s)}: {NON_TEMPORAL} is the name of a buffer or a list of names, got {value!r}")
+            written = {n.buffer.name for n in walk(s) if isinstance(n, Store)}
+            for name in names:
+                if name not in written:
+                    raise ValueError(
+                        f"{_where(s)}: {NON_TEMPORAL} names `{name}`, which is not written there; {_listing(written)} is"
+                    )
+                found[name] = None
+    return tuple(found)
+
+
+def prefetches(loop: For) -> tuple[tuple[str, int], ...]:
+    """The (buffer, distance in iterations) that a loop names by `prefetch: ["B", 8]` or `[["A", 4], ["B", 8]]`.
+
+    Raises ValueError if the value is nothing of that form.
+    """
+    value = annotation(loop.annotations, PREFETCH, ())
+    entries = [value] if isinstance(value, list | tuple) and value and isinstance(value[0], str) else value
+    if not isinstance(entries, list | tuple) or not all(map(_is_prefetch, entries)):
+        raise ValueError(
+            f'{_where(loop)}: {PREFETCH} is ["buffer", distance], the distance from 1 up, or a list of these, got {value!r}'
+        )
+    return tuple((name, distance) for name, distance in entries)
+
+
+def check_prefetches(func: PrimFunc) -> None:
+    """Raise ValueError if a `prefetch` is malformed or names a buffer that its loop does not access."""
+    for s in walk(func.body):
+        if isinstance(s, For):
+            for name, _ in prefetches(s):
+                used = {n.buffer.name for n in walk(s.body) if isinstance(n, Load | Store)}
+                if name not in used:
+                    raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {_listing(used)} is")
+
+
+def _is_prefetch(entry: Any) -> bool:
+    match entry:
+        case [str(), int(distance)]:
+            return not isinstance(distance, bool) and distance >= 1
+    return False
+
+
+def _where(s: For | Block) -> str:
+    return f"{'loop' if isinstance(s, For) else 'block'} `{s.name}`"
+
+
+def _listing(names: set[str]) -> str:
+    return ", ".join(f"`{n}`" for n in sorted(names)) or "nothing"

@@ -1,0 +1,247 @@
+"""Annotations about memory: stores that bypass the caches, and elements fetched ahead; and what happens where memory is short."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tests.codegen.harness import ONE, TWO, integers, same
+from tests.codegen.matmul import matmul, tiled
+from tir import te
+from tir.interpreter import run
+from tir.ir import Allocate, Buffer, Cast, Const, For, Kind, Load, PrimFunc, Store, Var, seq
+
+STORE = re.compile(r"store <\d+ x \w+> [^\n]*?, align (\d+)(, !nontemporal)?")
+
+
+def plus_one(*shape: int, dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder(shape, dtype, name="x")
+    return te.create_prim_func([x, te.compute(shape, lambda *i: x[i] + te.const(1, dtype), name="y")])
+
+
+def streamed(*shape: int, lanes: int = 32, dtype: str = "float32", parallel: bool = False) -> PrimFunc:
+    """y = x + 1 with the innermost loop in strips of `lanes`, whose stores to y bypass the caches."""
+    s = Schedule(plus_one(*shape, dtype=dtype))
+    _, inner = s.split(s.get_loops("y")[-1], [None, lanes])
+    s.vectorize(inner)
+    first = s.get_loops("y")[0]
+    if parallel:
+        s.parallel(first)
+    s.annotate(first, "non_temporal", "y")
+    return s.func
+
+
+def stores_of(func: PrimFunc, target: str = ONE) -> list[tuple[int, bool]]:
+    """(alignment, whether it bypasses the caches) of each vector store."""
+    return [(int(a), bool(n)) for a, n in STORE.findall(codegen.build(func, f"{target} -mcpu x86-64-v4").llvm_ir())]
+
+
+# --- stores ------------------------------------------------------------------------------------------------------------
+
+
+def test_both_versions_are_there():
+    """Aligned results bypass the caches, others are stored as usual; the fence stands at the end."""
+    func = streamed(128)
+    assert stores_of(func) == [(16, True), (16, True), (4, False), (4, False)]
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert text.index("fence seq_cst") < text.index("ret i32 0") and text.count("fence") == 1
+    asm = codegen.build(func, f"{ONE} -mcpu x86-64-v4").asm()
+    assert asm.count("vmovntps") == 2 * 64 // 16 and not re.search(r"movnti", asm)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64"])
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_every_dtype(dtype, target):
+    same(streamed(7, 109, dtype=dtype, parallel=True), targets=[target], fences=True)
+
+
+@pytest.mark.parametrize("shape", [(1,), (13,), (109,), (64,), (7, 13), (13, 64), (5, 109), (3, 2, 40)])
+@pytest.mark.parametrize("lanes", [1, 4, 13, 16, 64])
+def test_every_shape(shape, lanes):
+    same(streamed(*shape, lanes=lanes), fences=True)
+
+
+@pytest.mark.parametrize("offset", range(17))
+def test_results_at_any_address(offset):
+    func = streamed(13, 64)
+    kernel = codegen.build(func, ONE)
+    (x, y), storage = integers(func, 0), np.full(13 * 64 + 32, -9.0, "float32")
+    y = storage[offset : offset + y.size].reshape(y.shape)
+    kernel(x, y)
+    assert np.array_equal(y, x + 1)
+    assert np.all(storage[:offset] == -9) and np.all(storage[offset + y.size :] == -9)
+
+
+def test_rows_that_are_not_aligned_are_stored_as_usual():
+    assert not any(n for _, n in stores_of(streamed(13, 109)))
+    assert any(n for _, n in stores_of(streamed(13, 108, lanes=4)))
+
+
+def test_a_block_may_carry_it():
+    s = Schedule(tiled(12, 7, 64, 6, 32))
+    s.annotate("C_update", "non_temporal", ["C"])
+    assert sum(n for _, n in stores_of(s.func)) == 12  # six rows of two vectors, behind the reduction
+    same(s.func, fences=True)
+
+
+def test_a_temporary_is_known_to_be_aligned():
+    """It needs no second version."""
+    x = te.placeholder((4096, 16), name="x")
+    y = te.compute((4096, 16), lambda i, j: x[i, j] + 1.0, name="y")
+    z = te.compute((4096, 16), lambda i, j: y[4095 - i, j], name="z")
+    s = Schedule(te.create_prim_func([x, z]))
+    for block in "yz":
+        s.vectorize(s.get_loops(block)[1])
+    s.annotate(s.get_loops("y")[0], "non_temporal", "y")
+    assert stores_of(s.func) == [(64, True), (4, False)]
+    same(s.func)
+
+
+def test_guarded_stores_are_usual_ones():
+    s = Schedule(plus_one(109))
+    outer, inner = s.split(s.get_loops("y")[0], [None, 16])
+    s.vectorize(inner)
+    s.annotate(outer, "non_temporal", "y")
+    text = codegen.build(s.func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert "!nontemporal" in text and "masked.store" in text
+    same(s.func, fences=True)
+
+
+def test_each_thread_ends_with_a_fence():
+    text = codegen.build(streamed(12, 64, parallel=True), f"{TWO} -mcpu x86-64-v4").llvm_ir()
+    workers = [f for f in text.split("\n\n") if "noinline" in f]
+    assert len(workers) == 2 and sorted(f.count("fence seq_cst") for f in workers) == [0, 1]
+
+
+def test_the_second_parallel_loop_sees_what_the_first_streamed():
+    x = te.placeholder((96, 64), name="x")
+    y = te.compute((96, 64), lambda i, j: x[i, j] + 1.0, name="y")
+    z = te.compute((96, 64), lambda i, j: y[95 - i, 63 - j], name="z")
+    s = Schedule(te.create_prim_func([x, y, z]))
+    for block in "yz":
+        i, j = s.get_loops(block)
+        s.parallel(i)
+        s.vectorize(j)
+        s.annotate(i, "non_temporal", block)
+    for _ in range(20):
+        same(s.func, targets=[TWO])
+
+
+# --- prefetches --------------------------------------------------------------------------------------------------------
+
+
+def prefetched(func: PrimFunc) -> list[tuple[str, int]]:
+    """(what is prefetched for, how often it stands there), as LLVM IR has it."""
+    text = codegen.build(func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    found = re.findall(r"call void @llvm.prefetch.p0\(ptr %\S+, i32 (\d), i32 3, i32 1\)", text)
+    return [("read", found.count("0")), ("write", found.count("1"))]
+
+
+def test_each_line_once():
+    """64 floats are four lines, whoever reads them how often."""
+    s = Schedule(plus_one(13 * 64))
+    outer, inner = s.split(s.get_loops("y")[0], [None, 64])
+    s.vectorize(inner)
+    s.annotate(outer, "prefetch", ["x", 8])
+    assert prefetched(s.func) == [("read", 4), ("write", 0)]
+    s.annotate(outer, "prefetch", [["x", 8], ["y", 2]])
+    assert prefetched(s.func) == [("read", 4), ("write", 4)]
+    same(s.func, fences=True)
+
+
+def test_the_operands_of_a_tile():
+    """A row of B (two lines), and what holds a column of A, six rows of 52 bytes (five lines); C stays where it is."""
+    s = Schedule(tiled(12, 13, 64, 6, 32))
+    s.annotate("k", "prefetch", [["A", 16], ["B", 4]])
+    assert prefetched(s.func) == [("read", 7), ("write", 0)]
+    text = codegen.build(s.func, ONE).llvm_ir()
+    assert re.search(rf"getelementptr i8, ptr %\S+, i64 {4 * 64 * 4}\n", text)  # four rows of B further
+    same(s.func, fences=True)
+
+
+def test_a_loop_further_out():
+    """While a tile is computed, the lines of the next one come: six rows of two."""
+    s = Schedule(tiled(12, 13, 64, 6, 32))
+    s.vectorize("j_1_init")
+    s.unroll("i_1_init")
+    s.annotate("j_0", "prefetch", ["C", 1])
+    assert prefetched(s.func) == [("read", 0), ("write", 12)]
+    same(s.func, fences=True)
+
+
+@pytest.mark.parametrize("kind", list(Kind)[:4])
+def test_any_loop_may_carry_it(kind):
+    func = plus_one(13, 16)
+    loop = func.body
+    assert isinstance(loop, For)
+    same(func.with_(body=loop.with_(kind=kind, annotations=(("prefetch", ["x", 3]),))), fences=True)
+
+
+def test_what_does_not_move_is_not_fetched():
+    s = Schedule(matmul(7, 13, 16))
+    s.vectorize("j")
+    s.annotate("k", "prefetch", ["C", 1])
+    assert prefetched(s.func) == [("read", 0), ("write", 0)]
+
+
+def test_the_interpreter_ignores_them():
+    s = Schedule(plus_one(13))
+    s.annotate("i0", "prefetch", ["x", 100])
+    s.annotate("i0", "non_temporal", "y")
+    arrays = integers(s.func, 0)
+    run(s.func, *arrays)
+    assert np.array_equal(arrays[1], arrays[0] + 1)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("non_temporal", "x", "loop `i0`: non_temporal names `x`, which is not written there; `y` is"),
+        ("non_temporal", ["y", "z"], "loop `i0`: non_temporal names `z`, which is not written there; `y` is"),
+        ("non_temporal", 1, "loop `i0`: non_temporal is the name of a buffer or a list of names, got 1"),
+        ("non_temporal", [1], "loop `i0`: non_temporal is the name of a buffer or a list of names, got [1]"),
+        ("prefetch", ["z", 1], "loop `i0`: prefetch names `z`, which is not accessed there; `x`, `y` is"),
+        ("prefetch", "x", """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got 'x'"""),
+        ("prefetch", ["x", 0], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got ['x', 0]"""),
+        ("prefetch", ["x", True], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got ['x', True]"""),
+        ("prefetch", [["x"]], """loop `i0`: prefetch is ["buffer", distance], the distance from 1 up, or a list of these, got [['x']]"""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(key, value, message):
+    s = Schedule(plus_one(13))
+    s.annotate("i0", key, value)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        codegen.build(s.func, ONE)
+
+
+# --- no memory ---------------------------------------------------------------------------------------------------------
+
+
+def huge(kind: Kind) -> PrimFunc:
+    """In each iteration a temporary of 2**50 bytes, of which it uses one element."""
+    i = Var("i")
+    at, out = Buffer("at", (Const(7),), "int64"), Buffer("out", (Const(7),))
+    small, large = Buffer("small", (Const(1 << 20),)), Buffer("large", (Const(1 << 48),))
+    body = seq(
+        Store(small, (Load(at, (i,)),), Const(1.0, "float32")),
+        Store(large, (Load(at, (i,)),), Cast("float32", Load(at, (i,)))),
+        Store(out, (i,), Load(large, (Load(at, (i,)),)) + Load(small, (Load(at, (i,)),))),
+    )
+    return PrimFunc("main", (at, out), For(i, Const(7), Allocate(small, Allocate(large, body)), kind))
+
+
+@pytest.mark.parametrize("kind", [Kind.SERIAL, Kind.PARALLEL])
+@pytest.mark.parametrize("target", [ONE, TWO])
+def test_no_memory_for_temporaries(kind, target):
+    kernel = codegen.build(huge(kind), target)
+    arrays = np.zeros(7, "int64"), np.zeros(7, "float32")
+    for call in (lambda: kernel(*arrays), kernel.bind(*arrays), lambda: kernel.time(*arrays)):
+        with pytest.raises(MemoryError, match=r"^main: no memory for its temporaries; the results are undefined$"):
+            call()

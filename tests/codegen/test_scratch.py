@@ -1,0 +1,113 @@
+"""The memory of large temporaries: kept between calls, one block a call and thread, and given back with the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tests.codegen.harness import ONE, TWO, integers, same
+from tests.codegen.test_openmp import at_once
+from tir import te
+from tir.ir import PrimFunc
+
+resource = pytest.importorskip("resource")
+MEGABYTES = 16
+ELEMENTS = MEGABYTES << 18
+
+
+def through(n: int = ELEMENTS, rows: int = 1, parallel: bool = False) -> PrimFunc:
+    """z = 2 (x + 1) backwards, by way of a temporary as large; in parallel, one of a row for each thread."""
+    x = te.placeholder((rows, n), name="x")
+    y = te.compute((rows, n), lambda i, j: x[i, j] + 1.0, name="y")
+    z = te.compute((rows, n), lambda i, j: y[i, n - 1 - j] * 2.0, name="z")
+    s = Schedule(te.create_prim_func([x, z]))
+    i, j = s.get_loops("z")
+    if parallel:
+        s.compute_at("y", i)
+        s.parallel(i)
+    for loop in (j, s.get_loops("y")[-1]):
+        s.vectorize(s.split(loop, [None, 64])[1])
+    return s.func
+
+
+def faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def test_small_and_large():
+    """Ordinary ones, kept ones, and those in large pages; sizes that fill no page."""
+    for n in (1000, 9_000, 300_007):
+        same(through(n), targets=[ONE, TWO])
+    same(through(1_100_003), targets=[ONE])
+    same(through(300_007, 3, parallel=True), targets=[TWO])
+
+
+def test_only_large_ones_are_kept():
+    assert "@tir.take(" not in codegen.build(through(200_000), ONE).llvm_ir()
+    text = codegen.build(through(300_000), ONE).llvm_ir()
+    assert "@tir.slots.0 = internal global [1 x ptr]" in text and "define void @tir.release()" in text
+    assert "@tir.slots.0 = internal global [2 x ptr]" in codegen.build(through(300_000, 7, parallel=True), TWO).llvm_ir()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_second_call_needs_no_new_pages(parallel):
+    func = through(ELEMENTS, 2, parallel=True) if parallel else through()
+    kernel = codegen.build(func, TWO)
+    args = integers(func, 0)
+    for _ in range(3):  # threads may take turns at first
+        kernel(*args)
+    before = faults()
+    for _ in range(10):
+        kernel(*args)
+    assert faults() - before < 1000  # of 4096 a temporary and call
+
+
+def test_calls_at_the_same_time_have_blocks_of_their_own():
+    func = through()
+    kernel = codegen.build(func, ONE)
+
+    def job(seed: int):
+        def run() -> None:
+            x, z = integers(func, seed)
+            for _ in range(5):
+                z.fill(np.nan)
+                kernel(x, z)
+                assert np.array_equal(z, 2 * (x[:, ::-1] + 1))
+
+        return run
+
+    at_once(*(job(seed) for seed in range(4)))
+
+
+def test_a_kernel_that_goes_gives_its_memory_back():
+    func = through()
+    args = integers(func, 0)
+    codegen.build(func, ONE)(*args)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(20):
+        codegen.build(func, ONE)(*args)
+        gc.collect()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10 * MEGABYTES * 1024  # KB; kept, it would be twice that
+
+
+def test_an_exported_kernel_can_be_told_to_let_go(tmp_path):
+    func = through(300_007)
+    header = codegen.build(func, ONE).export(tmp_path / "back.so").read_text()
+    assert (
+        "int back(const float *x, float *z);\nvoid back_release(void); /* frees what back keeps between calls;"
+        in header
+    )
+    library = ctypes.CDLL(str(tmp_path / "back.so"))
+    x, z = integers(func, 0)
+    for _ in range(2):
+        z.fill(np.nan)
+        assert library.back(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(z.ctypes.data)) == 0
+        assert np.array_equal(z, 2 * (x[:, ::-1] + 1))
+        library.back_release()
+    assert "release" not in codegen.build(through(1000), ONE).export(tmp_path / "small.o").read_text()
