@@ -1,0 +1,205 @@
+"""The CUDA driver, through cuda-python: modules, launches, device memory, events, and errors that say whether the context is lost."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .compile import INSTALL
+
+# Errors after which every call in this process fails: only a new process helps.
+STICKY = frozenset(
+    "CUDA_ERROR_ILLEGAL_ADDRESS CUDA_ERROR_LAUNCH_TIMEOUT CUDA_ERROR_HARDWARE_STACK_ERROR CUDA_ERROR_ILLEGAL_INSTRUCTION "
+    "CUDA_ERROR_MISALIGNED_ADDRESS CUDA_ERROR_INVALID_ADDRESS_SPACE CUDA_ERROR_INVALID_PC CUDA_ERROR_LAUNCH_FAILED "
+    "CUDA_ERROR_ASSERT CUDA_ERROR_ECC_UNCORRECTABLE".split()
+)
+
+
+class DeviceError(RuntimeError):
+    """A call of the driver that failed: the name of the error, and whether it is `sticky`, so that the process can do no more."""
+
+    def __init__(self, name: str, text: str, call: str):
+        super().__init__(f"{call}: {name} ({text})")
+        self.name, self.sticky = name, name in STICKY
+
+    def __reduce__(self):
+        return _rebuilt, (self.name, str(self))
+
+
+def _rebuilt(name: str, message: str) -> DeviceError:
+    error = DeviceError(name, "", "")
+    error.args = (message,)
+    return error
+
+
+def _bindings():
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise ImportError(f"running CUDA kernels needs cuda-python ({error}): {INSTALL}") from error
+    return driver
+
+
+def call(name: str, *args: Any) -> Any:
+    """Call a function of the driver; what it returns behind the status. Raises DeviceError."""
+    driver = _bindings()
+    try:
+        status, *values = getattr(driver, name)(*args)
+    except RuntimeError as error:  # there is no libcuda
+        raise DeviceError("CUDA_ERROR_NO_DEVICE", str(error), name) from error
+    if status != driver.CUresult.CUDA_SUCCESS:
+        text = driver.cuGetErrorString(status)[1]
+        raise DeviceError(status.name, text.decode() if text else "", name)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+@cache
+def context(device: int = 0) -> Any:
+    """The primary context of a device, which torch uses as well, made current."""
+    call("cuInit", 0)
+    handle = call("cuDeviceGet", device)
+    result = call("cuDevicePrimaryCtxRetain", handle)
+    call("cuCtxSetCurrent", result)
+    return result
+
+
+def attribute(name: str, device: int = 0) -> int:
+    """A device attribute, such as "MULTIPROCESSOR_COUNT" or "L2_CACHE_SIZE"."""
+    context(device)
+    kinds = _bindings().CUdevice_attribute
+    return int(call("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{name}"), call("cuDeviceGet", device)))
+
+
+def architecture(device: int = 0) -> str:
+    """The device's own architecture, as "sm_90"."""
+    return f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR', device)}{attribute('COMPUTE_CAPABILITY_MINOR', device)}"
+
+
+def devices() -> int:
+    """The number of GPUs; 0 where there is no driver, or cuda-python is missing."""
+    try:
+        call("cuInit", 0)
+        return int(call("cuDeviceGetCount"))
+    except (DeviceError, ImportError):
+        return 0
+
+
+class Module:
+    """Machine code loaded into the context."""
+
+    def __init__(self, code: bytes):
+        context()
+        self._module = call("cuModuleLoadData", code)
+        self._functions: dict[str, Any] = {}
+
+    def function(self, name: str, shared: int) -> Any:
+        """A kernel that may use `shared` bytes of dynamic shared memory."""
+        if name not in self._functions:
+            f = call("cuModuleGetFunction", self._module, name.encode())
+            if shared:
+                kind = _bindings().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                call("cuFuncSetAttribute", f, kind, shared)
+            self._functions[name] = f
+        return self._functions[name]
+
+
+def launch(function: Any, grid: Sequence[int], block: Sequence[int], shared: int, stream: int, values: tuple, types: tuple) -> None:
+    """Start a kernel; errors of the kernel itself come with a later call."""
+    call("cuLaunchKernel", function, *grid, *block, shared, stream, (values, types), 0)
+
+
+def synchronize(stream: int = 0) -> None:
+    """Wait for a stream; raises what went wrong in it."""
+    call("cuStreamSynchronize", stream)
+
+
+class DeviceArray:
+    """Memory on the device with a shape and dtype, for use without torch or cupy; `numpy()` copies it back."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        context()
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.nbytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        self.pointer = int(call("cuMemAlloc", max(1, self.nbytes)))
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> DeviceArray:
+        """A copy of an array."""
+        result = cls(array.shape, array.dtype)
+        if array.nbytes:
+            call("cuMemcpyHtoD", result.pointer, np.ascontiguousarray(array).ctypes.data, array.nbytes)
+        return result
+
+    def numpy(self) -> np.ndarray:
+        """A copy on the host."""
+        result = np.empty(self.shape, self.dtype)
+        if self.nbytes:
+            call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
+        return result
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, False), "version": 3, "strides": None}
+
+    def __del__(self) -> None:
+        try:
+            call("cuMemFree", self.pointer)
+        except (DeviceError, AttributeError, ImportError, TypeError):
+            return  # the context, or the interpreter, is gone
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------------
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor of DLPack, behind its first pointer in DLManagedTensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
+    """Of an array on the device: its address, shape, dtype, whether it is C-contiguous, and what keeps it alive.
+
+    Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else.
+    """
+    try:
+        interface = getattr(a, "__cuda_array_interface__", None)
+    except (RuntimeError, TypeError, AttributeError):  # torch has none for bfloat16, and for tensors that need gradients
+        interface = None
+    if interface is not None:
+        dtype = np.dtype(interface["typestr"])
+        shape, strides = tuple(interface["shape"]), interface.get("strides")
+        return int(interface["data"][0] or 0), shape, dtype.name, strides is None or _contiguous(shape, strides, dtype.itemsize), a
+    if not hasattr(a, "__dlpack__"):
+        raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
+    capsule = a.detach().__dlpack__() if hasattr(a, "detach") else a.__dlpack__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    t = _Tensor.from_address(get(capsule, b"dltensor"))
+    if t.device_type not in ON_DEVICE:
+        raise TypeError(f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()")
+    kind = _CODES.get(t.code, f"code{t.code}")
+    name = "bool" if kind == "bool" else f"{kind}{t.bits}"
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    whole = not t.strides or _contiguous(shape, [t.strides[i] for i in range(t.ndim)], 1)
+    return int(t.data or 0) + int(t.offset), shape, name, whole, (a, capsule)
+
+
+def _contiguous(shape: Sequence[int], strides: Sequence[int], unit: int) -> bool:
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and stride != unit:
+            return False
+        unit *= n
+    return True

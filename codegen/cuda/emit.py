@@ -1,0 +1,347 @@
+"""CUDA C, as text, from lowered kernels.
+
+One `__global__` function a kernel. Local buffers are arrays of constant shape whose loops are unrolled, so that the compiler
+keeps them in registers; vectorised loops load and store 4, 8 or 16 bytes at once where the places follow one another and are
+aligned, and are unrolled otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+
+from tir import dtypes
+from tir.affine import Polynomial, coefficient, polynomial
+from tir.analysis.regions import extent_range
+from tir.ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from tir.script.printer import stmt_text
+from tir.simplify import simplify
+from tir.traverse import children, loads, stores, substitute, variables, walk, walk_stmts
+
+from ..passes.gpu_kernels import AXES, GPUError
+from ..passes.gpu_sync import BARRIER
+from .expressions import STORAGE, VALUE, Expressions, flat, stored, wide
+from .lanes import in_step, together
+from .prelude import prelude
+from .program import DeviceFunction, Program, lower_cuda
+
+WIDEST = 16  # bytes that a thread can load or store at once
+STATIC = 48 * 1024  # bytes of shared memory that need no permission from the driver
+UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
+VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
+
+KEYWORDS = set(
+    "asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new operator private protected public register return short signed sizeof "
+    "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while main half "
+    "exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid "
+    "threadIdx blockIdx blockDim gridDim warpSize and or not xor".split()
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """CUDA C of a program: all of `text`, of which `kernels` holds the functions alone; `lines` says, by line number from 1, which
+    statement of the IR a line came from; `shared_bytes` the shared memory that each kernel needs at launch."""
+
+    text: str
+    kernels: str
+    lines: dict[int, str]
+    shared_bytes: tuple[int, ...] = field(default=())
+
+
+def cuda_source(func: PrimFunc | Program, target=None) -> str:
+    """The CUDA C of a scheduled function. Needs neither a GPU nor NVRTC. Raises GPUError for what has no meaning on a GPU."""
+    return emit(func if isinstance(func, Program) else lower_cuda(func, target)).text
+
+
+def emit(program: Program) -> Source:
+    """The CUDA C of a program."""
+    writers = [_Kernel(k) for k in program.kernels]
+    kernels = "\n\n".join("\n".join(w.lines) for w in writers) + "\n"
+    head = prelude(kernels)
+    head = f"{head}\n\n" if head else ""
+    notes: dict[int, str] = {}
+    line = head.count("\n")
+    for w in writers:
+        notes |= {line + n + 1: note for n, note in w.notes.items()}
+        line += len(w.lines) + 1
+    return Source(head + kernels, kernels, notes, tuple(w.dynamic for w in writers))
+
+
+class _Kernel:
+    def __init__(self, kernel: DeviceFunction):
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.notes: dict[int, str] = {}
+        self.names: dict[str, str] = {}
+        self.taken = set(KEYWORDS)
+        self.depth = 1
+        self.dynamic = 0
+        self.write = Expressions(self.names, dict(kernel.ranges()))
+        self.head()
+        self.stmt(kernel.body)
+        self.lines.append("}")
+
+    def name(self, wanted: str) -> str:
+        text = re.sub(r"\W", "_", wanted)
+        text = text if not text[0].isdigit() else f"_{text}"
+        result, n = text, 0
+        while result in self.taken:
+            n += 1
+            result = f"{text}_{n}"
+        self.taken.add(result)
+        self.names[wanted] = result
+        return result
+
+    def line(self, text: str, origin: Stmt | None = None) -> None:
+        if origin is not None:
+            self.notes[len(self.lines)] = _first_line(origin)
+        self.lines.append("  " * self.depth + text)
+
+    def head(self) -> None:
+        k = self.kernel
+        self.taken.add(k.name)
+        params = []
+        for p in k.params:
+            if isinstance(p, Buffer):
+                const = "" if p.name in k.written else "const "
+                params.append(f"{const}{STORAGE[p.dtype]}* __restrict__ {self.name(p.name)}")
+            else:
+                params.append(f"{STORAGE[p.dtype]} {self.name(p.name)}")
+        threads = prod(k.block)
+        self.lines.append(f'extern "C" __global__ void __launch_bounds__({threads}) {k.name}({", ".join(params)}) {{')
+        used = variables(k.body)
+        for kind in ("blockIdx", "threadIdx"):
+            for a in AXES:
+                var = k.indices[f"{kind}.{a}"]
+                if var.name in used:
+                    self.line(f"const int {self.name(var.name)} = {kind}.{a};")
+        total = sum(_padded(b) for b in k.shared)
+        if total > STATIC:
+            self.dynamic = total
+            self.line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
+        offset = 0
+        for b in k.shared:
+            kind, name = STORAGE[b.dtype], self.name(b.name)
+            if self.dynamic:
+                self.line(f"{kind}* const {name} = ({kind}*)(dynamic_shared + {offset});  // {_size(b)}")
+            else:
+                self.line(f"__shared__ __align__(16) {kind} {name}[{_size(b)}];")
+            offset += _padded(b)
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case Seq(stmts):
+                for x in stmts:
+                    self.stmt(x)
+            case For(kind=Kind.VECTORIZED):
+                self.vector(s)
+            case For():
+                self.loop(s)
+            case Store(buffer, indices, value):
+                self.line(f"{self.write.element(buffer, indices)} = {stored(self.write(value), buffer.dtype)};", s)
+            case If(condition, then, orelse):
+                self.line(f"if ({self.write(condition)}) {{", s)
+                self.inside(then)
+                if orelse is not None:
+                    self.line("} else {")
+                    self.inside(orelse)
+                self.line("}")
+            case Let(var, value, body):
+                self.line(f"const {VALUE[var.dtype]} {self.name(var.name)} = {self.write(value)};", s)
+                self.stmt(body)
+            case Allocate(buffer, body):
+                if not all(isinstance(d, Const) for d in buffer.shape):
+                    raise GPUError(f"`{buffer.name}` in local memory must have a constant shape")
+                self.line(f"__align__(16) {STORAGE[buffer.dtype]} {self.name(buffer.name)}[{_size(buffer)}];", s)
+                self.stmt(body)
+            case Evaluate(Call(op)) if op == BARRIER:
+                self.line("__syncthreads();")
+            case Evaluate(Const()):
+                pass
+            case Evaluate(value):
+                self.line(f"{self.write(value)};", s)
+            case Block():
+                raise TypeError(f"block `{s.name}` reached the emitter")
+            case _:
+                raise TypeError(f"{type(s).__name__} has no form in CUDA C")
+
+    def inside(self, s: Stmt) -> None:
+        self.depth += 1
+        self.stmt(s)
+        self.depth -= 1
+
+    def loop(self, s: For) -> None:
+        if s.kind is Kind.UNROLLED or self.indexes_local(s):
+            self.line("#pragma unroll")
+        kind = VALUE[s.var.dtype]
+        extent = self.write(s.extent)
+        name = self.name(s.var.name)
+        self.line(f"for ({kind} {name} = 0; {name} < {extent}; ++{name}) {{", s)
+        self.write.ranges[s.var.name] = extent_range(s.extent, self.write.ranges)
+        self.inside(s.body)
+        self.line("}")
+
+    def indexes_local(self, s: For) -> bool:
+        """Whether a constant number of iterations walks through a local buffer, which has no addresses while in registers."""
+        if not isinstance(s.extent, Const) or _copies(s) > UNROLLED_COPIES:
+            return False
+        return any(
+            isinstance(n, (Load, Store)) and n.buffer.scope == "local" and any(s.name in variables(i) for i in n.indices)
+            for n in walk(s.body)
+        )
+
+    # vectors
+
+    def vector(self, s: For) -> None:
+        """A loop over lanes: what follows one another in memory is moved at once, the lanes are computed one by one."""
+        if not isinstance(s.extent, Const) or int(s.extent.value) < 2:
+            self.loop(s.with_(kind=Kind.UNROLLED))
+            return
+        n, first = int(s.extent.value), {s.var: Const(0, s.var.dtype)}
+        inside = {**self.write.ranges, s.var.name: (0, n - 1)}
+        body = in_step(s.body, s.var, n, inside)
+        conditions: list[Expr] = []
+        while isinstance(body, If) and body.orelse is None and together(body.condition, s.var, n, inside):
+            conditions.append(simplify(substitute(body.condition, first), inside))
+            body = body.then
+        for c in conditions:
+            self.line(f"if ({self.write(c)}) {{", s)
+            self.depth += 1
+        match body:
+            case Store(buffer, indices, Select(c, t, f, True)) if together(c, s.var, n, inside) and not loads(c):
+                self.line(f"if ({self.write(simplify(substitute(c, first), inside))}) {{", s)
+                self.depth += 1
+                self.lanes(s, Store(buffer, indices, t), n)
+                self.depth -= 1
+                self.line("} else {")
+                self.depth += 1
+                self.lanes(s, Store(buffer, indices, f), n)
+                self.depth -= 1
+                self.line("}")
+            case Store():
+                self.lanes(s, body, n)
+            case _:
+                self.loop(s.with_(kind=Kind.UNROLLED, body=body))
+        for _ in conditions:
+            self.depth -= 1
+            self.line("}")
+
+    def lanes(self, s: For, store: Store, n: int) -> None:
+        inside = {**self.write.ranges, s.var.name: (0, n - 1)}
+        always = [x for x in dict.fromkeys(_eager(store.value)) if not any(loads(i) for i in x.indices)]
+        vectors = {x: w for x in always if (w := self.width(x.buffer, x.indices, s.var, n, inside))}
+        width = self.width(store.buffer, store.indices, s.var, n, inside)
+        if not vectors and not width:
+            self.loop(s.with_(kind=Kind.UNROLLED, body=store))
+            return
+        zero = {s.var: Const(0, s.var.dtype)}
+
+        def place(buffer: Buffer, indices: tuple[Expr, ...], part: int) -> str:
+            start = simplify(substitute(flat(buffer, indices, inside), zero) + part, inside)
+            return f"{self.names[buffer.name]} + {self.write(wide(start, buffer))}"
+
+        if isinstance(store.value, Load) and width and vectors.get(store.value) == width:  # a copy
+            for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype)):
+                to, source = place(store.buffer, store.indices, part), place(store.value.buffer, store.value.indices, part)
+                self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
+            return
+        self.line("{", s)
+        self.depth += 1
+        names: dict[Load, str] = {}
+        for x, w in vectors.items():
+            kind, name = STORAGE[x.dtype], self.name(f"{x.buffer.name}_lanes")
+            self.line(f"__align__(16) {kind} {name}[{n}];")
+            per, vector = w // dtypes.nbytes(x.dtype), VECTOR[w]
+            for part in range(0, n, per):
+                self.line(f"*({vector}*)({name} + {part}) = *(const {vector}*)({place(x.buffer, x.indices, part)});")
+            names[x] = name
+        target = ""
+        if width:
+            target = self.name(f"{store.buffer.name}_lanes")
+            self.line(f"__align__(16) {STORAGE[store.buffer.dtype]} {target}[{n}];")
+        lane = self.name(s.var.name)
+        self.write.ranges[s.var.name] = (0, n - 1)
+        self.write.lanes = {x: f"{name}[{lane}]" for x, name in names.items()}
+        element = f"{target}[{lane}]" if width else self.write.element(store.buffer, store.indices)
+        self.line("#pragma unroll")
+        self.line(f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {stored(self.write(store.value), store.buffer.dtype)};", store)
+        self.write.lanes = {}
+        if width:
+            per, vector = width // dtypes.nbytes(store.buffer.dtype), VECTOR[width]
+            for part in range(0, n, per):
+                to = place(store.buffer, store.indices, part)
+                self.line(f"*({vector}*)({to}) = *(const {vector}*)({target} + {part});", store)
+        self.depth -= 1
+        self.line("}")
+
+    def width(self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, n: int, ranges) -> int:
+        """The bytes that can be moved at once when lanes 0 to n - 1 touch elements one after another; 0 if they do not."""
+        if buffer.scope == "local":
+            return 0
+        p = polynomial(flat(buffer, indices, ranges))
+        if coefficient(p, lane.name) != 1:
+            return 0
+        base: Polynomial = {m: c for m, c in p.items() if lane not in m}
+        each = dtypes.nbytes(buffer.dtype)
+        step = WIDEST // each
+        while step > 1 and (n % step or any(c % step for c in base.values())):
+            step //= 2
+        return step * each if step > 1 else 0
+
+
+def _eager(e: Expr) -> list[Load]:
+    """The loads that evaluating `e` surely does."""
+    match e:
+        case Load():
+            return [e]
+        case Select(c, _, _):
+            return _eager(c)
+        case _:
+            return [x for c in children(e) if isinstance(c, Expr) for x in _eager(c)]
+
+
+def _copies(s: For) -> int:
+    """The stores of a loop written out, with the loops inside that are written out as well."""
+    total = 0
+    for x in stores(s.body):
+        copies = int(s.extent.value)  # type: ignore[attr-defined]
+        for inner in walk_stmts(s.body):
+            if isinstance(inner, For) and isinstance(inner.extent, Const) and any(y is x for y in stores(inner)):
+                copies *= int(inner.extent.value)
+        total += copies
+    return total
+
+
+def _size(b: Buffer) -> int:
+    return max(1, prod(int(d.value) for d in b.shape))  # type: ignore[attr-defined]
+
+
+def _padded(b: Buffer) -> int:
+    """The bytes of a buffer up to the next place where a vector may start."""
+    return -(-_size(b) * dtypes.nbytes(b.dtype) // WIDEST) * WIDEST
+
+
+def _first_line(s: Stmt) -> str:
+    return stmt_text(s).strip().splitlines()[0]

@@ -1,0 +1,195 @@
+"""Expressions as CUDA C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tir import dtypes
+from tir.affine import Interval
+from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.simplify import bounds, simplify, wraps
+from tir.traverse import substitute, variables
+
+from ..passes.gpu_reduce import SHUFFLE
+
+# Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
+STORAGE = {
+    "float64": "double", "float32": "float", "float16": "unsigned short", "bfloat16": "unsigned short", "bool": "bool",
+    "int64": "long long", "int32": "int", "int16": "short", "int8": "signed char",
+    "uint64": "unsigned long long", "uint32": "unsigned int", "uint16": "unsigned short", "uint8": "unsigned char",
+}  # fmt: skip
+VALUE = STORAGE | {"float16": "float", "bfloat16": "float"}
+HALVES = ("float16", "bfloat16")
+UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
+MATH = {"exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf", "abs": "fabs", "floor": "floor",
+        "ceil": "ceil", "pow": "pow"}  # fmt: skip
+OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
+             ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
+ATOM = 9
+LARGE = 2**31  # elements from which an offset needs 64 bits
+
+
+class Expressions:
+    """Writes expressions; `names` gives the C name of each variable and buffer, `lanes` the registers that hold vector loads."""
+
+    def __init__(self, names: Mapping[str, str], ranges: dict[str, Interval]):
+        self.names, self.ranges = names, ranges
+        self.lanes: dict[Load, str] = {}
+        self.flat: set[str] = set()
+
+    def __call__(self, e: Expr) -> str:
+        return self.at(e, 0)
+
+    def at(self, e: Expr, outer: int) -> str:
+        """The expression, in parentheses where it binds less than `outer`."""
+        text, own = self._text(e)
+        return f"({text})" if own < outer else text
+
+    def _text(self, e: Expr) -> tuple[str, int]:
+        match e:
+            case Const():
+                return literal(e)
+            case Var(name):
+                return self.names[name], ATOM
+            case Load():
+                if e in self.lanes:
+                    return loaded(self.lanes[e], e.dtype), ATOM
+                return loaded(self.element(e.buffer, e.indices), e.dtype), ATOM
+            case Cast(dtype, value):
+                return self._cast(dtype, value)
+            case Select(c, t, f):
+                return f"{self.at(c, 1)} ? {self.at(t, 1)} : {self.at(f, 1)}", 0
+            case Call(op, args):
+                return self._call(op, args, e.dtype), ATOM
+            case Unary("not", a):
+                return f"!{self.at(a, 8)}", 7
+            case Unary(_, a):
+                if dtypes.is_int(e.dtype) and wraps(e):
+                    return self._wrapped("-", "0", self.at(a, 8), e.dtype), 7
+                return f"-{self.at(a, 8)}", 7
+            case Binary(op, a, b):
+                return self._binary(e, op, a, b)
+            case _:
+                raise TypeError(f"`{e}` has no form in CUDA C")
+
+    def _binary(self, e: Binary, op: str, a: Expr, b: Expr) -> tuple[str, int]:
+        kind = VALUE[a.dtype]
+        if op in ("min", "max"):
+            return f"{op}imum<{kind}>({self(a)}, {self(b)})", ATOM
+        if op in ("//", "%"):
+            if dtypes.is_float(a.dtype):
+                quotient = rounded(f"{_function('floor', a.dtype)}({rounded(f'{self.at(a, 6)} / {self.at(b, 7)}', a.dtype)})", a.dtype)
+                if op == "//":
+                    return quotient, ATOM
+                return rounded(f"({self.at(a, 5)} - {rounded(f'{quotient} * {self.at(b, 7)}', a.dtype)})", a.dtype), ATOM
+            (low, _), (least, _) = self.bounds(a), self.bounds(b)
+            if a.dtype.startswith("u") or (low is not None and low >= 0 and least is not None and least > 0):
+                return f"{self.at(a, 6)} {'/' if op == '//' else '%'} {self.at(b, 7)}", 6
+            return f"floor{'div' if op == '//' else 'mod'}<{kind}>({self(a)}, {self(b)})", ATOM
+        symbol, own = OPERATORS[op]
+        if op in COMPARISONS or op in ("and", "or"):
+            return f"{self.at(a, own)} {symbol} {self.at(b, own + 1)}", own
+        if dtypes.is_int(a.dtype) and wraps(e):
+            return self._wrapped(symbol, self.at(a, own), self.at(b, own + 1), a.dtype), 7
+        text = f"{self.at(a, own)} {symbol} {self.at(b, own + 1)}"
+        return (rounded(text, a.dtype), ATOM) if a.dtype in HALVES else (text, own)
+
+    def _wrapped(self, symbol: str, a: str, b: str, dtype: str) -> str:
+        """Signed overflow has no meaning in C, so what may wrap around is computed without signs."""
+        if dtype in UNSIGNED:
+            kind = UNSIGNED[dtype]
+            return f"({VALUE[dtype]})(({kind})({a}) {symbol} ({kind})({b}))"
+        return f"({VALUE[dtype]})({a} {symbol} {b})"
+
+    def bounds(self, e: Expr) -> Interval:
+        return (None, None) if wraps(e) and not isinstance(e, Const) else bounds(e, self.ranges)
+
+    def _cast(self, dtype: str, value: Expr) -> tuple[str, int]:
+        origin = value.dtype
+        if dtype == "bool":
+            return f"{self.at(value, 4)} != 0", 3
+        if dtype in HALVES:
+            text = self(value) if VALUE[origin] == "float" else f"(float)({self(value)})"
+            return rounded(text, dtype), ATOM
+        if origin in HALVES and dtype == "float32":
+            return self._text(value)
+        if dtypes.is_float(origin) and dtypes.is_int(dtype):
+            if dtype == "uint64":
+                return f"truncated<unsigned long long>({self(value)})", ATOM
+            return f"({VALUE[dtype]})truncated<long long>({self(value)})", 7
+        return f"({VALUE[dtype]}){self.at(value, 8)}", 7
+
+    def _call(self, op: str, args: tuple[Expr, ...], dtype: str) -> str:
+        texts = [self(a) for a in args]
+        if op == SHUFFLE:
+            return f"__shfl_xor_sync({int(args[2].value):#x}u, {texts[0]}, {texts[1]})"  # type: ignore[attr-defined]
+        if op == "abs" and dtypes.is_int(dtype):
+            return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
+        if op == "sigmoid":
+            return rounded(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
+        return rounded(f"{_function(MATH[op], dtype)}({', '.join(texts)})", dtype)
+
+    # places
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element as an lvalue."""
+        return f"{self.names[buffer.name]}[{self.offset(buffer, indices)}]"
+
+    def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        return self(wide(flat(buffer, indices, self.ranges), buffer))
+
+
+def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:
+    """The row-major offset of an element."""
+    offset: Expr = Const(0)
+    for i, dim in zip(indices, buffer.shape, strict=True):
+        offset = offset * dim + i
+    return simplify(offset, ranges)
+
+
+def wide(offset: Expr, buffer: Buffer) -> Expr:
+    """The offset in 64 bits, where the buffer may have so many elements that 32 do not hold it."""
+    size = 1
+    for dim in buffer.shape:
+        size = size * int(dim.value) if isinstance(dim, Const) else LARGE
+    if size < LARGE:
+        return offset
+    return substitute(offset, {name: Cast("int64", Var(name)) for name in variables(offset)})
+
+
+def literal(c: Const) -> tuple[str, int]:
+    """A constant and how strongly it binds."""
+    if c.dtype == "bool":
+        return ("true" if c.value else "false"), ATOM
+    if dtypes.is_float(c.dtype):
+        suffix = "" if c.dtype == "float64" else "f"
+        if math.isnan(c.value):
+            return (f"__int_as_float(0x7fc00000){'' if suffix else ' '}".strip() if suffix else "(double)__int_as_float(0x7fc00000)"), 7
+        if math.isinf(c.value):
+            text = "__int_as_float(0x7f800000)"
+            return (f"{'-' if c.value < 0 else ''}{text if suffix else '(double)' + text}"), 7
+        return f"{c.value!r}{suffix}", 7 if c.value < 0 else ATOM
+    suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(c.dtype, "")
+    if c.dtype == "int64" and c.value == -(2**63):
+        return "(-9223372036854775807ll - 1)", ATOM
+    if c.dtype == "int32" and c.value == -(2**31):
+        return "(-2147483647 - 1)", ATOM
+    return f"{c.value}{suffix}", 7 if c.value < 0 else ATOM
+
+
+def loaded(element: str, dtype: str) -> str:
+    return f"{dtype}_value({element})" if dtype in HALVES else element
+
+
+def stored(value: str, dtype: str) -> str:
+    return f"{dtype}_bits({value})" if dtype in HALVES else value
+
+
+def rounded(text: str, dtype: str) -> str:
+    """A float rounded to a half; anything else as it is."""
+    return f"{dtype}_value({dtype}_bits({text}))" if dtype in HALVES else text
+
+
+def _function(name: str, dtype: str) -> str:
+    return name if dtype == "float64" else f"{name}f"

@@ -1,0 +1,64 @@
+"""Kernels tried in a process of their own, so that an error that poisons the CUDA context, or a hang, costs only that process."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from tir.ir import PrimFunc
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How it went: `kind` is "ok", "schedule_error", "compile_error", "device_error", "timeout" or "crash"; `seconds` the median
+    of a call, `outputs` all arrays after one call, and `message` what went wrong."""
+
+    kind: str
+    seconds: float = float("inf")
+    message: str = ""
+    outputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+
+
+def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray], timeout: float = 60.0) -> Tried:
+    """Build, run and time a scheduled function on copies of `arrays` in a new process, which is killed after `timeout` seconds."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_child, args=(theirs, func, target, tuple(arrays)), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(timeout):
+            return Tried("timeout", message=f"no result within {timeout} s")
+        return ours.recv()
+    except EOFError:
+        process.join(5)
+        return Tried("crash", message=f"the process ended with code {process.exitcode}")
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarray, ...]) -> None:
+    from ..build import build
+    from ..llvm.emit import CodegenError
+    from ..passes.gpu_kernels import GPUError
+    from .driver import DeviceArray, DeviceError, synchronize
+
+    try:
+        kernel = build(func, target)
+        given = [DeviceArray.of(a) for a in arrays]
+        kernel(*given)
+        synchronize()
+        outputs = tuple(a.numpy() for a in given)
+        pipe.send(Tried("ok", kernel.time(*given).median, "", outputs))
+    except GPUError as error:
+        pipe.send(Tried("schedule_error", message=str(error)))
+    except CodegenError as error:
+        pipe.send(Tried("compile_error", message=str(error)))
+    except DeviceError as error:
+        pipe.send(Tried("device_error", message=str(error)))

@@ -1,0 +1,186 @@
+"""Kernels for a GPU: machine code that checks its arguments, launches, times itself and tells what it takes."""
+
+from __future__ import annotations
+
+import ctypes
+import time as clock
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import Buffer, PrimFunc
+
+from ..kernel import ArgumentError, Timing
+from .compile import Binary, Resources
+from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
+from .emit import Source
+from .launch import evaluate, launches
+from .program import Program
+
+ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
+_SCALARS = {
+    "int64": ctypes.c_int64, "int32": ctypes.c_int32, "int16": ctypes.c_int16, "int8": ctypes.c_int8, "uint64": ctypes.c_uint64,
+    "uint32": ctypes.c_uint32, "uint16": ctypes.c_uint16, "uint8": ctypes.c_uint8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """What each kernel of a function takes, from NVRTC's assembler, with its threads and dynamic shared memory in bytes."""
+
+    kernels: tuple[Resources, ...]
+    threads: tuple[int, ...]
+    dynamic: tuple[int, ...]
+
+    @property
+    def spills(self) -> int:
+        """The bytes that registers spill, over all kernels."""
+        return sum(k.spill_stores + k.spill_loads for k in self.kernels)
+
+    def __str__(self) -> str:
+        head = f"{'kernel':24} {'threads':>7} {'registers':>9} {'spills':>7} {'stack':>6} {'shared':>7}"
+        rows = [
+            f"{k.name:24} {threads:7} {k.registers:9} {k.spill_stores + k.spill_loads:7} {k.stack:6} {k.shared + dynamic:7}"
+            for k, threads, dynamic in zip(self.kernels, self.threads, self.dynamic, strict=True)
+        ]
+        return "\n".join([head, *rows])
+
+
+class CudaKernel:
+    """A function compiled for a GPU. Call it with arrays on the device (and ints for sizes) in the order of `func.params`.
+
+    `source` is its CUDA C and `code` the CUBIN; both are there without a GPU.
+    """
+
+    def __init__(self, program: Program, source: Source, binary: Binary, target: Any):
+        self.program, self.target, self.binary = program, target, binary
+        self.func: PrimFunc = program.func
+        self.source, self._source = source.text, source
+        self.code = binary.code
+        self._written = frozenset(name for k in program.kernels for name in k.written)
+
+    def report(self) -> Report:
+        """Registers, spills and shared memory of each kernel; no GPU is needed."""
+        known = {r.name: r for r in self.binary.resources}
+        rows = tuple(known[k.name] for k in self.program.kernels)
+        return Report(rows, tuple(prod(k.block) for k in self.program.kernels), self._source.shared_bytes)
+
+    @cached_property
+    def _module(self) -> Module:
+        return Module(self.code)
+
+    def __call__(self, *arrays: Any, stream: int = 0) -> None:
+        """Launch on a stream (a CUstream as an int; 0 is the default one) without waiting.
+
+        Raises ArgumentError for arrays that do not fit, DeviceError for what the driver refuses.
+        """
+        steps, _alive = self._prepared(arrays)
+        for step in steps:
+            launch(*step[:4], stream, *step[4:])
+        if self.program.temporaries:
+            synchronize(stream)  # they are freed now
+
+    def _prepared(self, arrays: tuple) -> tuple[list[tuple], list]:
+        """The launches of one call, with their arguments, and what must live until they are done."""
+        context()
+        pointers, sizes, alive = self._arguments(arrays)
+        for b in self.program.temporaries:
+            empty = DeviceArray(tuple(evaluate(d, sizes) for d in b.shape), dtypes.storage(b.dtype))
+            pointers[b.name] = empty.pointer
+            alive.append(empty)
+        steps = []
+        for number, grid, scalars in launches(self.program, sizes):
+            k, shared = self.program.kernels[number], self._source.shared_bytes[number]
+            values = tuple(pointers[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
+            types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else _SCALARS[p.dtype] for p in k.params)
+            steps.append((self._module.function(k.name, shared), grid, k.block, shared, values, types))
+        return steps, alive
+
+    def _arguments(self, arrays: tuple) -> tuple[dict[str, int], dict[str, int], list]:
+        name, params = self.func.name, self.func.params
+        if len(arrays) != len(params):
+            raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
+        sizes: dict[str, int] = {}
+        for p, a in zip(params, arrays, strict=True):
+            if not isinstance(p, Buffer):
+                if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
+                    raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
+                sizes[p.name] = int(a)
+        pointers: dict[str, int] = {}
+        spans: list[tuple[int, int, str]] = []
+        alive: list = []
+        for p, a in zip(params, arrays, strict=True):
+            if not isinstance(p, Buffer):
+                continue
+            try:
+                address, shape, dtype, contiguous, owner = described(a)
+            except TypeError as error:
+                raise ArgumentError(f"{name}: {p.name} {error}") from None
+            wanted = tuple(evaluate(d, sizes) for d in p.shape)
+            if shape != wanted:
+                raise ArgumentError(f"{name}: {p.name} must have shape {wanted}, got {shape}")
+            if dtype not in (p.dtype, dtypes.storage(p.dtype).name):
+                raise ArgumentError(f"{name}: {p.name} must have dtype {p.dtype}, got {dtype}")
+            if not contiguous:
+                raise ArgumentError(f"{name}: {p.name} must be C-contiguous")
+            if address % ALIGNMENT:
+                raise ArgumentError(f"{name}: {p.name} must be aligned to {ALIGNMENT} bytes, address {address:#x}; pass a copy")
+            end = address + prod(shape) * dtypes.nbytes(p.dtype)
+            for start, stop, other in spans:
+                if start < end and address < stop and {other, p.name} & self._written:
+                    raise ArgumentError(f"{name}: {other} and {p.name} overlap in memory, and one of them is written; pass a copy")
+            spans.append((address, end, p.name))
+            pointers[p.name] = address
+            alive.append(owner)
+        return pointers, sizes, alive
+
+    def time(self, *arrays: Any, seconds: float = 0.2, runs: int = 10, max_runs: int = 200, flush: bool = True) -> Timing:
+        """Time launches with CUDA events: after one to warm up, at least `runs` samples and `seconds` in all.
+
+        Between samples the second-level cache is overwritten (twice its size), unless `flush` is False; kernels that take less
+        than 50 microseconds are then launched several times a sample.
+        """
+        steps, _alive = self._prepared(arrays)
+        scratch = DeviceArray((2 * attribute("L2_CACHE_SIZE"),), np.uint8) if flush else None
+
+        def once() -> None:
+            for step in steps:
+                launch(*step[:4], 0, *step[4:])
+
+        def sample(calls: int) -> float:
+            if scratch is not None:
+                call("cuMemsetD8Async", scratch.pointer, 0, scratch.nbytes, 0)
+            call("cuEventRecord", start, 0)
+            for _ in range(calls):
+                once()
+            call("cuEventRecord", end, 0)
+            call("cuEventSynchronize", end)
+            return float(call("cuEventElapsedTime", start, end)) * 1e-3 / calls
+
+        start, end = call("cuEventCreate", 0), call("cuEventCreate", 0)
+        try:
+            once()
+            synchronize()
+            first = sample(1)
+            calls = 1 if flush or first >= 50e-6 else min(100, int(50e-6 / max(first, 1e-6)) + 1)
+            samples: list[float] = []
+            begin = clock.perf_counter()
+            while len(samples) < runs or (clock.perf_counter() - begin < seconds and len(samples) < max_runs):
+                samples.append(sample(calls))
+        finally:
+            call("cuEventDestroy", start)
+            call("cuEventDestroy", end)
+        low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
+        return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
+
+
+def build(program: Program, source: Source, target: Any) -> CudaKernel:
+    """Compile a program for the target's architecture. Raises CompileError, and ImportError without NVRTC."""
+    from .compile import compile_cubin
+
+    binary = compile_cubin(source.text, target.arch, fast_math=target.fast_math, lines=source.lines)
+    return CudaKernel(program, source, binary, target)

@@ -1,0 +1,58 @@
+"""What the lanes of a vectorised loop have in common, by arithmetic on places that start at multiples of the number of lanes."""
+
+from __future__ import annotations
+
+from tir import dtypes
+from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.ir import Binary, Const, Expr, Stmt, Unary, Var
+from tir.simplify import simplify, wraps
+from tir.traverse import rewrite, variables
+
+
+def in_step(s: Stmt, lane: Var, n: int, ranges: dict[str, Interval]) -> Stmt:
+    """`s` with the lane taken out of divisions and remainders, where all n lanes fall into one cell of a grid:
+
+    (n x + lane) // (n c) = x // c   and   (n x + lane) % (n c) = n (x % c) + lane,   for 0 <= lane < n
+    """
+
+    def visit(e):
+        match e:
+            case Binary("//" | "%" as op, a, Const(c)) if c > 0 and lane.name in variables(a) and dtypes.is_int(a.dtype) and not wraps(a):
+                coarse, fine, g = _cells(polynomial(simplify(a, ranges)), int(c), ranges)
+                if coarse is not None:
+                    inner = Binary(op, to_expr(coarse, a.dtype), Const(c // g, a.dtype))
+                    return inner if op == "//" else inner * g + to_expr(fine, a.dtype)
+        return None
+
+    return rewrite(s, visit)
+
+
+def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomial | None, Polynomial, int]:
+    """p = g * coarse + fine with 0 <= fine < g, for the largest such g > 1 that divides c; None where there is none."""
+    for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
+        coarse = {m: k // g for m, k in p.items() if k % g == 0}
+        fine = {m: k for m, k in p.items() if k % g}
+        low, high = bounds(fine, ranges)
+        if coarse and fine and low is not None and high is not None and low >= 0 and high < g:
+            return coarse, fine, g
+    return None, {}, 1
+
+
+def together(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) -> bool:
+    """Whether a condition holds for all n lanes or for none: it does not speak of the lane, or compares multiples of n."""
+    if lane.name not in variables(condition):
+        return True
+    match condition:
+        case Binary("and" | "or", a, b):
+            return together(a, lane, n, ranges) and together(b, lane, n, ranges)
+        case Unary("not", a):
+            return together(a, lane, n, ranges)
+        case Binary("<" | ">=", a, b) if dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b):
+            # n x + lane < n y exactly if x < y, for 0 <= lane < n
+            p = polynomial(simplify(Binary("-", a, b), ranges))
+            rest = {m: k for m, k in p.items() if m != (lane,)}
+            return p.get((lane,)) == 1 and all(k % n == 0 for k in rest.values()) and not any(
+                lane.name in variables(atom) for m in rest for atom in m
+            )
+        case _:
+            return False

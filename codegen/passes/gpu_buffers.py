@@ -1,0 +1,279 @@
+"""Temporaries of a kernel: tiles in shared memory of the size that a block uses, and registers of the size that a thread uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.analysis.regions import extent_range
+from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, PrimFunc, Seq, Stmt, Store, annotation
+from tir.points import evaluate, grid
+from tir.simplify import simplify
+from tir.traverse import children, rewrite, variables, walk_stmts
+
+from .compact_buffers import allocate, apply_strides, place, self_contained
+from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread, used
+from .gpu_sync import POINTS, collect
+from .lower_blocks import ALIGNED
+
+
+def place_shared(nest: Nest, body: Stmt, func: PrimFunc, ranges: Mapping[str, Interval]) -> Stmt:
+    """`body` with its buffers in shared memory allocated where they are live, as large as what one block touches there.
+
+    Strides are as `storage_align` asked for, so that threads which walk a column meet different banks.
+    """
+    for buffer in used(body).values():
+        if buffer.scope in SHARED:
+            body = _place_tile(nest, body, buffer, dict(ranges))
+    return apply_strides(body, annotation(func.attrs, ALIGNED, {}))
+
+
+def _place_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
+    """`s` with the buffer allocated inside of all serial loops in whose iterations it is written before it is read."""
+    match s:
+        case For(var, extent, body) if not is_thread(s, "threadIdx") and (
+            _tile_complete(nest, body, buffer, {**ranges, var.name: extent_range(extent, ranges)})
+            or self_contained(body, buffer, ranges)
+        ):
+            inside = {**ranges, var.name: extent_range(extent, ranges)}
+            return s.with_(body=_place_tile(nest, body, buffer, inside))
+        case Seq(stmts):
+            users = [i for i, x in enumerate(stmts) if buffer.name in used(x)]
+            first, last = users[0], users[-1] + 1
+            if last - first == 1:
+                inner = _place_tile(nest, stmts[first], buffer, ranges)
+                return Seq((*stmts[:first], inner, *stmts[last:]))
+            if last - first < len(stmts):
+                return Seq((*stmts[:first], allocate(Seq(stmts[first:last]), buffer, ranges), *stmts[last:]))
+        case Allocate(_, body) | Let(_, _, body):
+            return s.with_(body=_place_tile(nest, body, buffer, ranges))
+        case If(_, then, None):
+            return s.with_(then=_place_tile(nest, then, buffer, ranges))
+    return allocate(s, buffer, ranges)
+
+
+def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
+    """Whether all that the block reads of the buffer in `body`, a sequence, an earlier statement of it has surely written.
+
+    By enumeration of the elements that the threads of the block touch. A guard that only keeps the place inside of the buffer
+    excludes nothing that is read.
+    """
+    while isinstance(body, Allocate):
+        body = body.body
+    steps = body.stmts if isinstance(body, Seq) else (body,)
+    written: dict[tuple, np.ndarray] = {}
+    for step in steps:
+        accesses = [a for a in collect(nest, step, (), ranges) if a.buffer.name == buffer.name]
+        loops = frozenset(x.name for x in walk_stmts(step) if isinstance(x, For))
+        sets = []
+        for a in accesses:
+            inside = {g for i, d in zip(a.walk.indices, buffer.shape, strict=True) for g in _inside(i, d)}
+            walk = a.walk.under(tuple(g for g in a.walk.guards if not a.writes or simplify(g) not in inside))
+            fixed, points = walk.points(loops)
+            unknown = a.writes and any(not variables(g) <= set(walk.moving) | loops for g in walk.guards)
+            if fixed is None or points is None or unknown:
+                if a.writes:
+                    continue
+                return False
+            sets.append((a.writes, fixed, points[:, :-1]))
+        for writes, fixed, points in sets:
+            if not writes:
+                have = written.get(fixed)
+                if have is None or len(np.unique(np.concatenate([have, points]), axis=0)) > len(have):
+                    return False
+        for writes, fixed, points in sets:
+            if writes:
+                old = written.get(fixed)
+                written[fixed] = np.unique(points if old is None else np.concatenate([old, points]), axis=0)
+    return True
+
+
+def _inside(index: Expr, dim: Expr) -> list[Expr]:
+    """The conditions that say no more than that an index is within its dimension."""
+    return [simplify(c) for c in (Binary("<", index, dim), Binary(">=", index, Const(0)))]
+
+
+def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
+    """The buffers in shared memory, and `body` without their allocations."""
+    found: list[Buffer] = []
+
+    def visit(n):
+        if isinstance(n, Allocate) and n.buffer.scope in SHARED:
+            found.append(n.buffer)
+            return n.body
+        return None
+
+    body = rewrite(body, visit)
+    for b in found:
+        if not all(isinstance(d, Const) for d in b.shape):
+            raise GPUError(f"`{b.name}` in shared memory must have a constant shape, got ({', '.join(map(str, b.shape))})")
+    return tuple(found), body
+
+
+def place_local(nest: Nest, before: Stmt, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
+    """`body`, whose thread loops are gone, with its local buffers allocated as large as what one thread touches.
+
+    `before` is the same with thread loops. An element may belong to one thread only: GPUError where that cannot be shown.
+    """
+    for buffer in used(body).values():
+        if buffer.scope == "local":
+            _need_own(nest, before, body, buffer, ranges)
+            if self_contained(body, buffer, dict(ranges)):
+                body = place(body, buffer, dict(ranges))
+            else:
+                body = allocate(body, buffer, dict(ranges))
+    return body
+
+
+def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -> None:
+    """Refuse a local buffer of which one thread may read what another wrote.
+
+    Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
+    either no two threads share an element by it, or each thread has surely written before what it reads.
+    """
+    threads = {nest.axes[f"threadIdx.{a}"].name for a in AXES}
+    parts: set[tuple] = set()
+    offsets: list[np.ndarray | None] = []
+    inner: dict[str, Interval] = {}
+
+    def note(indices: tuple[Expr, ...]) -> None:
+        part, rests = [], []
+        for i in indices:
+            still: Polynomial = {}
+            rest: Polynomial = {}
+            for m, c in polynomial(simplify(i, {**ranges, **inner})).items():
+                own = not any(variables(atom) & threads for atom in m) and (not m or any(variables(a) & set(inner) for a in m))
+                (rest if own else still)[m] = c
+            part.append(frozenset(still.items()))
+            rests.append(to_expr(rest))
+        parts.add(tuple(part))
+        offsets.append(_values(rests, inner))
+
+    def visit(s) -> None:
+        match s:
+            case For(var, extent, inside) if var.name not in threads:
+                inner[var.name] = extent_range(extent, ranges)
+                visit(inside)
+                del inner[var.name]
+                return
+            case Load(b, indices) | Store(b, indices) if b.name == buffer.name:
+                note(indices)
+        for c in children(s):
+            if not isinstance(c, Buffer):
+                visit(c)
+
+    visit(before)
+    hint = "put it in shared memory (set_scope), or give all its statements the same thread loops"
+    if len(parts) != 1:
+        raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a thread "
+                       f"may read what another wrote; {hint}")  # fmt: skip
+    known = [x for x in offsets if x is not None]
+    touched = np.unique(np.concatenate(known), axis=0) if len(known) == len(offsets) else None
+    single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
+    if single or self_contained(body, buffer, dict(ranges)):
+        return
+    if touched is None or not _apart(nest, next(iter(parts)), touched):
+        raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
+
+
+def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | None:
+    """The values that expressions take together over all iterations of loops, one row each; None where there are too many."""
+    used = sorted(set().union(*(variables(e) for e in rests), set()))
+    highs = [inner.get(name, (0, None))[1] for name in used]
+    if any(h is None for h in highs) or prod(h + 1 for h in highs if h is not None) > POINTS:
+        return None
+    values = grid({name: h + 1 for name, h in zip(used, highs, strict=True) if h is not None})
+    total = prod(h + 1 for h in highs if h is not None)
+    columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
+    return np.unique(np.stack(columns, 1), axis=0) if columns else np.zeros((1, 0), np.int64)
+
+
+def _apart(nest: Nest, part: tuple, offsets: np.ndarray) -> bool:
+    """Whether no two threads touch the same element: each touches `offsets` from a place that `part` says."""
+    columns = grid({nest.axes[f"threadIdx.{a}"].name: n for a, n in zip(AXES, nest.block, strict=True)})
+    threads = prod(nest.block)
+    starts = []
+    for moving in part:
+        base = np.zeros(threads, np.int64)
+        for m, c in moving:
+            if any(variables(atom) & set(columns) for atom in m):
+                if any(not variables(atom) <= set(columns) for atom in m):
+                    return False
+                base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
+        starts.append(base)
+    if threads == 1 or not starts or threads * len(offsets) > POINTS:
+        return threads == 1
+    elements = (np.stack(starts, 1)[:, None, :] + offsets[None, :, :]).reshape(-1, len(starts))
+    return len(np.unique(elements, axis=0)) == len(elements)
+
+
+def fold_gaps(body: Stmt, buffers: dict[str, Buffer], ranges: Mapping[str, Interval]) -> Stmt:
+    """Local buffers of which only some strips are used, of a stride that all indices agree on, become strips without gaps:
+
+    acc[q * 32 + i] with q < 2, i < 4   =>   acc[q, i] of shape (2, 4)
+    """
+    for buffer in buffers.values():
+        for d in range(len(buffer.shape) - 1, -1, -1):
+            body = _fold(body, buffer.name, d, ranges)
+    return body
+
+
+def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt:
+    found: list[tuple[Polynomial, dict[str, Interval]]] = []
+
+    def visit(s, inner: dict[str, Interval]) -> None:
+        match s:
+            case For(var, extent, inside):
+                visit(inside, {**inner, var.name: extent_range(extent, inner)})
+                return
+            case Load(b, indices) | Store(b, indices) if b.name == name:
+                found.append((polynomial(simplify(indices[d], inner)), inner))
+        for c in children(s):
+            if not isinstance(c, Buffer):
+                visit(c, inner)
+
+    visit(body, dict(ranges))
+    strides = sorted({abs(c) for p, _ in found for m, c in p.items() if m} - {1})
+    for stride in reversed(strides):
+        split = [({m: c for m, c in p.items() if c % stride == 0 and m}, {m: c for m, c in p.items() if c % stride or not m}, inner)
+                 for p, inner in found]  # fmt: skip
+        lows = [bounds(low, inner) for _, low, inner in split]
+        highs = [bounds(high, inner) for high, _, inner in split]
+        if any(None in x for x in (*lows, *highs)) or any(a < 0 or b >= stride for a, b in lows) or any(a < 0 for a, _ in highs):  # type: ignore[operator]
+            continue
+        width, count = 1 + max(b for _, b in lows), 1 + max(b for _, b in highs) // stride  # type: ignore[operator, type-var]
+        if width == stride or count == 1:
+            continue
+
+        def divided(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            p = polynomial(simplify(indices[d], ranges))
+            high = {m: c // stride for m, c in p.items() if c % stride == 0 and m}  # noqa: B023
+            low = {m: c for m, c in p.items() if c % stride or not m}  # noqa: B023
+            return (*indices[:d], to_expr(high), to_expr(low), *indices[d + 1 :])
+
+        def change(n):
+            match n:
+                case Buffer() if n.name == name:
+                    return n.with_(shape=(*n.shape[:d], Const(count), Const(width), *n.shape[d + 1 :]))  # noqa: B023
+                case Load(b, indices) if b.name == name:
+                    return n.with_(indices=divided(indices))  # noqa: B023
+                case Store(b, indices) if b.name == name:
+                    return n.with_(indices=divided(indices))  # noqa: B023
+            return None
+
+        return rewrite(body, change)
+    return body
+
+
+def local_buffers(body: Stmt) -> dict[str, Buffer]:
+    """The local buffers allocated in `body`."""
+    return {s.buffer.name: s.buffer for s in walk_stmts(body) if isinstance(s, Allocate) and s.buffer.scope == "local"}
+
+
+def size(b: Buffer) -> int:
+    """The elements of a buffer of constant shape."""
+    return prod(int(d.value) for d in b.shape)  # type: ignore[attr-defined]
+

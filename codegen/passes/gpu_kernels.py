@@ -1,0 +1,270 @@
+"""A function divided into GPU kernels, and the loops bound to blocks and threads brought to one form.
+
+Below, a *unit* is a statement that no barrier can divide: a nest of thread loops, or a statement in no thread loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tir.ir import Buffer, Call, Const, Evaluate, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store, Var, seq
+from tir.simplify import simplify
+from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
+
+AXES = ("x", "y", "z")
+LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
+SHARED = ("shared", "shared.dyn")
+MAX_THREADS = 1024
+
+
+class GPUError(Exception):
+    """A program that has no meaning as GPU kernels, with the reason and what to try."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One kernel in the making: threads and blocks are the variables `tx` .. `bz`, in `axes` by name of the CUDA axis."""
+
+    name: str
+    grid: tuple[Expr, Expr, Expr]
+    block: tuple[int, int, int]
+    axes: dict[str, Var]
+    body: Stmt
+
+
+def is_thread(s: Stmt, kind: str) -> bool:
+    """Whether `s` is a loop bound to an axis of `kind`: blockIdx, threadIdx or vthread."""
+    return isinstance(s, For) and s.kind is Kind.THREAD and s.thread.split(".")[0] == kind
+
+
+def divide(func: PrimFunc) -> tuple[Stmt, tuple[Nest, ...]]:
+    """The statements of the host, which launch kernels, and the kernels.
+
+    Each outermost nest of loops bound to blocks or threads is a kernel; the loops around it run on the host. What stands in no
+    bound loop is a kernel of one thread.
+    """
+    taken = names(func)
+    axes = {f"{kind}.{a}": Var(fresh(taken, f"{kind[0]}{a}")) for kind in ("blockIdx", "threadIdx") for a in AXES}
+    found: list[Nest] = []
+
+    def kernel(s: Stmt) -> Stmt:
+        found.append(_nest(f"{func.name}_kernel{len(found)}", s, axes))
+        return Evaluate(Call(LAUNCH, (Const(len(found) - 1),), "int32"))
+
+    def visit(s: Stmt) -> Stmt:
+        if not any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s)):
+            return kernel(s)
+        match s:
+            case For() if s.kind is not Kind.THREAD and not loads(s.extent):
+                return s.with_(body=visit(s.body), kind=Kind.SERIAL)
+            case If(condition) if not loads(condition):
+                return s.with_(then=visit(s.then), orelse=None if s.orelse is None else visit(s.orelse))
+            case Seq(stmts):
+                groups: list[list[Stmt]] = []
+                for x in stmts:  # neighbours without threads share a kernel
+                    bound = any(isinstance(y, For) and y.kind is Kind.THREAD for y in walk_stmts(x))
+                    if (
+                        bound
+                        or not groups
+                        or any(isinstance(y, For) and y.kind is Kind.THREAD for y in walk_stmts(groups[-1][0]))
+                    ):
+                        groups.append([x])
+                    else:
+                        groups[-1].append(x)
+                return seq(*(visit(seq(*g)) for g in groups))
+            case _:
+                return kernel(s)
+
+    host = visit(func.body)
+    return host, tuple(found)
+
+
+def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
+    extents: dict[str, list[Expr]] = {}
+
+    def visit(s: Stmt, around: dict[str, For]) -> Stmt:
+        if isinstance(s, For) and s.kind is Kind.THREAD and not is_thread(s, "vthread"):
+            axis = s.thread
+            if axis in around and around[axis].name in variables(s.body):
+                raise GPUError(
+                    f"`{s.name}` and `{around[axis].name}` around it are both bound to {axis}, and the statements below use both; "
+                    "fuse the two and bind the result"
+                )
+            if axis.startswith("blockIdx") and axis in extents:
+                raise GPUError(f"{axis} is bound twice in one kernel, again by `{s.name}`; bind one loop outside of both")
+            extents.setdefault(axis, []).append(s.extent)
+            # The inner loop of an axis hides the outer one, whose variable the body does not use.
+            body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
+            return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body)
+        return map_children(s, lambda c: visit(c, around) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    body = visit(s, {})
+    _need_all_blocks(s, {axis for axis in extents if axis.startswith("blockIdx")}, name)
+    grid = tuple(extents.get(f"blockIdx.{a}", [Const(1)])[0] for a in AXES)
+    block = []
+    for a in AXES:
+        given = extents.get(f"threadIdx.{a}", [Const(1)])
+        if not all(isinstance(e, Const) for e in given):
+            raise GPUError(
+                f"{name}: the extent of a loop bound to threadIdx.{a} must be a constant; split it by a constant first"
+            )
+        block.append(max(int(e.value) for e in given))  # type: ignore[attr-defined]
+    if prod(block) > MAX_THREADS:
+        raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
+    return Nest(name, grid, tuple(block), axes, body)  # type: ignore[arg-type]
+
+
+def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
+    """Refuse stores to global memory outside of a loop bound to blocks that the kernel has: which block would do it?"""
+
+    def visit(s: Stmt, around: set[str]) -> None:
+        if isinstance(s, Store) and s.buffer.scope == "global" and axes - around:
+            missing = ", ".join(sorted(axes - around))
+            raise GPUError(f"{name}: `{s.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
+                           "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both")  # fmt: skip
+        inside = around | {s.thread} if isinstance(s, For) else around
+        for c in children(s):
+            if isinstance(c, Stmt):
+                visit(c, inside)
+
+    visit(s, set())
+
+
+# --- virtual threads and nested threads ---------------------------------------------------------------------------------
+
+
+def interleave(s: Stmt) -> Stmt:
+    """Virtual threads take turns at each statement:   for v in vthread: for k: S; T   =>   for k: for v: S; for v: T
+
+    so that they share barriers, and what does not depend on `v` happens once. A loop stays where it is if its iterations
+    would overwrite each other's temporaries: those whose elements do not depend on `v`, but whose values do.
+    """
+    match s:
+        case For() if is_thread(s, "vthread"):
+            body = interleave(s.body)
+            loop = s.with_(kind=Kind.UNROLLED, thread="", body=body)
+            return loop if _overwrites(body, s.name) else _push(loop, body, lambda x: s.name not in variables(x))
+        case _:
+            return map_children(s, lambda c: interleave(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+
+def _overwrites(body: Stmt, name: str) -> bool:
+    """Whether iterations of `name` keep different values in the same elements of a temporary."""
+    varying: set[str] = set()
+    grown = True
+    while grown:
+        grown = False
+        for s, around in _conditions(body):
+            if s.buffer.name in varying:
+                continue
+            depends = [s.value, *around, *s.indices]
+            if any(name in variables(e) or any(x.buffer.name in varying for x in loads(e)) for e in depends):
+                varying.add(s.buffer.name)
+                grown = True
+    return any(
+        s.buffer.name in varying and s.buffer.scope != "global" and not any(name in variables(i) for i in s.indices)
+        for s in stores(body)
+    )
+
+
+def _conditions(s: Stmt, around: tuple[Expr, ...] = ()) -> list[tuple[Store, tuple[Expr, ...]]]:
+    """The stores of `s` with the conditions, extents and bound values that they stand under."""
+    match s:
+        case Store():
+            return [(s, around)]
+        case If(condition):
+            around = (*around, condition)
+        case For(_, extent):
+            around = (*around, extent)
+        case Let(_, value):
+            around = (*around, value)
+    return [x for c in children(s) if isinstance(c, Stmt) for x in _conditions(c, around)]
+
+
+def _push(loop: For, body: Stmt, uniform) -> Stmt:
+    """`loop` around each part of `body`, as deep inside as serial loops, sequences and conditions without its variable allow."""
+    if uniform(body):
+        return body
+    match body:
+        case Seq(stmts):
+            return seq(*(_push(loop, x, uniform) for x in stmts))
+        case For(kind=Kind.VECTORIZED):
+            return loop.with_(body=body)
+        case For(_, extent) if loop.name not in variables(extent):
+            return body.with_(body=_push(loop, body.body, uniform))
+        case If(condition, then, orelse) if loop.name not in variables(condition) and not loads(condition):
+            return body.with_(then=_push(loop, then, uniform), orelse=None if orelse is None else _push(loop, orelse, uniform))
+        case _:
+            return loop.with_(body=body)
+
+
+def distribute(s: Stmt) -> Stmt:
+    """Thread loops that hold steps of the whole block are divided between them:
+
+    for t in threads: for k: (all load a tile into shared memory); use it   =>   for k: load; for t in threads: use
+
+    where the step does not depend on `t`: each iteration of the loop would do the same, and the block does it once. So are those
+    that hold several thread loops of other axes, one after another, so that barriers can stand between these.
+    """
+    s = map_children(s, lambda c: distribute(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
+    if not is_thread(s, "threadIdx"):
+        return s
+    assert isinstance(s, For)
+    steps = [x for x in walk_stmts(s.body) if (isinstance(x, Store) and x.buffer.scope in SHARED and s.name not in variables(x))
+             or (isinstance(x, For) and x.thread == s.thread)
+             or (isinstance(x, Seq) and sum(any(is_thread(y, "threadIdx") for y in walk_stmts(c)) for c in x.stmts) > 1)]  # fmt: skip
+    if not steps:
+        return s
+
+    def uniform(x: Stmt) -> bool:
+        inside = any(isinstance(y, For) and y.thread == s.thread for y in walk_stmts(x))
+        whole = all(y.buffer.scope in SHARED for y in stores(x)) and bool(stores(x))
+        # Inside of another loop of this axis the variable is that loop's.
+        return (inside and isinstance(x, For) and _bound_inside(x, s.thread)) or (whole and s.name not in variables(x))
+
+    return _push(s, s.body, uniform)
+
+
+def _bound_inside(s: Stmt, axis: str) -> bool:
+    """Whether a perfect nest down from `s` binds `axis`, and loops alone stand above."""
+    while isinstance(s, For):
+        if s.thread == axis:
+            return True
+        s = s.body
+    return False
+
+
+def strip(nest: Nest, body: Stmt) -> Stmt:
+    """Thread loops become conditions: `t < n` where a loop has fewer iterations than the block threads; and what stands in no
+    loop of an axis and writes shared or global memory is left to the first thread of that axis."""
+    threads = {f"threadIdx.{a}": n for a, n in zip(AXES, nest.block, strict=True)}
+
+    def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
+        if is_thread(s, "threadIdx"):
+            assert isinstance(s, For) and isinstance(s.extent, Const)
+            inner = visit(s.body, inside | {s.thread})
+            return inner if s.extent.value == threads[s.thread] else If(nest.axes[s.thread] < s.extent, inner)
+        missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
+        written = {x.buffer.scope for x in stores(s)}
+        bound = any(is_thread(x, "threadIdx") for x in walk_stmts(s))
+        if missing and not bound and written and "local" not in written:
+            for axis in missing:
+                s = If(nest.axes[axis].equal(Const(0)), s)
+            return s
+        return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    return visit(body, frozenset())
+
+
+
+
+def used(s: Stmt) -> dict[str, Buffer]:
+    """The buffers that `s` loads or stores, by name, in order."""
+    return {n.buffer.name: n.buffer for n in walk(s) if isinstance(n, (Load, Store))}
+
+
+def constant(e: Expr) -> int | None:
+    """The value of an expression without variables."""
+    e = simplify(e)
+    return int(e.value) if isinstance(e, Const) else None

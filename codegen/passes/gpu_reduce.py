@@ -1,0 +1,220 @@
+"""Reductions across threads: each thread reduces its share, then the threads combine what they have.
+
+A loop bound to threadIdx may drive reduce axes of one block below it. Lanes of a warp exchange partial results by shuffles
+where the loop has all threads of its axis and they fill warps or divide one; warps, and threads that do not line up with
+warps, meet in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tir.ir import (
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    conjunction,
+    conjuncts,
+    guarded,
+    seq,
+)
+from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk_stmts
+
+from .gpu_kernels import AXES, GPUError, is_thread
+
+WARP = 32
+SHUFFLE = "shuffle_xor"  # a call: the value, the distance in lanes, the mask of lanes that take part
+
+
+def cross_thread(func: PrimFunc) -> PrimFunc:
+    """Rewrite   for t in threads(n): for k: C[i] = C[i] + f(t, k)                     # from 0
+              => for t in threads(n): P = 0;  for k: P = P + f(t, k);  P = sum of P over t;  if t == 0: C[i] = P
+
+    where C in local memory is stored by every thread, each its own copy.
+    """
+    if not any(_reducing(s) for s in walk_stmts(func.body)):
+        return func
+    work = _Rewriting(names(func))
+    body = work.visit(func.body, (), None)
+    return func.with_(body=body, allocs=(*func.allocs, *work.allocs))
+
+
+def _reducing(s: Stmt) -> bool:
+    """Whether `s` is a thread loop that drives a reduce axis of a block below."""
+    return is_thread(s, "threadIdx") and any(
+        isinstance(x, Block) and any(it.axis is Axis.REDUCE and s.name in variables(it.binding) for it in x.iters)  # type: ignore[attr-defined]
+        for x in walk_stmts(s)
+    )
+
+
+class _Rewriting:
+    def __init__(self, taken: set[str]):
+        self.taken = taken
+        self.allocs: list[Buffer] = []
+
+    def visit(self, s: Stmt, around: tuple[For, ...], kernel: Stmt | None) -> Stmt:
+        if isinstance(s, For) and s.kind is Kind.THREAD:
+            kernel = kernel or s
+            if _reducing(s):
+                return self.reduce(s, tuple(x for x in around if is_thread(x, "threadIdx")), kernel)
+        inside = (*around, s) if isinstance(s, For) else around
+        return map_children(s, lambda c: self.visit(c, inside, kernel) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    def buffer(self, name: str, shape: tuple[Expr, ...], dtype: str, scope: str) -> Buffer:
+        result = Buffer(fresh(self.taken, name), shape, dtype, scope)
+        self.allocs.append(result)
+        return result
+
+    def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
+        chain: list[For] = []
+        inner: Stmt = loop
+        while isinstance(inner, For):
+            chain.append(inner)
+            inner = inner.body
+        if not isinstance(inner, Block) or inner.init is None:
+            raise GPUError(f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init")
+        block = inner
+        bound = {it.var: it.binding for it in block.iters}
+        driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
+        if [x for x in chain[1:] if x.kind is Kind.THREAD and x.name in driving]:
+            raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
+        place, combine, identity = _operation(block)
+        place, identity = substitute(place, bound), substitute(identity, bound)
+        partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
+        mine = place.with_(buffer=partial)
+        spatial = [x for x in chain if x.name not in driving]
+        apart = [c for c in conjuncts(block.predicate) if not variables(c) & driving]
+        mixed = [c for c in conjuncts(block.predicate) if variables(c) & driving and variables(c) & {x.name for x in spatial}]
+        if mixed:
+            raise GPUError(f"`{block.name}`: the condition {mixed[0]} mixes loops that reduce with others, which threads cannot share")
+
+        def again(body: Stmt) -> Stmt:
+            """`body` under copies of the loops that do not reduce."""
+            mapping: dict[str, Expr] = {}
+            for x in reversed(spatial):
+                var = x.var.with_(name=fresh(self.taken, x.name))
+                mapping[x.name] = var
+                body = x.with_(var=var, body=body)
+            return substitute(body, mapping)  # type: ignore[return-value]
+
+        update = guarded(block.predicate, substitute(_into(block.body, place.buffer.name, partial), bound))
+        for x in reversed(chain[1:]):
+            update = x.with_(body=update)
+        first = again(Store(partial, mine.indices, identity))
+        condition = conjunction(*apart)
+        block_of = _threads(kernel)
+        n = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+        if n == 0:
+            raise GPUError(f"the extent of `{loop.name}` must be a constant")
+        warps, mask = _lanes(loop, n, block_of)
+        final = Store(place.buffer, place.indices, mine)
+        if mask and n <= WARP:
+            steps = [Store(partial, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(d), Const(mask, "int64")), mine.dtype)))
+                     for d in _distances(n)]  # fmt: skip
+            result = final if place.buffer.scope == "local" else If(loop.var.equal(Const(0)), final)
+            return loop.with_(body=seq(first, update, again(seq(*steps, guarded(condition, result)))))
+        return self.meet(loop, around, kernel, n, warps if mask else 0, mask, first, update, again, condition, place, mine, combine, final)
+
+    def meet(self, loop, around, kernel, n, warps, mask, first, update, again, condition, place, mine, combine, final) -> Stmt:
+        """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each thread."""
+        others = [x for x in around if x.thread != loop.thread and not any(x.name in variables(i) for i in place.indices)]
+        count = warps or n
+        shape = (*(x.extent for x in others), *place.buffer.shape, Const(count))
+        meeting = self.buffer(f"{place.buffer.name}_meeting", shape, mine.dtype, "shared")
+
+        def at(t: Expr) -> Load:
+            return Load(meeting, (*(x.var for x in others), *place.indices, t))
+
+        def threads(make: Callable[[Var], Stmt]) -> Stmt:
+            var = loop.var.with_(name=fresh(self.taken, loop.name))
+            return again(loop.with_(var=var, body=make(var)))
+
+        if warps:
+            steps = [Store(mine.buffer, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(d), Const(mask, "int64")), mine.dtype)))
+                     for d in _distances(WARP)]  # fmt: skip
+            put = If((loop.var % WARP).equal(Const(0)), Store(meeting, at(loop.var // WARP).indices, mine))
+            start = loop.with_(body=seq(first, update, again(seq(*steps, put))))
+            tree = []
+        else:
+            start = loop.with_(body=seq(first, update, again(Store(meeting, at(loop.var).indices, mine))))
+            tree = []
+            half = 1 << (n - 1).bit_length() >> 1
+            while half >= 1:
+                def step(t: Var, half: int = half) -> Stmt:
+                    return If(conjunction(t < half, t + half < n), Store(meeting, at(t).indices, combine(at(t), at(t + half))))
+
+                tree.append(threads(step))
+                half //= 2
+
+        def end(t: Var) -> Stmt:
+            total: Stmt = Store(mine.buffer, mine.indices, at(Const(0)))
+            if warps > 1:
+                w = Var(fresh(self.taken, "warp"))
+                more = Store(mine.buffer, mine.indices, combine(mine, at(w + 1)))
+                total = seq(total, For(w, Const(warps - 1), more))
+            whole = seq(total, guarded(condition, final))
+            return whole if place.buffer.scope == "local" else If(t.equal(Const(0)), whole)
+
+        steps = seq(start, *tree, threads(end))
+        if kernel is not loop:
+            return steps
+        return For(Var(fresh(self.taken, "block")), Const(1), steps, Kind.THREAD, thread="blockIdx.x")  # they stay one kernel
+
+
+def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
+    """The element that a block accumulates in, how two partial results combine, and what a reduction starts from."""
+    found = stores(block.body)
+    begun = stores(block.init) if block.init is not None else []
+    if len(found) == 1 and len(begun) == 1 and isinstance(block.body, Store):
+        s = block.body
+        place = Load(s.buffer, s.indices)
+        value = s.value.true_value if isinstance(s.value, Select) and s.value.false_value == place else s.value
+        match value:
+            case Binary(op, a, b) if op in ("+", "*", "min", "max", "and", "or") and place in (a, b):
+                return place, lambda x, y: Binary(op, x, y), begun[0].value
+    raise GPUError(f"`{block.name}` is reduced across threads, but is not C[...] = C[...] op f with op one of +, *, min, max, and, or")
+
+
+def _into(body: Stmt, name: str, partial: Buffer) -> Stmt:
+    """`body` with the buffer `name` replaced by the partial results."""
+    return replace_buffers(body, {name: partial})
+
+
+def _threads(kernel: Stmt) -> dict[str, int]:
+    """The threads of each axis that a kernel has."""
+    result = dict.fromkeys((f"threadIdx.{a}" for a in AXES), 1)
+    for s in walk_stmts(kernel):
+        if is_thread(s, "threadIdx") and isinstance(s, For) and isinstance(s.extent, Const):
+            result[s.thread] = max(result[s.thread], int(s.extent.value))
+    return result
+
+
+def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:
+    """The number of warps that the loop has, and the mask of the lanes of one that exist; (0, 0) where shuffles will not do."""
+    total = prod(block.values())
+    if loop.thread != "threadIdx.x" or n != block["threadIdx.x"] or n == 1:
+        return 0, 0
+    if total % WARP == 0 and (n % WARP == 0 or WARP % n == 0):
+        return max(1, n // WARP), 0xFFFFFFFF
+    if total < WARP and n & (n - 1) == 0:
+        return 1, (1 << total) - 1
+    return 0, 0
+
+
+def _distances(n: int) -> list[int]:
+    """The distances of a butterfly among `n` lanes, a power of two."""
+    return [n >> k for k in range(1, n.bit_length())]

@@ -1,0 +1,327 @@
+"""Barriers: where threads of a block must wait for each other.
+
+Two accesses conflict if different threads may touch one element of shared or global memory, and one of them writes. Conflicting
+accesses need a barrier between them. One is put as late as possible, directly before the later access (or before the outermost
+loop around it that the earlier access is not in), which is the fewest that will do on a path; none is put where it is shown
+that every element is touched by one thread only.
+
+The proof enumerates: for an access, the pairs (element, thread) over all threads and inner loops, conditions included; the part
+of the place that depends on what is the same for both accesses (blocks, loops around both) cancels. Where it does not, or there
+are too many points, a conflict is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from tir.affine import Interval, Polynomial, polynomial
+from tir.analysis.regions import extent_range
+from tir.ir import (
+    Allocate,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    conjuncts,
+    seq,
+)
+from tir.points import evaluate, grid
+from tir.simplify import simplify
+from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
+
+from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread
+
+BARRIER = "sync_threads"
+POINTS = 1 << 21  # (element, thread) pairs that are enumerated for one access, at most
+
+Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access to shared or global memory at a path; `walk` holds what is needed to enumerate its places."""
+
+    buffer: Buffer
+    writes: bool
+    path: Path
+    walk: Walk
+    carried: Path = ()  # of an earlier iteration of the loop at this path
+    varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
+
+
+@dataclass(eq=False)
+class Walk:
+    """The places that an access takes over all threads of the block and all iterations of the loops in its unit (`moving`: the
+    number of values by variable, None where unknown), under `guards`. Loops around the unit are in `ranges`."""
+
+    indices: tuple[Expr, ...]
+    moving: dict[str, int | None]
+    guards: tuple[Expr, ...]
+    lets: set[str]
+    ranges: dict[str, Interval]
+    threads: list[str]
+    block: tuple[int, int, int]
+    known: dict[frozenset[str], tuple] = field(default_factory=dict)
+
+    def under(self, guards: tuple[Expr, ...]) -> Walk:
+        """The same under other guards."""
+        return replace(self, guards=guards, known={})
+
+    def points(self, varying: frozenset[str] = frozenset()) -> tuple[tuple | None, np.ndarray | None]:
+        """By dimension, the part of the place that is the same for all; and one row an (offset in each dimension ..., thread),
+        where the loops `varying` run as well. None where it is not known."""
+        used = frozenset(v for i in self.indices for v in variables(i)) & varying
+        if used not in self.known:
+            more: dict[str, int | None] = {}
+            for name in used:
+                high = self.ranges.get(name, (0, None))[1]
+                more[name] = None if high is None else high + 1
+            self.known[used] = _points(self, more | self.moving)
+        return self.known[used]
+
+
+def barriers(nest: Nest, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
+    """`body` with the barriers that its threads need. GPUError where one would be needed that not all threads reach."""
+    if prod(nest.block) == 1:
+        return body
+    return _Placing(nest, dict(ranges)).run(body)
+
+
+class _Placing:
+    def __init__(self, nest: Nest, ranges: dict[str, Interval]):
+        self.nest, self.ranges = nest, ranges
+        self.before: set[Path] = set()
+        self.loops: set[Path] = set()
+        self.cache: dict[Path, list[Access]] = {}
+
+    def run(self, body: Stmt) -> Stmt:
+        self.visit(body, (0,), [], self.ranges)
+        return self.insert(body, (0,))
+
+    def insert(self, s: Stmt, path: Path) -> Stmt:
+        if not _is_unit(s):
+            count = -1
+
+            def child(c):
+                nonlocal count
+                if not isinstance(c, Stmt):
+                    return c
+                count += 1
+                return self.insert(c, (*path, count))
+
+            s = map_children(s, child)
+        return seq(Evaluate(Call(BARRIER, (), "int32")), s) if path in self.before else s
+
+    def visit(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
+        """The accesses since the last barrier after `s`, given those before it."""
+        if path in self.before:
+            pending = []
+        if _is_unit(s):
+            return self.meet(s, path, pending, ranges)
+        match s:
+            case Seq(stmts):
+                for n, x in enumerate(stmts):
+                    pending = self.visit(x, (*path, n), pending, ranges)
+                return pending
+            case For(var, extent, body):
+                self.loops.add(path)
+                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                below = (*path, 0)
+                out = self.visit(body, below, [], inside)
+                if extent != Const(1, extent.dtype):
+                    varying = frozenset(x.name for x in walk_stmts(s) if isinstance(x, For))
+                    again = [replace(a, carried=path, varying=varying) for a in out]
+                    out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]
+                first = self.visit(body, below, pending, inside)
+                if path in self.before:
+                    pending = []
+                return _union(out, first if isinstance(extent, Const) else _union(first, pending))
+            case If(_, then, orelse):
+                condition = self.accesses(Evaluate(s.condition), (*path, -1), ranges)
+                pending = self.check(condition, path, pending)
+                result = self.visit(then, (*path, 0), pending, ranges)
+                other = pending if orelse is None else self.visit(orelse, (*path, 1), pending, ranges)
+                return _union(result, other)
+            case Let(_, value, body):
+                pending = self.check(self.accesses(Evaluate(value), (*path, -1), ranges), path, pending)
+                return self.visit(body, (*path, 0), pending, ranges)
+            case Allocate(_, body):
+                return self.visit(body, (*path, 0), pending, ranges)
+            case _:
+                raise GPUError(f"{self.nest.name}: threads cannot wait for each other inside `{type(s).__name__}`")
+
+    def meet(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
+        return self.check(self.accesses(s, path, ranges), path, pending)
+
+    def check(self, found: list[Access], path: Path, pending: list[Access]) -> list[Access]:
+        rivals = [a for a in pending for b in found if _conflict(a, b)]
+        if rivals:
+            depth = max(self.place(a, path) for a in rivals)
+            here = path[:depth]
+            self.before.add(here)
+            pending = [a for a in pending if a.path[:depth] == here and not a.carried]
+        return _union(pending, found)
+
+    def place(self, a: Access, path: Path) -> int:
+        """How much of `path` leads to the statement before which a barrier separates `a` from what is there: the outermost
+        that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop."""
+        if a.carried:
+            n = len(a.carried) + 1
+            while n < len(path) and path[:n] not in self.loops:
+                n += 1
+            return n
+        n = 0
+        while n < min(len(a.path), len(path)) and a.path[n] == path[n]:
+            n += 1
+        return min(n + 1, len(path))
+
+    def accesses(self, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[Access]:
+        if path not in self.cache:
+            self.cache[path] = collect(self.nest, s, path, ranges)
+        return self.cache[path]
+
+
+def _union(a: list[Access], b: list[Access]) -> list[Access]:
+    seen = {id(x.walk) for x in a}
+    return a + [x for x in b if (id(x.walk)) not in seen]
+
+
+def _is_unit(s: Stmt) -> bool:
+    """Whether no barrier can stand inside: a thread loop, or a statement without one inside."""
+    return is_thread(s, "threadIdx") or not any(is_thread(x, "threadIdx") for x in walk_stmts(s))
+
+
+def _conflict(a: Access, b: Access) -> bool:
+    if a.buffer.name != b.buffer.name or not (a.writes or b.writes):
+        return False
+    varying = a.varying | b.varying
+    (fixed_a, points_a), (fixed_b, points_b) = a.walk.points(varying), b.walk.points(varying)
+    if points_a is None or points_b is None or fixed_a != fixed_b:
+        return True
+    rows, place = np.unique(np.concatenate([points_a[:, :-1], points_b[:, :-1]]), axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    thread = np.concatenate([points_a[:, -1], points_b[:, -1]])
+    n = len(points_a)
+
+    def extremes(where: slice) -> tuple[np.ndarray, np.ndarray]:
+        low, high = np.full(len(rows), np.iinfo(np.int64).max), np.full(len(rows), -1)
+        np.minimum.at(low, place[where], thread[where])
+        np.maximum.at(high, place[where], thread[where])
+        return low, high
+
+    (low_a, high_a), (low_b, high_b) = extremes(slice(0, n)), extremes(slice(n, None))
+    both = (high_a >= 0) & (high_b >= 0)
+    return bool(np.any(both & ((low_a != high_b) | (high_a != low_b))))
+
+
+def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[Access]:
+    """The accesses of a unit to shared and global memory; those to global memory only if the kernel writes the buffer."""
+    threads = {f"threadIdx.{a}": (nest.axes[f"threadIdx.{a}"].name, n) for a, n in zip(AXES, nest.block, strict=True)}
+    written = {x.buffer.name for x in stores(nest.body)}
+    found: list[Access] = []
+
+    def visit(n, inside: set[str], inner: dict[str, int | None], guards: tuple[Expr, ...], lets: set[str]) -> None:
+        match n:
+            case For(var, extent, body):
+                if is_thread(n, "threadIdx"):
+                    if isinstance(extent, Const) and extent.value < threads[n.thread][1]:
+                        guards = (*guards, var < extent)
+                    visit(body, inside | {n.thread}, inner, guards, lets)
+                else:
+                    visit(extent, inside, inner, guards, lets)
+                    _, high = extent_range(extent, ranges)
+                    visit(body, inside, {**inner, var.name: None if high is None else high + 1}, guards, lets)
+                return
+            case If(condition, then, orelse):
+                visit(condition, inside, inner, guards, lets)
+                visit(then, inside, inner, (*guards, *conjuncts(condition)), lets)
+                if orelse is not None:
+                    visit(orelse, inside, inner, guards, lets)
+                return
+            case Select(condition, t, f, True):
+                visit(condition, inside, inner, guards, lets)
+                visit(t, inside, inner, (*guards, *conjuncts(condition)), lets)
+                visit(f, inside, inner, guards, lets)
+                return
+            case Let(var, value, body):
+                visit(value, inside, inner, guards, lets)
+                visit(body, inside, inner, guards, lets | {var.name})
+                return
+            case Store(buffer, indices, value):
+                # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
+                alone = inside if buffer.scope != "local" else set(threads)
+                for e in (*indices, value):
+                    visit(e, alone, inner, guards, lets)
+                note(buffer, True, indices, alone, inner, guards, lets)
+                return
+            case Load(buffer, indices):
+                for i in indices:
+                    visit(i, inside, inner, guards, lets)
+                note(buffer, False, indices, inside, inner, guards, lets)
+                return
+        for c in children(n):
+            if not isinstance(c, Buffer):
+                visit(c, inside, inner, guards, lets)
+
+    def note(buffer, writes, indices, inside, inner, guards, lets) -> None:
+        if buffer.name not in written or not (buffer.scope in SHARED or buffer.scope == "global"):
+            return
+        moving = {name: (n if axis in inside else 1) for axis, (name, n) in threads.items()} | inner
+        walk = Walk(indices, moving, guards, lets, ranges, [name for name, _ in threads.values()], nest.block)
+        found.append(Access(buffer, writes, path, walk))
+
+    visit(s, set(), {}, (), set())
+    return found
+
+
+def _points(w: Walk, moving: dict[str, int | None]) -> tuple[tuple | None, np.ndarray | None]:
+    needed = set(w.threads)
+    fixed, offsets = [], []
+    for i in w.indices:
+        still: Polynomial = {}
+        rest: Polynomial = {}
+        for m, c in polynomial(simplify(i, w.ranges)).items():
+            inner = set().union(*(variables(a) for a in m), set()) & set(moving)
+            if inner:
+                rest[m] = c
+                needed |= inner
+            else:
+                still[m] = c
+            if any(loads(a) or variables(a) & w.lets or (inner and variables(a) - set(moving)) for a in m):
+                return None, None
+        fixed.append(frozenset(still.items()))
+        offsets.append(rest)
+    usable = [g for g in w.guards if not loads(g) and variables(g) <= needed]
+    counts = {name: moving[name] for name in sorted(needed)}
+    if any(n is None for n in counts.values()) or prod(counts.values()) > POINTS:  # type: ignore[type-var]
+        return tuple(fixed), None
+    values = grid(counts)  # type: ignore[arg-type]
+    total = prod(counts.values())  # type: ignore[type-var]
+    kept = np.ones(total, bool)
+    for g in usable:
+        kept &= np.broadcast_to(evaluate(g, values), kept.shape).astype(bool)
+    columns = []
+    for rest in offsets:
+        column = np.zeros(total, np.int64)
+        for m, c in rest.items():
+            term: np.ndarray | int = c
+            for atom in m:
+                term = term * evaluate(atom, values)
+            column += term
+        columns.append(column)
+    x, y, z = (values[t] for t in w.threads)
+    columns.append(x + w.block[0] * (y + w.block[1] * z))
+    return tuple(fixed), np.unique(np.stack(columns, 1)[kept], axis=0)

@@ -1,0 +1,88 @@
+"""Schedules for GPUs that are known to be good, by pattern: composed from primitives, for any shape.
+
+    s = schedule.library_cuda.schedule(func)    # a Schedule: each nest is bound to blocks and threads
+
+A pattern is recognised by the structure of a block, never by a name. Products of matrices and convolutions are tiled through
+shared memory and registers; rows that are reduced have a block each, whose threads reduce together; all else has a thread an
+element.
+"""
+
+from __future__ import annotations
+
+from schedule.error import ScheduleError
+from schedule.primitive import blocks_below, find_block, loops_of
+from schedule.schedule import Schedule
+from tir.ir import PrimFunc
+
+from ..library.structure import contraction, epilogue, is_elementwise
+from . import elements, products, rows
+
+__all__ = ["elements", "products", "rows", "schedule"]
+
+
+def schedule(func: PrimFunc) -> Schedule:
+    """A schedule of `func` for a GPU. What fits no pattern has one thread an element; what cannot be parallel has one thread."""
+    s = Schedule(func)
+    _inline(s)
+    done: set[str] = set()
+    for name in [b.name for b in blocks_below(s.func.body)]:
+        found = contraction(find_block(s.func, name)) if name not in done else None
+        if found is None or not products.suits(found):
+            continue
+        after = epilogue(s, name)
+        tried = _tried(s, lambda t, found=found, after=after: products.apply(t, found, after))
+        if tried is not None:
+            s = tried
+            done |= {name, *([after] if after else [])} | _made(s, done | {name})
+    for name in reversed([b.name for b in blocks_below(s.func.body)]):
+        if name in done or not _present(s, name):
+            continue
+        group = rows.matches(s, name, done)
+        if group is not None:
+            tried = _tried(s, lambda t, group=group: rows.apply(t, group))
+            if tried is not None:
+                s = tried
+                done |= {name, *group.stages}
+    rest = [b.name for b in blocks_below(s.func.body)]
+    for name in sorted(rest, key=lambda x: find_block(s.func, x).init is None):  # reductions take along what feeds them
+        if name in done or not _present(s, name) or _bound(s, name):
+            continue
+        tried = _tried(s, lambda t, name=name: elements.apply(t, name, epilogue(t, name), done))
+        if tried is not None:
+            s = tried
+            done.add(name)
+    return s
+
+
+def _tried(s: Schedule, step) -> Schedule | None:
+    """A copy of the schedule after `step`, or None if it was refused."""
+    copy = s.copy()
+    try:
+        step(copy)
+    except ScheduleError:
+        return None
+    return copy
+
+
+def _present(s: Schedule, name: str) -> bool:
+    return any(b.name == name for b in blocks_below(s.func.body))
+
+
+def _bound(s: Schedule, name: str) -> bool:
+    """Whether a loop around the block is bound already."""
+    return any(x.thread for x in loops_of(s.func, name))
+
+
+def _made(s: Schedule, known: set[str]) -> set[str]:
+    """The blocks that are bound by now: copies into shared memory and back."""
+    return {b.name for b in blocks_below(s.func.body) if b.name not in known and _bound(s, b.name)}
+
+
+def _inline(s: Schedule) -> None:
+    """Elementwise blocks go into the elementwise blocks that use them, where each has one consumer only."""
+    for block in [b.name for b in blocks_below(s.func.body)]:
+        if is_elementwise(find_block(s.func, block)) and epilogue(s, block) is not None:
+            try:
+                s.compute_inline(block)
+            except ScheduleError:
+                continue

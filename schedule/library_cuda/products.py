@@ -1,0 +1,262 @@
+"""Products of matrices, batches of them, and convolutions: tiles through shared memory, accumulated in registers.
+
+A block computes a tile of the result step by step along the sum; in each step its threads load a tile of either factor into shared
+memory together, and each thread multiplies a small tile in registers. Where axes do not fill tiles, a matrix product is padded
+with zeros in shared memory, so that no inner loop has a condition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from schedule.primitive import find_block, find_loop, loops_of
+from schedule.schedule import Schedule
+from tir import dtypes
+from tir.ir import Const, Load
+from tir.traverse import loads, variables
+
+from ..library.structure import Contraction, extent, is_plain, loop_of, size
+
+PROCESSORS = 132  # of an H100 or H200: fewer blocks leave some idle
+LANES = 16  # bytes that a thread loads at once
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows and columns of a block's tile, the steps of the sum in it, and the rows and columns of a thread's."""
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+
+    @property
+    def threads(self) -> int:
+        return (self.rows // self.thread_rows) * (self.columns // self.thread_columns)
+
+
+TILES = (Tile(128, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 2, 2), Tile(16, 16, 16, 1, 1))
+
+
+def suits(c: Contraction) -> bool:
+    """Whether both factors are used again for other elements of the result."""
+    return (
+        bool(c.rows)
+        and bool(c.columns)
+        and size(c.rows) > 1
+        and size(c.columns) > 1
+        and all(isinstance(it.extent, Const) for it in (*c.batch, *c.rows, *c.columns, *c.sums))
+    )
+
+
+def choose(rows: int, columns: int, batch: int) -> Tile:
+    """The largest tile that leaves enough blocks for all processors, and is not mostly padding."""
+    for tile in TILES:
+        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
+        used = rows * columns / (-(-rows // tile.rows) * tile.rows * -(-columns // tile.columns) * tile.columns)
+        if blocks >= PROCESSORS // 2 and used > 0.6:
+            return tile
+    return min(TILES, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, -t.rows))
+
+
+def apply(s: Schedule, c: Contraction, after: str | None, tile: Tile | None = None) -> None:
+    """Tile a contraction, with the elementwise block `after` behind it, and bind it to blocks and threads."""
+    if is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1:
+        matrices(s, c, after, tile or choose(size(c.rows), size(c.columns), size(c.batch)))
+    else:
+        windows(s, c, after)
+
+
+def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None:
+    """A product of matrices, or a batch: padded in shared memory to whole tiles."""
+    block = c.block
+    left = s.cache_read(block, c.left.buffer.name, "shared")
+    right = s.cache_read(block, c.right.buffer.name, "shared")
+    if after is None:
+        after = s.cache_write(block, 0, "local")
+    else:
+        s.set_scope(block, 0, "local")
+    for copy in (left, right):
+        _inline_producers(s, copy)
+    (row,), (column,), (step,) = c.rows, c.columns, c.sums
+    multiple = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
+    padding = [multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters]
+    if any(extent(it) % multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters):
+        s.pad_einsum(block, padding)
+    # A thread has strips of four columns, so that a warp reads whole lines of shared memory.
+    across = tile.columns // tile.thread_columns
+    strip = min(4, tile.thread_columns)
+    batch = [loop_of(it) for it in c.batch]
+    i, j, k = loop_of(row), loop_of(column), loop_of(step)
+    by, ty, ii = s.split(i, [None, tile.rows // tile.thread_rows, tile.thread_rows])
+    bx, jq, tx, jj = s.split(j, [None, tile.thread_columns // strip, across, strip])
+    ko, ki = s.split(k, [None, tile.depth])
+    s.reorder(*batch, by, bx, ko, ty, tx, ki, ii, jq, jj)
+    s.compute_at(left, ko)
+    s.compute_at(right, ko)
+    s.reverse_compute_at(after, bx)
+    first = s.decompose_reduction(block, ko)
+    if batch:
+        s.bind(s.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
+    s.bind(by, "blockIdx.y")
+    s.bind(bx, "blockIdx.x")
+    names = [x.name for x in loops_of(s.func, first)]
+    for axis, loop in zip(("threadIdx.y", "threadIdx.x"), names[-5:-3], strict=True):
+        s.bind(loop, axis)
+    s.bind(ty, "threadIdx.y")
+    s.bind(tx, "threadIdx.x")
+    s.unroll(ki)
+    shape = (tile.rows // tile.thread_rows, across)
+    for copy in (left, right):
+        _load(s, copy, 2, shape)
+    _write_back(s, after, tile, strip)
+
+
+def _write_back(s: Schedule, after: str, tile: Tile, strip: int) -> None:
+    """The tile of the result goes from registers to its place: each thread its own elements."""
+    i, j = [x.name for x in loops_of(s.func, after)][-2:]
+    ty, ii = s.split(i, [tile.rows // tile.thread_rows, tile.thread_rows])
+    jq, tx, jj = s.split(j, [tile.thread_columns // strip, tile.columns // tile.thread_columns, strip])
+    s.reorder(ty, tx, ii, jq, jj)
+    s.bind(ty, "threadIdx.y")
+    s.bind(tx, "threadIdx.x")
+    if strip > 1:
+        s.vectorize(jj)
+
+
+def _load(s: Schedule, copy: str, rank: int, threads: tuple[int, int]) -> None:
+    """All threads load a tile together: neighbours in a warp load neighbours in memory, several elements each where they fit."""
+    loops = [x.name for x in loops_of(s.func, copy)][-rank:]
+    total = prod(int(find_loop(s.func, x).extent.value) for x in loops)  # type: ignore[attr-defined]
+    width = int(find_loop(s.func, loops[-1]).extent.value)  # type: ignore[attr-defined]
+    source = next(iter(_sources(s, copy)), None)
+    most = LANES // dtypes.nbytes(source.dtype) if source is not None else 1
+    lanes = most
+    while lanes > 1 and (width % lanes or total % (lanes * prod(threads)) or _row(source) % lanes):
+        lanes //= 2
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    ty, tx = threads
+    if lanes > 1:
+        _, y, x, lane = s.split(fused, [None, ty, tx, lanes])
+        s.vectorize(lane)
+    else:
+        _, y, x = s.split(fused, [None, ty, tx])
+    s.bind(y, "threadIdx.y")
+    s.bind(x, "threadIdx.x")
+
+
+def _sources(s: Schedule, copy: str) -> list[Load]:
+    return loads(find_block(s.func, copy).body)
+
+
+def _row(source: Load | None) -> int:
+    """The elements in a row of what is loaded, to see where rows begin."""
+    if source is None or not source.buffer.shape or not isinstance(source.buffer.shape[-1], Const):
+        return 1
+    return int(source.buffer.shape[-1].value)
+
+
+def _inline_producers(s: Schedule, copy: str) -> None:
+    """What makes the factor element by element, such as padding, is computed as it is loaded."""
+    for name in s.get_producers(copy):
+        b = find_block(s.func, name)
+        if b.init is None and s.get_consumers(name) == [copy] and not any(x.thread for x in loops_of(s.func, name)):
+            s.compute_inline(name)
+
+
+# --- convolutions -------------------------------------------------------------------------------------------------------
+
+
+def windows(s: Schedule, c: Contraction, after: str | None) -> None:
+    """A contraction over windows: each spatial axis is cut into blocks, threads and registers by itself."""
+    block = c.block
+    left = s.cache_read(block, c.left.buffer.name, "shared")
+    right = s.cache_read(block, c.right.buffer.name, "shared")
+    if after is None:
+        after = s.cache_write(block, 0, "local")
+    else:
+        s.set_scope(block, 0, "local")
+    for copy in (left, right):
+        _inline_producers(s, copy)
+    order = [loop_of(it) for it in (*c.batch, *c.rows, *c.columns)]
+    last = loop_of(next(it for it in (*c.rows, *c.columns, *c.batch) if it.var.name == c.vector))
+    parts = _cut({loop_of(it): extent(it) for it in (*c.rows, *c.columns)}, last, [loop_of(it) for it in c.rows])
+    blocks, threads, registers = [], [], []
+    for loop in order:
+        if loop in parts:
+            t, r = parts[loop]
+            b, t_loop, r_loop = s.split(loop, [None, t, r])
+            blocks.append(b)
+            threads.append(t_loop)
+            registers.append(r_loop)
+        else:
+            blocks.append(loop)
+    sums = [loop_of(it) for it in c.sums]
+    longest = max(c.sums, key=extent)
+    outer, inner = s.split(loop_of(longest), [None, min(extent(longest), max(1, 32 // (size(c.sums) // extent(longest))))])
+    rest = [x for x in sums if x != loop_of(longest)]
+    s.reorder(*blocks, outer, *threads, inner, *rest, *registers)
+    block_loop = s.fuse(*blocks)
+    s.compute_at(left, outer)
+    s.compute_at(right, outer)
+    s.reverse_compute_at(after, block_loop)
+    first = s.decompose_reduction(block, outer)
+    s.bind(block_loop, "blockIdx.x")
+    count = prod(parts[x][0] for x in parts)
+    n = len(threads)
+    names = [x.name for x in loops_of(s.func, first)]
+    s.bind(_fused(s, names[1 : 1 + n]), "threadIdx.x")
+    s.bind(_fused(s, threads), "threadIdx.x")
+    for copy in (left, right):
+        loops = [x.name for x in loops_of(s.func, copy)]
+        fused = _fused(s, loops[2:])
+        _, x = s.split(fused, [None, count])
+        s.bind(x, "threadIdx.x")
+    _spread_result(s, after, c, parts, order)
+
+
+def _fused(s: Schedule, loops: list[str]) -> str:
+    return s.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def _cut(extents: dict[str, int], last: str, rows: list[str]) -> dict[str, tuple[int, int]]:
+    """Threads and registers for each spatial loop: up to 256 threads and 16 elements a thread, the innermost axis first."""
+    budget = {"threads": 256, "registers": 16}
+    result = {x: (1, 1) for x in extents}
+    side = {True: 16, False: 16}
+    for x in sorted(extents, key=lambda x: (x != last, x in rows)):
+        group = x in rows
+        threads = min(side[group], budget["threads"], extents[x])
+        registers = min(4, budget["registers"], -(-extents[x] // threads))
+        if x == last and registers > 1 and not group:
+            registers = min(registers, 2)
+        result[x] = (threads, registers)
+        side[group] //= threads
+        budget["threads"] //= threads
+        budget["registers"] //= registers
+    return result
+
+
+def _spread_result(s: Schedule, after: str, c: Contraction, parts: dict[str, tuple[int, int]], order: list[str]) -> None:
+    """The result goes from registers to its place, by the same threads."""
+    loops = [x.name for x in loops_of(s.func, after)][1:]
+    axes = [it for it in find_block(s.func, after).iters]
+    names = [i.name for i in c.store.indices]  # type: ignore[attr-defined]
+    by_axis = {it.var.name: loop_of(it) for it in (*c.batch, *c.rows, *c.columns)}
+    threads: dict[str, str] = {}
+    inner: list[str] = []
+    for axis, it in zip(names, axes, strict=True):
+        mine = [x for x in loops if x in variables(it.binding)]
+        origin = by_axis[axis]
+        if not mine or origin not in parts:
+            inner += mine
+            continue
+        t, r = parts[origin]
+        t_loop, r_loop = s.split(mine[0], [t, r])
+        threads[origin] = t_loop
+        inner.append(r_loop)
+    bound = [threads[x] for x in order if x in threads]
+    s.reorder(*bound, *inner)
+    s.bind(_fused(s, bound), "threadIdx.x")

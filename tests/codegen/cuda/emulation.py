@@ -1,0 +1,141 @@
+"""Emitted CUDA C run on the CPU: compiled as C++ against `emulation.h`, many programs in one call of the compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from codegen.cuda.emit import Source, emit
+from codegen.cuda.launch import evaluate, launches
+from codegen.cuda.prelude import FUNCTIONS
+from codegen.cuda.program import DeviceFunction, Program
+from tir import dtypes
+from tir.ir import Buffer
+
+HEADER = Path(__file__).with_name("emulation.h")
+FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
+compiler = shutil.which("g++")
+
+_HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\((.*)\) \{')
+_POINTER = re.compile(r"(const )?([a-z ]+)\* __restrict__ (\w+)")
+_STATIC = re.compile(r"__shared__ __align__\(16\) ([a-z ]+) (\w+)\[(\d+)\];")
+_DYNAMIC = re.compile(r"([a-z ]+)\* const (\w+) = \(\1\*\)\(dynamic_shared \+ \d+\);  // (\d+)")
+
+
+class EmulationError(AssertionError):
+    """A trap of the emulation: a race, a place outside of memory, a barrier that not all threads reach."""
+
+
+class Emulated:
+    """A program that runs on the CPU: call it with numpy arrays, and sizes as ints, in the order of the function's parameters."""
+
+    def __init__(self, program: Program, source: Source, library: ctypes.CDLL, number: int):
+        self.program, self.source, self.library, self.number = program, source, library, number
+
+    def __call__(self, *args, seed: int = 0) -> None:
+        func = self.program.func
+        sizes = {p.name: int(a) for p, a in zip(func.params, args, strict=True) if not isinstance(p, Buffer)}
+        arrays = {p.name: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}
+        copies = {name: _aligned(a) for name, a in arrays.items()}
+        for b in self.program.temporaries:
+            shape, dtype = [evaluate(d, sizes) for d in b.shape], dtypes.storage(b.dtype)
+            garbage = np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8)
+            copies[b.name] = _aligned(garbage.view(dtype).reshape(shape))
+        for n, (number, grid, scalars) in enumerate(launches(self.program, sizes)):
+            kernel = self.program.kernels[number]
+            message = self._launch(kernel, grid, copies, scalars, seed + n)
+            if message:
+                raise EmulationError(f"{message}\n{self.source.text}")
+        for name, a in arrays.items():
+            a[...] = copies[name]
+
+    def _launch(self, kernel: DeviceFunction, grid, arrays, scalars, seed: int) -> str:
+        values = (ctypes.c_longlong * (2 * len(kernel.params)))()
+        for i, p in enumerate(kernel.params):
+            if isinstance(p, Buffer):
+                values[2 * i], values[2 * i + 1] = arrays[p.name].ctypes.data, arrays[p.name].size
+            else:
+                values[2 * i] = scalars[p.name]
+        entry = getattr(self.library, f"launch_{self.number}_{kernel.name}")
+        entry.restype = ctypes.c_char_p
+        entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong]
+        result = entry(values, (ctypes.c_int * 3)(*grid), (ctypes.c_int * 3)(*kernel.block), seed)
+        return result.decode() if result else ""
+
+
+def _aligned(a: np.ndarray) -> np.ndarray:
+    """A copy at a multiple of 16 bytes, where numpy happens not to give one."""
+    raw = np.empty(a.nbytes + 16, np.uint8)
+    start = -raw.ctypes.data % 16
+    result = raw[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
+    result[...] = a
+    return result
+
+
+def emulate(*programs: Program) -> list[Emulated]:
+    """The programs, compiled together."""
+    sources = [emit(p) for p in programs]
+    return _compile([(p, s, s.kernels) for p, s in zip(programs, sources, strict=True)])
+
+
+def emulate_text(program: Program, kernels: str) -> Emulated:
+    """A program with other CUDA C than its own, to see that a mistake is caught."""
+    return _compile([(program, emit(program), kernels)])[0]
+
+
+def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
+    device = "\n".join(code for name, code in FUNCTIONS.items() if not name.startswith("float16"))
+    text = [f'#include "{HEADER}"', device]
+    for n, (program, _, kernels) in enumerate(parts):
+        text.append(f"namespace program_{n} {{\n{_as_cpp(kernels)}\n{''.join(_launcher(k, n) for k in program.kernels)}}}")
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+        source.write_text("\n".join(text))
+        done = subprocess.run([compiler, *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True, check=False)  # type: ignore[list-item]
+        if done.returncode:
+            raise AssertionError(f"{done.stderr[:3000]}\n" + "\n".join(k for _, _, k in parts))
+        loaded = ctypes.CDLL(str(library))
+    return [Emulated(p, s, loaded, n) for n, (p, s, _) in enumerate(parts)]
+
+
+def _as_cpp(kernels: str) -> str:
+    """CUDA C as C++: pointers and shared arrays become objects that watch their accesses."""
+
+    def head(m: re.Match) -> str:
+        params = _POINTER.sub(lambda p: f"Global<{p[1] or ''}{p[2]}> {p[3]}", m[2])
+        return f'static void {m[1]}({params}) {{ static const char* const kernel_name = "{m[1]}";'
+
+    def shared(m: re.Match) -> str:
+        return f'static Shared<{m[1].strip()}> {m[2]}({m[3]}, "{m[2]}", kernel_name);'
+
+    text = _HEAD.sub(head, kernels)
+    text = _DYNAMIC.sub(shared, _STATIC.sub(shared, text))
+    return "\n".join(x for x in text.splitlines() if not x.strip().startswith(("extern __shared__", "#pragma")))
+
+
+def _launcher(k: DeviceFunction, number: int) -> str:
+    from codegen.cuda.expressions import STORAGE
+
+    fields, calls = [], []
+    for i, p in enumerate(k.params):
+        if isinstance(p, Buffer):
+            const = "" if p.name in k.written else "const "
+            fields.append(f"std::vector<Cell> c{i}; auto a{i} = global<{const}{STORAGE[p.dtype]}>((void*)v[{2 * i}], v[{2 * i + 1}], "
+                          f'c{i}, "{p.name}", "{k.name}");')  # fmt: skip
+        else:
+            fields.append(f"auto a{i} = ({STORAGE[p.dtype]})v[{2 * i}];")
+        calls.append(f"a{i}")
+    names = ", ".join(calls)
+    waits = "true"
+    body = f"auto call = [&]() {{ {k.name}({names}); }};"
+    return (
+        f'extern "C" const char* launch_{number}_{k.name}(long long* v, int* grid, int* block, unsigned long long seed) {{\n'
+        f"  {' '.join(fields)}\n  {body}\n"
+        f"  return run_grid([](void* f) {{ (*(decltype(call)*)f)(); }}, &call, grid, block, seed, {waits});\n}}\n"
+    )
