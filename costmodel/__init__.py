@@ -1,10 +1,29 @@
 """Cost models: how promising a candidate is, judged for whole populations without lowering one of them.
 
-`TileModel` is a formula; a model that learns has the same two methods (`CostModel`).
+`TileModel` is a formula; a model that learns has the same two methods (`CostModel`). What a model is told of a sketch is its
+`Family`.
 """
 
+from .family import Family
+from .features import NAMES, features
+from .gbdt import Boosting, GBDTModel
 from .geometry import Access, Machine, Nest
+from .loopnest import Program, program
 from .model import CostModel, RandomModel
 from .tile_model import TileModel
 
-__all__ = ["Access", "CostModel", "Machine", "Nest", "RandomModel", "TileModel"]
+__all__ = [
+    "Access",
+    "Boosting",
+    "CostModel",
+    "Family",
+    "GBDTModel",
+    "Machine",
+    "NAMES",
+    "Nest",
+    "Program",
+    "RandomModel",
+    "TileModel",
+    "features",
+    "program",
+]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from .geometry import Nest
+from .family import Family
 
 
 class CostModel(Protocol):
     """Judges populations. `rows` is an (n, columns) integer matrix; higher scores are better, and only their order counts."""
 
-    def score(self, nests: Sequence[Nest], rows: np.ndarray) -> np.ndarray:
+    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
         """A float64 vector, one score a row, comparable between the sketches of one task."""
         ...
 
-    def update(self, nests: Sequence[Nest], rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
         """Learn from measured rows; `seconds` is infinite where a candidate failed."""
         ...
 
@@ -28,8 +27,8 @@ class RandomModel:
     def __init__(self, rng: np.random.Generator):
         self._rng = rng
 
-    def score(self, nests: Sequence[Nest], rows: np.ndarray) -> np.ndarray:
+    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
         return self._rng.random(len(rows))
 
-    def update(self, nests: Sequence[Nest], rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
         return None

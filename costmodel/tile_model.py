@@ -8,10 +8,10 @@ lines don't crowd its sets.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
+from .family import Family
 from .geometry import Access, Machine, Nest
 
 # Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit; and the latency
@@ -32,13 +32,13 @@ class TileModel:
     def __init__(self, machine: Machine):
         self.machine = machine
 
-    def score(self, nests: Sequence[Nest], rows: np.ndarray) -> np.ndarray:
+    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
         total = np.zeros(len(rows))
-        for nest in nests:
+        for nest in family.nests:
             total += self.cycles(nest, rows)
         return -np.log(np.maximum(total, 1.0))
 
-    def update(self, nests: Sequence[Nest], rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
         """A formula has nothing to learn."""
 
     def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
@@ -121,6 +121,13 @@ class TileModel:
         return total
 
 
+# Where the levels of an axis stand in S0 S1 R0 S2 R1 S3, by whether it is a reduction and how many levels it has.
+PLACES = {
+    (True, 1): (4,), (True, 2): (2, 4),
+    (False, 1): (0,), (False, 2): (0, 5), (False, 3): (0, 3, 5), (False, 4): (0, 1, 3, 5),
+}  # fmt: skip
+
+
 def _levels(nest: Nest, rows: np.ndarray) -> list[np.ndarray]:
     """The lengths of the loops of S0 S1 R0 S2 R1 S3, each an (n, axes) float64 matrix, 1 where an axis has no loop there."""
     n, axes = len(rows), len(nest.extents)
@@ -131,8 +138,9 @@ def _levels(nest: Nest, rows: np.ndarray) -> list[np.ndarray]:
         for size in inner:
             product = product * size
         lengths = [np.ceil(nest.extents[axis] / product), *inner]
-        places = (2, 4) if nest.reduce[axis] else (0, 1, 3, 5)
-        for place, length in zip(places, lengths, strict=False):
+        # An axis of fewer levels lacks middle ones: the innermost of a spatial one is in the innermost tile.
+        places = PLACES[nest.reduce[axis], len(lengths)]
+        for place, length in zip(places, lengths, strict=True):
             levels[place][:, axis] = length
     return levels
 

@@ -1,0 +1,408 @@
+"""The features of statements, as array programs over whole populations.
+
+The 164 numbers that Ansor describes a statement by (OSDI 2020, section 5.2 and appendix B), and some about the machine. All but
+indicators go through slog(x) = log2(x + 1). What differs from the original, all of it on purpose:
+
+- A multiplication whose result is added counts as a `mad`; the original counts none.
+- Vectorised, unrolled and parallel loops are told apart by their place and by what they drive; the original knows only whether
+  there are any.
+- `lines` divides by the lengths of all loops inside the one that moves an access, the original by that of the innermost loop as
+  often; contiguous bytes are those of the buffer itself, not of the last one looked at.
+- An initial value of a reduction is no access of its own; the original's serial reuse depends on the order of statements.
+- Buffers come with the written one first, then in the order in which the expression reads them, not by the number of lines, which
+  may differ between rows; so a feature means the same in all rows of a sketch.
+- Loops of one iteration don't count, whatever their kind.
+- GPU lengths are those of the loops bound to threads, per statement, and `is_gpu` says that there are any.
+
+What is new (`MACHINE`): cores, caches and registers, so that a model can tell machines apart; the bytes that go into each cache;
+the share of iterations that guards throw away, which no feature of the original sees; and a rough estimate of the time the
+statement takes, in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tir.ir import Kind
+from tir.size import Tape
+
+from .geometry import Machine
+from .loopnest import Loop, Program, Statement, Touched
+from .tile_model import LINE, LINE_CYCLES
+
+BUFFERS = 5
+SAMPLES = 10  # of the curve of arithmetic intensity
+CLOCK = 3.0  # cycles a nanosecond, and the nanoseconds that the shortest loop takes: round figures, as the trees correct them
+LEAST = 100.0
+CHUNK = 1024  # rows evaluated at a time, so that what is computed stays in the cache
+
+OPERATIONS = (
+    "float_mad", "float_addsub", "float_mul", "float_divmod", "float_cmp", "float_mathfunc", "float_otherfunc",
+    "int_mad", "int_addsub", "int_mul", "int_divmod", "int_cmp", "int_mathfunc", "int_otherfunc",
+    "bool_op", "select_op",
+)  # fmt: skip
+PLACES = ("None", "InnerSpatial", "MiddleSpatial", "OuterSpatial", "InnerReduce", "MiddleReduce", "OuterReduce", "Mixed")
+ANNOTATIONS = (("vec", Kind.VECTORIZED), ("unroll", Kind.UNROLLED), ("parallel", Kind.PARALLEL))
+THREADS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
+ACCESS = (
+    "acc_type.kRead", "acc_type.kWrite", "acc_type.kReadWrite", "bytes", "unique_bytes", "lines", "unique_lines",
+    "reuse_type.kLoopMultipleRead", "reuse_type.kSerialMultipleReadWrite", "reuse_type.kNoReuse",
+    "reuse_dis_iter", "reuse_dis_bytes", "reuse_ct",
+    "bytes_d_reuse_ct", "unique_bytes_d_reuse_ct", "lines_d_reuse_ct", "unique_lines_d_reuse_ct", "stride",
+)  # fmt: skip
+ANSOR = (
+    *OPERATIONS,
+    *(f"{a}_{x}" for a, _ in ANNOTATIONS for x in ("num", "prod", "len", *(f"type.{p}" for p in PLACES))),
+    "is_gpu",
+    *(f"{t.replace('.', '_')}_len" for t in THREADS),
+    *(f"B{n}.{x}" for n in range(BUFFERS) for x in ACCESS),
+    *(f"arith_intensity_curve_{n}" for n in range(SAMPLES)),
+    "alloc_size", "alloc_prod", "alloc_outer_prod", "alloc_inner_prod",
+    "outer_prod", "num_loops", "auto_unroll_max_step",
+)  # fmt: skip
+MACHINE = (
+    "threads", "lanes", "l1", "l2", "l3", "waste", "lane_waste", "tasks_waste", "accumulators", "register_loads",
+    "accumulators_d_loads", "l1_bytes", "l2_bytes", "l3_bytes", "work_a_thread", "estimate",
+)  # fmt: skip
+NAMES = (*ANSOR, *MACHINE)
+_RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
+
+Value = np.ndarray | float | int  # of one number in all rows of a chunk; float32 vectors
+Condition = np.ndarray | bool
+
+
+def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray:
+    """The features of all statements for all rows: a (statements, n, len(NAMES)) float32 array.
+
+    `rows` is the (n, columns) matrix of the numbers that the program's formulas are about; a program without any has (1, 0).
+    """
+    result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
+    for start, chunk in chunks(program, rows, machine):
+        result[:, start : start + chunk.shape[2]] = chunk.transpose(0, 2, 1)
+    return result
+
+
+def chunks(program: Program, rows: np.ndarray, machine: Machine, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+    """The features in pieces: the first row of each, and a (statements, len(NAMES) + extra, rows) float32 array, which the next
+    one overwrites; `extra` features are left to the caller."""
+    compiled = _Compiled(program)
+    buffer = np.empty((len(program.statements), len(NAMES) + extra, min(CHUNK, max(1, len(rows)))), dtype=np.float32)
+    for start in range(0, len(rows), CHUNK):
+        part = rows[start : start + CHUNK]
+        out = buffer[:, :, : len(part)]
+        values = compiled.run(part)
+        for n, statement in enumerate(program.statements):
+            _fill(out[n], _statement(statement, _Numbers(values, compiled.places), machine))
+        yield start, out
+
+
+def _fill(out: np.ndarray, values: list[Value]) -> None:
+    for n, value in enumerate(values):
+        if n in _RAW:
+            out[n] = value
+        elif isinstance(value, np.ndarray):
+            np.add(value, 1.0, out=out[n])
+            np.log2(out[n], out=out[n])
+        else:
+            out[n] = np.log2(value + 1.0)
+
+
+class _Compiled:
+    """The numbers of a program on a tape."""
+
+    def __init__(self, program: Program):
+        self._tape = Tape()
+        self.places: dict[int, int] = {}
+        for s in program.statements:
+            self._take(s.useful)
+            for loop in s.loops:
+                self._take(loop.extent)
+                self._take(loop.unroll)
+            for t in s.touched:
+                for size in t.shape:
+                    self._take(size)
+                for term in (term for dim in t.dims for term in dim):
+                    self._take(term.coefficient)
+                    self._take(term.reach)
+
+    def _take(self, number: int) -> None:
+        self.places[id(number)] = self._tape.place(number)
+
+    def run(self, rows: np.ndarray) -> list[Value]:
+        return [v.astype(np.float32) if isinstance(v, np.ndarray) else v for v in self._tape.run(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """The values of a program's numbers in one chunk."""
+
+    values: list[Value]
+    places: dict[int, int]
+
+    def __call__(self, number: int) -> Value:
+        return self.values[self.places[id(number)]]
+
+
+# --- arithmetic that leaves what is the same in all rows a plain number --------------------------------------------------
+
+
+def _where(condition: Condition, a: Value, b: Value) -> Value:
+    if not isinstance(condition, np.ndarray):
+        return a if condition else b
+    return np.where(condition, _single(a), _single(b))
+
+
+def _or(a: Condition, b: Condition) -> Condition:
+    return a | b if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else a or b
+
+
+def _and_not(a: Condition, b: Condition) -> Condition:
+    if isinstance(b, np.ndarray):
+        return a & ~b if isinstance(a, np.ndarray) else ~b if a else False
+    return False if b else a
+
+
+def _single(a: Value) -> np.ndarray | np.float32:
+    return a if isinstance(a, np.ndarray) else np.float32(a)
+
+
+def _least(a: Value, b: Value) -> Value:
+    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def _most(a: Value, b: Value) -> Value:
+    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
+
+
+def _ceil(a: Value) -> Value:
+    return np.ceil(a) if isinstance(a, np.ndarray) else -(-a // 1)
+
+
+# --- one statement -----------------------------------------------------------------------------------------------------
+
+
+def _statement(s: Statement, number: _Numbers, machine: Machine) -> list[Value]:
+    """The features of a statement in the order of NAMES, before slog."""
+    extents = [number(loop.extent) for loop in s.loops]
+    depth = len(extents)
+    inner: list[Value] = [1.0] * (depth + 1)  # iterations of the loops from a depth on
+    for d in reversed(range(depth)):
+        inner[d] = inner[d + 1] * extents[d]
+    outer: list[Value] = [1.0]  # iterations of the loops down to a depth
+    for e in extents:
+        outer.append(outer[-1] * e)
+    total = inner[0]
+    nests = [_Nest(t, s, number, extents, inner) for t in s.touched]
+    bytes_at: list[Value] = [0.0] * (depth + 1)  # touched by the loops from a depth on
+    for d in range(depth + 1):
+        for nest in nests:
+            bytes_at[d] = bytes_at[d] + nest.elements[d] * nest.touched.nbytes
+
+    result: list[Value] = [s.operations[op] * total for op in OPERATIONS]
+    for _, kind in ANNOTATIONS:
+        result += _annotated(s.loops, extents, kind)
+    threads = {loop.thread: e for loop, e in zip(s.loops, extents, strict=True) if loop.kind is Kind.THREAD}
+    result.append(float(bool(threads)))
+    result += [threads.get(t, 1.0) for t in THREADS]
+    for n in range(BUFFERS):
+        result += nests[n].features(bytes_at) if n < len(nests) else [0.0] * len(ACCESS)
+    result += _intensity(sum(c for op, c in s.operations.items() if op.startswith("float")), inner, bytes_at)
+    result += _allocation(s, nests[0], outer, inner)
+    loops = sum((e > 1 for e in extents), 0)
+    unroll = next((number(loop.unroll) for loop in reversed(s.loops) if loop.unroll), 0.0)
+    result += [total, loops if not isinstance(loops, np.ndarray) else loops.astype(np.float32), unroll]
+    result += _machine(s, number, extents, outer, total, nests, bytes_at, machine)
+    return result
+
+
+def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> list[Value]:
+    """How many loops are of a kind, the product of their lengths, that of the innermost, and where they are."""
+    mine = [n for n, loop in enumerate(loops) if loop.kind is kind]
+    product: Value = 1.0
+    for n in mine:
+        product = product * extents[n]
+    place = "None"
+    if mine:
+        driven = {loops[n].reduce for n in mine}
+        where = "Inner" if mine[-1] == len(loops) - 1 else "Outer" if mine[0] == 0 else "Middle"
+        place = "Mixed" if len(driven) > 1 else f"{where}{'Reduce' if driven.pop() else 'Spatial'}"
+    length = extents[mine[-1]] if mine else 0.0
+    return [float(len(mine)), product if mine else 0.0, length, *(float(p == place) for p in PLACES)]
+
+
+def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:
+    """Operations a byte of the loops from the innermost outwards, sampled where they have done a tenth, two tenths, ..., all."""
+    curve = [i / b for i, b in zip(inner, bytes_at, strict=True)]
+    result: list[Value] = []
+    for k in range(SAMPLES):
+        at = inner[0] * ((k + 1) / SAMPLES)
+        value = curve[-1]
+        for d in reversed(range(len(inner) - 1)):  # the innermost level that has done as much, between it and the one inside
+            step = _most(inner[d] - inner[d + 1], 1.0)
+            between = curve[d + 1] + (curve[d] - curve[d + 1]) * ((at - inner[d + 1]) / step)
+            value = _where(_and_not(inner[d + 1] < at, inner[d] < at), between, value)
+        result.append(value * operations)
+    return result
+
+
+def _allocation(s: Statement, written: _Nest, outer: list[Value], inner: list[Value]) -> list[Value]:
+    """Size of the memory that the statement writes if it is allocated by the function: bytes, elements by the loops around it,
+    these loops, and those within."""
+    if s.allocated is None:
+        return [0.0] * 4
+    elements: Value = 1.0
+    for size in written.shape:
+        elements = elements * size
+    around = outer[s.allocated]
+    return [elements * written.touched.nbytes, elements * around, around, inner[s.allocated]]
+
+
+def _machine(
+    s: Statement, number: _Numbers, extents: list[Value], outer: list[Value], total: Value, nests: list[_Nest],
+    bytes_at: list[Value], machine: Machine,
+) -> list[Value]:  # fmt: skip
+    lanes = max(1, machine.vector_bits // (8 * nests[0].touched.nbytes))
+    tasks: Value = 1.0
+    for loop, e in zip(s.loops, extents, strict=True):
+        if loop.kind is Kind.PARALLEL:
+            tasks = tasks * e
+    start = len(extents)  # where the loops begin that are vectorised or unrolled
+    while start and s.loops[start - 1].kind in (Kind.VECTORIZED, Kind.UNROLLED):
+        start -= 1
+    vector = next((n for n in range(start, len(extents)) if s.loops[n].kind is Kind.VECTORIZED), None)
+    length = extents[vector] if vector is not None else 1.0
+    vectors = _ceil(length * (1.0 / lanes))
+    registers = [n.elements[start] for n in nests]
+    if vector is not None:
+        registers = [_where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(nests, registers, strict=True)]
+    loads: Value = 0.0
+    for n, count in zip(nests, registers, strict=True):
+        if n.touched.read and not n.touched.written:
+            loads = loads + count
+    moved: list[Value] = []
+    for size in machine.caches:
+        # What a tile needs that fits stays while the loop around it runs: of that, everything is loaded once.
+        level = bytes_at[-1] * outer[-1]
+        for d in reversed(range(len(extents))):
+            around = max(0, d - 1)
+            level = _where(bytes_at[d] <= size, bytes_at[around] * outer[around], level)
+        moved.append(level)
+    threads = _least(tasks, float(machine.threads))
+    cycles = total / length * vectors
+    for amount, line in zip(moved, LINE_CYCLES, strict=True):
+        cycles = cycles + amount * (line / LINE)
+    return [
+        float(machine.threads), float(lanes), *map(float, machine.caches),
+        total / number(s.useful),
+        vectors * lanes / length,
+        _ceil(tasks * (1.0 / machine.threads)) * machine.threads / tasks,
+        registers[0], loads, registers[0] / _most(loads, 1.0),
+        *moved,
+        total / threads,
+        cycles / threads / CLOCK + LEAST,
+    ]  # fmt: skip
+
+
+class _Nest:
+    """One buffer in the loops of a statement."""
+
+    def __init__(self, touched: Touched, statement: Statement, number: _Numbers, extents: list[Value], inner: list[Value]):
+        self.touched = touched
+        self.statement = statement
+        self.extents = extents
+        self.inner = inner
+        self.shape = [number(size) for size in touched.shape]
+        self.steps = _steps(touched, self.shape, number, statement.loops)
+        spans: list[Value] = [float(1 + spread) for spread in touched.spread]
+        terms: list[list[tuple[int, Value]]] = [[] for _ in extents]
+        for position, dim in enumerate(touched.dims):
+            for t in dim:
+                terms[t.loop].append((position, number(t.coefficient) * (number(t.reach) - 1)))
+        clipped = [_least(span, size) for span, size in zip(spans, self.shape, strict=True)]
+        count = _product(clipped)
+        self.elements: list[Value] = [count] * (len(extents) + 1)  # touched by the loops from a depth on
+        for d in reversed(range(len(extents))):
+            for position, added in terms[d]:
+                spans[position] = spans[position] + added
+                clipped[position] = _least(spans[position], self.shape[position])
+            if terms[d]:
+                count = _product(clipped)
+            self.elements[d] = count
+        self.region = clipped
+
+    def features(self, bytes_at: list[Value]) -> list[Value]:
+        t, extents = self.touched, self.extents
+        nbytes = t.nbytes
+        stride: Value = 0.0  # of the innermost loop that moves the access
+        innermost: Value = 0.0  # of the innermost loop, whether it does or not
+        still: Value = self.inner[0]  # iterations inside the loop that moves it
+        for d, e in enumerate(extents):
+            step, moves = self.steps[d]
+            stride = _where(moves, step, stride)
+            still = _where(moves, self.inner[d + 1], still)
+            innermost = _where(e > 1, _where(moves, step, 0.0), innermost)
+        total = self.inner[0]
+        unique = self.elements[0] * nbytes
+        lines = _most(1.0, total / still * _least(1.0, stride * (nbytes / LINE)))
+        run = self.region[-1] if self.region else 1.0
+        whole: Condition = True
+        for position in reversed(range(1, len(self.region))):
+            whole = _and_not(whole, self.region[position] < self.shape[position])
+            run = run * _where(whole, self.region[position - 1], 1.0)
+        unique_lines = _most(1.0, unique / _least(run * nbytes, float(LINE)))
+        loop, serial, distance, away, count = self._reuse(bytes_at)
+        divisor = _where(count <= 0.5, 0.5, count)
+        amounts: list[Value] = [total * nbytes, unique, lines, unique_lines]
+        none = 1.0 - loop - serial
+        return [
+            float(t.read and not t.written), float(t.written and not t.read), float(t.read and t.written), *amounts,
+            loop, serial, none, distance, away, count, *(a / divisor for a in amounts), innermost,
+        ]  # fmt: skip
+
+    def _reuse(self, bytes_at: list[Value]) -> tuple[Value, Value, Value, Value, Value]:
+        """The innermost loop that touches elements again, by standing still or because other statements in it touch them, too:
+        two indicators, the iterations and bytes between two touches, and how many there are."""
+        loop: Value = 0.0
+        serial: Value = 0.0
+        distance: Value = 0.0
+        away: Value = 0.0
+        count: Value = 0.0
+        others = self.statement.others[self.touched.buffer]
+        for d, e in enumerate(self.extents):
+            moves = self.steps[d][1]
+            new: tuple[Value, ...] = (1.0, 0.0, self.inner[d + 1], bytes_at[d + 1], e)
+            if others[d] and moves is not False:
+                other = (0.0, 1.0, self.elements[d] / e, bytes_at[d] / e, float(others[d]))
+                new = tuple(_where(moves, a, b) for a, b in zip(other, new, strict=True))
+                moves = False
+            several = _and_not(e > 1, moves)
+            if several is not False:
+                loop, serial, distance, away, count = (
+                    _where(several, a, b) for a, b in zip(new, (loop, serial, distance, away, count), strict=True)
+                )
+        return loop, serial, distance, away, count
+
+
+def _product(values: list[Value]) -> Value:
+    result: Value = 1.0
+    for v in values:
+        result = result * v
+    return result
+
+
+def _steps(touched: Touched, shape: list[Value], number: _Numbers, loops: tuple[Loop, ...]) -> list[tuple[Value, Condition]]:
+    """By how many elements each loop moves an access, and in which rows it does; a part of a fused loop that has one iteration
+    moves nothing."""
+    result: list[tuple[Value, Condition]] = [(0.0, False)] * len(loops)
+    row: Value = 1.0
+    for position in reversed(range(len(shape))):
+        for t in touched.dims[position]:
+            new, moves = row * number(t.coefficient), number(t.reach) > 1
+            step, before = result[t.loop]
+            either = _least(_where(before, step, new), _where(moves, new, step)) if before is not False else new
+            result[t.loop] = either, _or(before, moves)
+        row = row * shape[position]
+    return result

@@ -1,0 +1,293 @@
+"""A scheduled program as cost models see it: its statements, the loops around each, and what each accesses.
+
+All numbers are integers, or integers with a formula (`tir.size.Size`) where the program is that of a sketch; so one description
+serves a single program and a whole population.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tir import dtypes
+from tir.affine import Interval, polynomial
+from tir.analysis.regions import extent_range
+from tir.ir import (
+    COMPARISONS,
+    LOGICAL,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Kind,
+    Let,
+    Load,
+    Node,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    annotation,
+)
+from tir.simplify import simplify
+from tir.size import lesser
+from tir.traverse import children, substitute, variables, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop around a statement. `reduce` says whether it drives a reduction; `unroll` is the value of its unroll pragma."""
+
+    name: str
+    extent: int
+    kind: Kind
+    reduce: bool
+    thread: str = ""
+    unroll: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a loop (by its place among the statement's) adds to an index: `coefficient` times one of `reach` values."""
+
+    loop: int
+    coefficient: int
+    reach: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A buffer that a statement accesses: for each dimension the terms of the index, and by how much the indices of several
+    accesses differ."""
+
+    buffer: str
+    nbytes: int  # of one element
+    shape: tuple[int, ...]
+    dims: tuple[tuple[Term, ...], ...]
+    spread: tuple[int, ...]
+    read: bool
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A store and the loops around it, outermost first. `operations` counts the arithmetic of one iteration by kind, `useful` is
+    how often the statement runs where nothing is guarded, `allocated` how many of the loops are around the memory that it writes,
+    None if that is a parameter; `others` how many more statements access a touched buffer within each loop."""
+
+    block: str
+    loops: tuple[Loop, ...]
+    touched: tuple[Touched, ...]
+    operations: Mapping[str, int]
+    useful: int
+    allocated: int | None
+    others: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The statements of a function in program order; the initial values of reductions are not among them."""
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    block: str
+    loops: tuple[For, ...]
+    store: Store
+    bindings: Mapping[str, Expr]
+    reduce: frozenset[str]
+    useful: int
+
+
+def program(func: PrimFunc) -> Program:
+    """The description of a function, scheduled or not, before it is lowered."""
+    found: list[_Found] = []
+
+    def visit(
+        n: Node, around: tuple[For, ...], block: str, bindings: dict[str, Expr], reduce: frozenset[str], useful: int
+    ) -> None:
+        match n:
+            case For(_, extent, body):
+                size = extent.value if isinstance(extent, Const) else 1
+                visit(body, (*around, n), block, bindings, reduce, useful * size if block else useful)
+            case Block(name, iters, body):
+                inner = {**bindings, **{it.var.name: substitute(it.binding, bindings) for it in iters}}
+                driven = {v for it in iters if it.axis is not Axis.SPATIAL for v in variables(inner[it.var.name])}
+                for it in iters:
+                    useful = useful * (it.extent.value if isinstance(it.extent, Const) else 1)
+                visit(body, around, name, inner, reduce | driven, useful)
+            case Let(var, value, body):
+                visit(body, around, block, {**bindings, var.name: substitute(value, bindings)}, reduce, useful)
+            case Store():
+                found.append(_Found(block, around, n, bindings, reduce, useful))
+            case Stmt():
+                for c in children(n):
+                    visit(c, around, block, bindings, reduce, useful)
+
+    visit(func.body, (), "", {}, frozenset(), 1)
+    accesses = [{n.buffer.name for n in walk(f.store) if isinstance(n, (Load, Store))} for f in found]
+    temporary = {b.name for b in func.allocs} | {b.name for f in found for b in _allocated_in(func)}
+    return Program(tuple(_statement(f, found, accesses, temporary) for f in found))
+
+
+def _allocated_in(func: PrimFunc) -> list[Buffer]:
+    return [b for n in walk(func.body) if isinstance(n, Block) for b in n.allocs]
+
+
+def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], temporary: set[str]) -> Statement:
+    ranges: dict[str, Interval] = {}
+    for loop in f.loops:
+        ranges[loop.name] = extent_range(loop.extent, ranges)
+    places = {loop.name: n for n, loop in enumerate(f.loops)}
+    extents = tuple(loop.extent.value if isinstance(loop.extent, Const) else 1 for loop in f.loops)
+    groups: dict[str, list[tuple[Buffer, tuple[Expr, ...], bool]]] = {}
+    for n in walk(f.store):
+        if isinstance(n, (Load, Store)):
+            groups.setdefault(n.buffer.name, []).append((n.buffer, n.indices, isinstance(n, Store)))
+    touched = []
+    for name, uses in groups.items():
+        buffer = uses[0][0]
+        shape = tuple(d.value if isinstance(d, Const) else 1 for d in buffer.shape)
+        dims: list[tuple[Term, ...]] = []
+        spread: list[int] = []
+        for position, size in enumerate(shape):
+            terms: dict[tuple[int, int], Term] = {}  # by loop and number, as a fused loop may occur in several
+            offsets: list[int] = []
+            for _, indices, _ in uses:
+                index = simplify(substitute(indices[position], f.bindings), ranges)
+                new, offset = _terms(index, places, extents, size)
+                offsets.append(offset)
+                for number, term in enumerate(new):
+                    key = term.loop, sum(other.loop == term.loop for other in new[:number])
+                    if key not in terms or int(term.coefficient) > int(terms[key].coefficient):
+                        terms[key] = term
+            dims.append(tuple(terms[key] for key in sorted(terms)))
+            spread.append(max(offsets) - min(offsets))
+        reads = any(not w for *_, w in uses)
+        writes = any(w for *_, w in uses)
+        touched.append(Touched(name, dtypes.nbytes(buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
+    touched.sort(key=lambda t: not t.written)
+    others = {t.buffer: _others(f, t.buffer, found, accesses) for t in touched}
+    written = f.store.buffer.name
+    outside = None
+    if written in temporary:
+        outside = min(_common(f, g) for g, names in zip(found, accesses, strict=True) if written in names)
+    loops = tuple(
+        Loop(
+            x.name, e, x.kind, x.name in f.reduce, x.thread, annotation(x.annotations, "pragma_auto_unroll_max_step", 0)
+        )
+        for x, e in zip(f.loops, extents, strict=True)
+    )
+    return Statement(f.block, loops, tuple(touched), operations(f.store.value), f.useful, outside, others)
+
+
+def _common(f: _Found, g: _Found) -> int:
+    """How many loops two statements share."""
+    n = 0
+    while n < min(len(f.loops), len(g.loops)) and f.loops[n] is g.loops[n]:
+        n += 1
+    return n
+
+
+def _others(f: _Found, buffer: str, found: list[_Found], accesses: list[set[str]]) -> tuple[int, ...]:
+    """How many statements other than `f` access a buffer within each loop of `f`."""
+    counts = [0] * len(f.loops)
+    for g, names in zip(found, accesses, strict=True):
+        if g is not f and buffer in names:
+            for n in range(_common(f, g)):
+                counts[n] += 1
+    return tuple(counts)
+
+
+def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:
+    """What the loops add to an index, and its constant part. Where that cannot be told, a loop is taken to reach everything."""
+    result: list[Term] = []
+    offset = 0
+    for monomial, c in polynomial(index).items():
+        if monomial == ():
+            offset = c
+            continue
+        names = [v for a in monomial for v in sorted(variables(a)) if v in places]
+        reach = _reach(monomial[0], places, extents) if len(monomial) == 1 else None
+        for name in names:
+            if reach is not None and len(names) == 1:
+                result.append(Term(places[name], abs(c), reach))
+            else:
+                result.append(Term(places[name], 1, lesser(size, extents[places[name]])))
+    return result, offset
+
+
+def _reach(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> int | None:
+    """How many values an expression of one loop takes: the loop itself, divided or a remainder; None for anything else."""
+    match atom:
+        case Var(name) if name in places:
+            return extents[places[name]]
+        case Binary("//", a, Const(c)) if c > 0:
+            inner = _reach(a, places, extents)
+            return None if inner is None else -(-inner // c)
+        case Binary("%", a, Const(c)) if c > 0:
+            inner = _reach(a, places, extents)
+            return None if inner is None else lesser(inner, c)
+        case _:
+            return None
+
+
+def operations(value: Expr) -> Counter[str]:
+    """The operations of an expression by kind, as Ansor names them, without those in indices and guards of indices; a product
+    that is added to something is a `mad`."""
+    counts: Counter[str] = Counter()
+
+    def visit(n: Node, fused: bool) -> None:
+        match n:
+            case Binary(op, a, b):
+                prefix = "float" if dtypes.is_float(a.dtype) else "int"
+                multiplied = [x for x in (a, b) if isinstance(x, Binary) and x.op == "*"]
+                mad = op in ("+", "-") and bool(multiplied)
+                if op in LOGICAL:
+                    counts["bool_op"] += 1
+                elif op in COMPARISONS or op in ("min", "max"):
+                    counts[f"{prefix}_cmp"] += 1
+                elif op in ("/", "//", "%"):
+                    counts[f"{prefix}_divmod"] += 1
+                elif mad:
+                    counts[f"{prefix}_mad"] += 1
+                elif op == "*" and not fused:
+                    counts[f"{prefix}_mul"] += 1
+                elif op != "*":
+                    counts[f"{prefix}_addsub"] += 1
+                for x in (a, b):
+                    visit(x, mad and x is multiplied[0])
+            case Unary("not", a):
+                counts["bool_op"] += 1
+                visit(a, False)
+            case Unary(_, a):
+                counts["float_addsub" if dtypes.is_float(a.dtype) else "int_addsub"] += 1
+                visit(a, False)
+            case Call(_, args, dtype):
+                counts["float_mathfunc" if dtypes.is_float(dtype) else "int_mathfunc"] += 1
+                for x in args:
+                    visit(x, False)
+            case Select(_, t, f, True):  # guards an access
+                visit(t, False)
+                visit(f, False)
+            case Select(condition, t, f):
+                counts["select_op"] += 1
+                for x in (condition, t, f):
+                    visit(x, False)
+            case Load():
+                pass
+            case _:
+                for c in children(n):
+                    visit(c, False)
+
+    visit(value, False)
+    return counts

@@ -1,0 +1,52 @@
+"""How well a model ranks: what counts is the order of candidates, above all at the top, not the size of errors.
+
+`scores` are a model's, higher is better; `seconds` are measured, infinite where a candidate failed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def pair_accuracy(scores: np.ndarray, seconds: np.ndarray) -> float:
+    """The share of pairs with different times that the scores order rightly; ties count half (Ansor, OSDI 2020, section 7.4).
+
+    0.5 is guessing; NaN if there is no such pair.
+    """
+    faster = seconds[:, None] < seconds[None, :]
+    higher, equal = scores[:, None] > scores[None, :], scores[:, None] == scores[None, :]
+    right = np.count_nonzero(faster & higher) + 0.5 * np.count_nonzero(faster & equal)
+    pairs = np.count_nonzero(faster)
+    return right / pairs if pairs else float("nan")
+
+
+def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
+    """Which share of the k fastest is among the k with the highest scores (Ansor, section 7.4: |G and P| / k)."""
+    k = min(k, len(scores))
+    if not k:
+        return float("nan")
+    fastest = np.argsort(seconds, kind="stable")[:k]
+    highest = np.argsort(-scores, kind="stable")[:k]
+    return len(np.intersect1d(fastest, highest)) / k
+
+
+def best_of_top(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
+    """How fast the fastest of the k highest scores is, relative to the fastest of all: at most 1."""
+    if not len(scores):
+        return float("nan")
+    return float(seconds.min() / seconds[np.argsort(-scores, kind="stable")[:k]].min())
+
+
+def rank_correlation(scores: np.ndarray, seconds: np.ndarray) -> float:
+    """Spearman's coefficient of scores and speed: 1 if the order is the same; NaN where either is constant."""
+    a, b = _ranks(scores), _ranks(-seconds)
+    if not len(a) or a.std() == 0 or b.std() == 0:
+        return float("nan")
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0 on, equal values having the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts + 1) / 2)[inverse.ravel()]

@@ -1,0 +1,167 @@
+"""The model that learns: that it does, from whom, and that what it learned can be kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from costmodel import NAMES, Boosting, Family, GBDTModel, TileModel, features
+from costmodel.metrics import pair_accuracy
+from search.family import family
+from search.geometry import machine
+from search.sample import sample
+from search.space import generate
+from tests.search.programs import matmul
+
+TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+MACHINE = machine(TWO)
+QUICK = Boosting(trees=30, added=8, depth=4)
+
+
+def some_rows(n: int, seed: int = 0, shape=(40, 109, 130)) -> tuple[Family, np.ndarray]:
+    sketch = generate(matmul(*shape), TWO, space="ansor")[0]
+    return family(sketch), sample(sketch, TWO, n, np.random.default_rng(seed))
+
+
+def pretended(f: Family, rows: np.ndarray) -> np.ndarray:
+    """Seconds that contradict the tile model: few accumulators are fast."""
+    result = np.empty(len(rows))
+    for members, program in f.programs(rows):
+        result[members] = features(program, rows[members], MACHINE)[:, :, NAMES.index("accumulators")].max(axis=0)
+    return 1e-4 * (1 + result)
+
+
+def test_it_learns_what_the_formula_does_not_know():
+    f, rows = some_rows(120)
+    _, others = some_rows(80, seed=1)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, pretended(f, rows))
+    truth = pretended(f, others)
+    assert pair_accuracy(model.score(f, others), truth) > 0.95 > 0.6 > pair_accuracy(TileModel(MACHINE).score(f, others), truth)
+
+
+def test_scores_are_predicted_times():
+    f, rows = some_rows(150)
+    model = GBDTModel(MACHINE, boosting=Boosting(trees=80, depth=6, leaf=1))
+    seconds = pretended(f, rows)
+    model.update(f, rows, seconds)
+    predicted = 1e-9 * np.exp(-model.score(f, rows))
+    assert np.median(np.abs(np.log(predicted / seconds))) < 0.05
+
+
+def test_a_formula_judges_until_there_is_enough():
+    f, rows = some_rows(QUICK.least)
+    model, formula = GBDTModel(MACHINE, boosting=QUICK), TileModel(MACHINE)
+    seconds = pretended(f, rows)
+    model.update(f, rows[:-1], seconds[:-1])
+    assert model.programs == QUICK.least - 1 and (model.score(f, rows) == formula.score(f, rows)).all()
+    model.update(f, rows[-1:], seconds[-1:])
+    assert (model.score(f, rows) != formula.score(f, rows)).any()
+
+
+def test_failures_teach():
+    """Rows of odd register tiles fail: others are preferred, though they take longer than any of those that ran."""
+    f, rows = some_rows(150)
+    wide = rows[:, 2] > np.median(rows[:, 2])
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, np.where(wide, np.inf, 1e-3))
+    scores = model.score(f, rows)
+    assert pair_accuracy(scores, np.where(wide, 2.0, 1.0)) > 0.9
+    nothing = GBDTModel(MACHINE, boosting=QUICK)
+    nothing.update(f, rows, np.full(len(rows), np.inf))
+    assert np.isfinite(nothing.score(f, rows)).all() and (nothing.throughputs() == 0).all()
+
+
+def test_trees_are_added_for_new_data_and_built_anew_after_growth():
+    f, rows = some_rows(109)
+    seconds = pretended(f, rows)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    sizes = []
+    for start, stop in ((0, 60), (60, 70), (70, 80), (80, 109)):
+        model.update(f, rows[start:stop], seconds[start:stop])
+        model.score(f, rows)
+        sizes.append(len(model._forest))
+    assert sizes == [30, 38, 30, 30]
+    before = model._forest
+    model.score(f, rows)
+    assert model._forest is before  # nothing new, nothing fitted
+
+
+def test_training_is_bounded():
+    f, rows = some_rows(109)
+    model = GBDTModel(MACHINE, boosting=Boosting(trees=5, depth=3, most=40))
+    seconds = pretended(f, rows)
+    model.update(f, rows, seconds)
+    chosen = model._chosen()
+    fastest = np.argsort(seconds, kind="stable")[:20]
+    assert len(chosen) == len(set(chosen.tolist())) == 40 and set(fastest.tolist()) <= set(chosen.tolist())
+    assert np.isfinite(model.score(f, rows)).all()
+
+
+def test_a_seed_decides():
+    f, rows = some_rows(60)
+    first, again, other = (GBDTModel(MACHINE, seed, QUICK) for seed in (0, 0, 1))
+    for model in (first, again, other):
+        model.update(f, rows, pretended(f, rows))
+    assert (first.score(f, rows) == again.score(f, rows)).all() and (first.score(f, rows) != other.score(f, rows)).any()
+
+
+def test_what_was_learned_can_be_kept(tmp_path):
+    f, rows = some_rows(60)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, pretended(f, rows))
+    scores = model.score(f, rows)
+    model.save(tmp_path / "model.npz")
+    kept = GBDTModel.load(tmp_path / "model.npz", MACHINE, boosting=QUICK)
+    assert kept.programs == 60 and (kept.score(f, rows) == scores).all()
+    deeper = GBDTModel.load(tmp_path / "model.npz", MACHINE, boosting=Boosting(trees=5, depth=2))
+    assert np.isfinite(deeper.score(f, rows)).all() and deeper._forest.depth == 2  # other options: trained anew
+    kept.update(f, rows[:1], np.array([1.0]))
+    assert kept.programs == 61
+
+
+def test_a_file_of_another_version_is_refused(tmp_path):
+    model = GBDTModel(MACHINE)
+    model.save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as data:
+        content = dict(data)
+    content["names"] = content["names"][:-1]
+    np.savez(tmp_path / "old.npz", **content)
+    with pytest.raises(ValueError, match=r"old.npz holds a model over other features than this version has; train it anew from"):
+        GBDTModel.load(tmp_path / "old.npz", MACHINE)
+
+
+def test_other_tasks_give_a_start():
+    """Taught by one shape, it ranks another, of which it was told nothing."""
+    f, rows = some_rows(150)
+    g, others = some_rows(60, seed=1, shape=(37, 64, 200))
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, pretended(f, rows))
+    assert f.task != g.task and pair_accuracy(model.score(g, others), pretended(g, others)) > 0.9
+
+
+def test_rows_without_a_program_come_last():
+    f, rows = some_rows(60)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, pretended(f, rows))
+
+    def all_but_some(asked):
+        for members, program in f.programs(asked):
+            yield members[asked[members, 0] != asked[0, 0]], program
+
+    holes = Family(f.name, f.columns, f.nests, f.task, all_but_some)
+    left_out = rows[:, 0] == rows[0, 0]
+    assert 0 < left_out.sum() < len(rows)
+    assert (np.isfinite(model.score(holes, rows)) == ~left_out).all()
+    model.update(holes, rows, np.ones(60))
+    assert model.programs == 60 + (~left_out).sum()
+
+
+def test_no_rows():
+    f, rows = some_rows(60)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows[:0], np.empty(0))
+    assert model.score(f, rows[:0]).shape == (0,)
+    model.update(f, rows, pretended(f, rows))
+    assert model.score(f, rows[:0]).shape == (0,)
