@@ -1,4 +1,5 @@
-"""Programs on this processor beside numpy and, where installed, torch: medians of calls in turns, on one and on all cores.
+"""Programs on this processor beside numpy and, where installed, torch and onnxruntime: medians of calls in turns, on one and on
+all cores.
 
 Every contender's result is compared with a float64 reference within its bound before it is timed: if ours is wrong, the row has
 failed and is not timed; a peer that is wrong is left out. Ours is called with its arguments checked once (`Kernel.bind`).
@@ -18,7 +19,7 @@ import numpy as np
 
 import tir
 
-from . import peers, programs
+from . import onnx_peer, peers, programs
 from .options import Options
 from .runner import Effort, Roof, Timing, circumstances, pause, race, ratios
 
@@ -102,6 +103,8 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     }
     if peers.installed() and (call := peers.torch_call(instance, inputs, options.threads)) is not None:
         contenders["torch"] = call
+    if onnx_peer.installed() and (call := onnx_peer.onnx_call(instance, inputs, options.threads)) is not None:
+        contenders["onnxruntime"] = call
 
     check = instance.checker(inputs)
     checks = {name: _checked(call, outputs, check) for name, call in contenders.items()}

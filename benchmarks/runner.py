@@ -245,7 +245,7 @@ def versions() -> dict[str, str]:
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     if blas.get("name"):
         found["blas"] = f"{blas['name']} {blas.get('version', '')}".strip()
-    for package in ("llvmlite", "torch"):
+    for package in ("llvmlite", "torch", "onnxruntime"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -16,11 +16,12 @@ import numpy as np
 import tir
 from costmodel import TileModel
 from schedule import Trace, replay
-from search.geometry import machine, nests
+from search.family import family
+from search.geometry import machine
 from search.sample import sample
 from search.space import generate
+from search.strategies import search as named_search
 from search.task import Task
-from search.tuner import default_search
 
 from . import programs
 from .options import Options
@@ -44,14 +45,14 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     sketches = generate(func, target)
     sketch_seconds = time.perf_counter() - start
     model = TileModel(machine(target))
-    shapes = {s.name: nests(s) for s in sketches}
-    search = default_search(Task.of(func, target))
+    families = {s.name: family(s) for s in sketches}
+    search = named_search(Task.of(func, target))
     turn = cycle(sketches)
 
     def score() -> int:
         sketch = next(turn)
         rows = sample(sketch, target, POPULATION, rng)
-        model.score(shapes[sketch.name], rows)
+        model.score(families[sketch.name], rows)
         return len(rows)
 
     traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])

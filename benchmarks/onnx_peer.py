@@ -1,0 +1,117 @@
+"""The programs in onnxruntime, for comparison where it and onnx are installed: a graph of a few operators each, whose inputs and
+output are bound to memory once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from tir.ir import const_shape
+from tir.workloads import EPSILON, Arrays, Instance
+
+OPSET = 17  # the first with LayerNormalization
+VERSION = 8  # of the file format, that goes with it
+
+Node = tuple[str, str, str, dict[str, Any]]  # operator, inputs and output by name, attributes
+
+
+def installed() -> bool:
+    """Whether onnx and onnxruntime can be imported."""
+    return find_spec("onnx") is not None and find_spec("onnxruntime") is not None
+
+
+def onnx_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], Any] | None:
+    """The program in onnxruntime on these arrays, as a function that returns its result; None for a program that is not written
+    here. Weights are inputs like any other, as they are for every contender."""
+    import onnxruntime as ort
+    from onnx import helper
+
+    make = _PROGRAMS.get(instance.name)
+    if make is None:
+        return None
+    shaped, nodes, constants = make(instance, tuple(np.asarray(a) for a in inputs))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(instance.dtype))
+    graph = helper.make_graph(
+        [helper.make_node(op, read.split(), made.split(), **attributes) for op, read, made, attributes in nodes],
+        instance.name,
+        [helper.make_tensor_value_info(f"x{n}", kind, a.shape) for n, a in enumerate(shaped)],
+        [helper.make_tensor_value_info("y", kind, const_shape(instance.func.buffers[-1]))],
+        [helper.make_tensor(name, kind, (), [value]) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=VERSION)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for n, a in enumerate(shaped):
+        binding.bind_cpu_input(f"x{n}", np.ascontiguousarray(a))
+    result = np.empty(const_shape(instance.func.buffers[-1]), instance.dtype)
+    binding.bind_output("y", "cpu", 0, result.dtype, result.shape, result.ctypes.data)
+
+    def call() -> np.ndarray:
+        session.run_with_iobinding(binding)
+        return result
+
+    return call
+
+
+Program = tuple[Arrays, list[Node], dict[str, float]]
+
+
+def _product(instance: Instance, inputs: Arrays) -> Program:
+    return inputs, [("MatMul", "x0 x1", "y", {})], {}
+
+
+def _add_relu(instance: Instance, inputs: Arrays) -> Program:
+    return inputs, [("Add", "x0 x1", "s", {}), ("Relu", "s", "y", {})], {}
+
+
+def _mlp(instance: Instance, inputs: Arrays) -> Program:
+    return inputs, [("MatMul", "x0 x1", "c", {}), ("Exp", "c", "d", {}), ("MatMul", "d x2", "y", {})], {}
+
+
+def _conv2d(instance: Instance, inputs: Arrays) -> Program:
+    X, K = inputs
+    stride, padding = instance.shape[-2:]
+    groups = 1
+    if K.ndim == 3:
+        K, groups = K[:, None], X.shape[1]
+    how = {"strides": [stride, stride], "pads": [padding] * 4, "group": groups}
+    return (X, K), [("Conv", "x0 x1", "c", how), ("Relu", "c", "y", {})], {}
+
+
+def _softmax(instance: Instance, inputs: Arrays) -> Program:
+    return inputs, [("Softmax", "x0", "y", {"axis": 1})], {}
+
+
+def _layernorm(instance: Instance, inputs: Arrays) -> Program:
+    return inputs, [("LayerNormalization", "x0 x1 x2", "y", {"axis": 1, "epsilon": EPSILON})], {}
+
+
+def _attention(instance: Instance, inputs: Arrays) -> Program:
+    nodes: list[Node] = [
+        ("Transpose", "x1", "t", {"perm": [0, 2, 1]}),
+        ("MatMul", "x0 t", "p", {}),
+        ("Mul", "p factor", "s", {}),
+        ("Softmax", "s", "w", {"axis": 2}),
+        ("MatMul", "w x2", "y", {}),
+    ]
+    return inputs, nodes, {"factor": 1 / sqrt(instance.shape[-1])}
+
+
+_PROGRAMS: dict[str, Callable[[Instance, Arrays], Program]] = {
+    "gmm": _product,
+    "gemv": _product,
+    "add_relu": _add_relu,
+    "mlp": _mlp,
+    "conv2d": _conv2d,
+    "depthwise": _conv2d,
+    "softmax": _softmax,
+    "layernorm": _layernorm,
+    "attention": _attention,
+}

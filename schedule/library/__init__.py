@@ -1,0 +1,80 @@
+"""Schedules that are known to be good, by pattern: composed from primitives, for any shape, on a CPU.
+
+    s = library.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
+
+A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, and how to `apply`
+it to a Schedule, with tile sizes of your own or computed ones.
+"""
+
+from __future__ import annotations
+
+from schedule.error import ScheduleError
+from schedule.primitive import blocks_below, find_block
+from schedule.schedule import Schedule
+from tir.ir import PrimFunc
+
+from . import conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise
+from .processor import Described, Processor
+from .structure import contraction, epilogue
+
+__all__ = ["Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "reduction", "rowwise", "schedule"]
+
+
+def schedule(func: PrimFunc, target: Described) -> Schedule | None:
+    """A schedule of `func` made of known patterns; None unless each of its blocks belongs to one.
+
+    Nothing is measured or random. `target` is a `codegen.Target` or anything that describes a processor like one.
+    """
+    processor = Processor.of(target)
+    s = Schedule(func)
+    try:
+        return s if _apply(s, processor) else None
+    except ScheduleError:
+        return None
+
+
+def _apply(s: Schedule, processor: Processor) -> bool:
+    """Schedule all blocks; says whether all were recognised: products first, as they take what follows them along."""
+    _inline_chains(s)
+    names = [b.name for b in blocks_below(s.func.body)]
+    done: set[str] = set()
+    for name in names:
+        done |= _contracted(s, name, processor)
+    for name in reversed(names):
+        if name not in done and (rows := rowwise.matches(s, name, done)) is not None:
+            rowwise.apply(s, rows, processor)
+            done |= {name, *rows.stages}
+    for name in names:
+        if name in done:
+            continue
+        if elementwise.matches(find_block(s.func, name)):
+            elementwise.apply(s, name, processor)
+        elif reduction.matches(find_block(s.func, name)) and contraction(find_block(s.func, name)) is None:
+            reduction.apply(s, name, processor)
+        else:
+            return False
+    return bool(names)
+
+
+def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
+    """Schedule a block with its epilogue if it is a sum of products of a known kind; the blocks that were scheduled."""
+    block, after = find_block(s.func, name), epilogue(s, name)
+    if (product := gemv.matches(block)) is not None:
+        gemv.apply(s, product, processor)
+        return {name}
+    if (product := gemm.matches(block)) is not None:
+        gemm.apply(s, product, processor, epilogue=after)
+    elif (convolution := conv2d.matches(block)) is not None and conv2d.suits(convolution, processor):
+        conv2d.apply(s, convolution, processor, epilogue=after)
+    elif (kernels := depthwise.matches(block)) is not None:
+        return set(depthwise.apply(s, kernels, processor, epilogue=after))
+    else:
+        return set()
+    return {name, *([after] if after else [])}
+
+
+def _inline_chains(s: Schedule) -> None:
+    """Put elementwise blocks into their elementwise consumer, where they have one only, and it works at the same points."""
+    for block in [b.name for b in blocks_below(s.func.body)]:
+        if elementwise.matches(find_block(s.func, block)) and epilogue(s, block) is not None:
+            s.compute_inline(block)

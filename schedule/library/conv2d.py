@@ -1,0 +1,121 @@
+"""Direct convolutions: a register tile of pixels by output channels, the weights packed.
+
+The channels are the lanes of vectors, whatever the layout, stride, padding or dilation: pixels are broadcast, and the weights of
+some channels lie together in a packed panel, in the order in which they are used (Georganas et al., Anatomy of High-Performance
+Deep Learning Convolutions on SIMD Architectures, SC 2018). Where the result has its channels elsewhere than innermost, a tile is
+turned round in a small buffer when it is stored, together with what comes after the convolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from schedule.schedule import Schedule
+from tir.ir import Block, Iter, Load
+
+from .gemm import WORTH_THREADS, packed, register_tile
+from .processor import Processor
+from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
+
+DEEP = 128  # steps of a sum from which on turning tiles round costs little
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes: the axes `groups` are in
+    both and the result, `pixels` in image and result, `channels` in weights and result, `sums` in image and weights."""
+
+    contraction: Contraction
+    image: Load
+    weights: Load
+    groups: tuple[Iter, ...]
+    pixels: tuple[Iter, ...]
+    channels: tuple[Iter, ...]
+    sums: tuple[Iter, ...]
+
+    @property
+    def turned(self) -> bool:
+        """Whether the channels are not the last dimension of the result."""
+        return self.contraction.store.indices[-1] != self.channels[-1].var
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Sizes of a register tile: pixels of a row, and channels."""
+
+    pixels: int
+    channels: int
+
+
+def matches(block: Block) -> Convolution | None:
+    """The block as a convolution with more than one output channel, if it is one."""
+    c = contraction(block)
+    if c is None or not c.by_columns:
+        return None
+    if is_plain(c.left) == is_plain(c.right) or not c.rows or not c.columns:
+        return None
+    if is_plain(c.left):
+        return Convolution(c, c.right, c.left, c.batch, c.columns, c.rows, c.sums)
+    return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.sums)
+
+
+def suits(c: Convolution, processor: Processor) -> bool:
+    """Whether there are channels enough for a vector, and, where tiles must be turned round, work enough to pay for it."""
+    lanes = processor.lanes(c.contraction.bits)
+    return extent(c.channels[-1]) >= lanes and (not c.turned or size(c.sums) >= DEEP)
+
+
+def tiles(c: Convolution, processor: Processor) -> Tiles:
+    """A good register tile, computed from the extents and the processor."""
+    lanes = processor.lanes(c.contraction.bits)
+    return Tiles(*register_tile(extent(c.pixels[-1]), extent(c.channels[-1]), size(c.sums), lanes, processor.registers))
+
+
+def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+    """Schedule a convolution, whose loops are still as they were made, and its elementwise consumer `epilogue`, if there is one.
+
+    Loops, outermost first: groups, tiles of channels (threads, where there are enough), rows of pixels, tiles of pixels, sums,
+    pixels and channels of a tile. ScheduleError where a step is refused.
+    """
+    t = tiles(c, processor) if sizes is None else sizes
+    block = c.contraction.block
+    if c.turned and epilogue is None:
+        epilogue = s.cache_write(block, 0, "global")
+    groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
+    rows = [loop_of(it) for it in c.pixels[:-1]]
+    c0, c1 = s.split(loop_of(c.channels[-1]), [None, t.channels], preserve_unit_iters=False)
+    p0, p1 = s.split(loop_of(c.pixels[-1]), [None, t.pixels], preserve_unit_iters=False)
+    s.reorder(*groups, c0, *rows, p0, *(loop_of(it) for it in c.sums), p1, c1)
+
+    axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
+    threads = processor.cores if size(axes) >= WORTH_THREADS else 1
+    panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
+    by_panels = threads == 1 or panels % threads == 0 or panels >= 4 * threads
+    copy = packed(s, block, c.weights, c.channels[-1].var.name, t.channels, False)
+    if by_panels:
+        s.compute_at(copy, c0, preserve_unit_loops=True)  # a panel is packed just before it is used
+    if last_axis(c.weights) == c.channels[-1].var.name:
+        s.vectorize(s.get_loops(copy)[-1])
+    else:
+        s.unroll(s.get_loops(copy)[-1])
+    if not by_panels:
+        s.parallel(s.fuse(*s.get_loops(copy)[:2]))
+
+    if epilogue is not None:
+        s.reverse_compute_at(epilogue, p0, preserve_unit_loops=True)
+        if c.turned:
+            rank = len(c.contraction.store.indices)
+            names = [f"d{n}" for n in range(rank)]
+            last = next(n for n, i in enumerate(c.contraction.store.indices) if i == c.channels[-1].var)
+            order = [n for n in names if n != names[last]] + [names[last]]
+            s.transform_layout(block, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+        s.vectorize(s.get_loops(epilogue)[-1])
+    s.unroll(p1)
+    s.vectorize(c1)
+    if threads > 1:
+        shared = [*groups, c0] if by_panels else [*groups, c0, *rows]
+        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+__all__ = ["Convolution", "Tiles", "apply", "matches", "suits", "tiles"]

@@ -1,0 +1,105 @@
+"""Convolutions of each channel with a kernel of its own: a register tile slides along the rows of a padded strip.
+
+There is little to compute for each element that is moved, so what counts is that an element is loaded into the cache once: the
+padding is made strip by strip, where it is used, and what comes after the convolution is done with each tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Block, Iter, Select
+from tir.traverse import walk
+
+from .processor import Processor
+from .structure import Contraction, contraction, extent, is_elementwise, is_plain, loop_of, size, stored
+
+WORTH_THREADS = 1 << 19  # multiply-adds below which a second thread costs more than it saves
+MOST = 8  # rows of a register tile
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A register tile: `rows` by `vectors` registers of the last axis; `strip` tiles of rows have their padding made together."""
+
+    rows: int
+    vectors: int
+    strip: int
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a depthwise convolution, if it is one: `left` are the kernels, one for each channel of `right`."""
+    c = contraction(block)
+    if c is None or c.rows or not c.batch or not c.columns or not is_plain(c.left) or is_plain(c.right):
+        return None
+    return c if len(_pixels(c)) > 0 else None
+
+
+def _pixels(c: Contraction) -> tuple[Iter, ...]:
+    """The axes of the result that have no part in the kernels, but for the one that is its last dimension."""
+    return tuple(it for it in c.columns if it.var.name != c.vector)
+
+
+def tiles(c: Contraction, processor: Processor) -> Tiles:
+    """Good sizes, computed from the extents and the processor."""
+    pixels = _pixels(c)
+    count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
+    rows = min(range(1, min(MOST, count) + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
+    line = (width + size(c.sums)) * c.bits // 8
+    strip = max(1, min(ceil(count / rows), processor.l1 // 3 // (line * rows)))
+    parts = ceil(ceil(count / rows) / strip)
+    return Tiles(rows, 1, ceil(ceil(count / rows) / parts))
+
+
+def apply(
+    s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None
+) -> list[str]:
+    """Schedule a depthwise convolution, its elementwise consumer `epilogue`, if there is one, and the block that pads its input;
+    returns the blocks that were scheduled. ScheduleError where a step is refused.
+
+    Loops, outermost first: all other axes and strips of rows (threads); tiles of rows; tiles of the last axis; the kernel; rows
+    and lanes of a tile.
+    """
+    t = tiles(c, processor) if sizes is None else sizes
+    axes = {it.var.name: it for it in (*c.batch, *c.columns)}
+    row = _pixels(c)[-1]
+    order = [axes[i.name] for i in c.store.indices]  # type: ignore[attr-defined]
+    outer = [loop_of(it) for it in order if it is not row and it is not axes[c.vector]]
+    width = min(t.vectors * processor.lanes(c.bits), extent(axes[c.vector]))
+    h0, h1, h2 = s.split(loop_of(row), [None, t.strip, t.rows], preserve_unit_iters=False)
+    w0, w1 = s.split(loop_of(axes[c.vector]), [None, width], preserve_unit_iters=False)
+    kernel = [loop_of(it) for it in c.sums]
+    s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
+    done = [c.block]
+    padding = _padding(s, c) if axes[c.vector] in c.columns else None
+    if epilogue is not None:
+        s.reverse_compute_at(epilogue, w0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(epilogue)[-1])
+        done.append(epilogue)
+    if padding is not None:
+        s.compute_at(padding, h0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(padding)[-1])
+        done.append(padding)
+    if len(kernel) > 1:
+        s.unroll(kernel[-1])
+    s.unroll(h2)
+    s.vectorize(w1)
+    if processor.cores > 1 and size((*order, *c.sums)) >= WORTH_THREADS:
+        s.parallel(s.fuse(*outer, h0))
+    return done
+
+
+def _padding(s: Schedule, c: Contraction) -> str | None:
+    """The block that makes the padded input, if there is one and nothing else reads what it makes."""
+    for name in s.get_producers(c.block):
+        block = find_block(s.func, name)
+        makes = stored(block).buffer.name if is_elementwise(block) else None
+        if makes == c.right.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
+            return name if any(isinstance(n, Select) for n in walk(block.body)) else None
+    return None
+
+
+__all__ = ["Tiles", "apply", "matches", "tiles"]

@@ -1,0 +1,191 @@
+"""Matrix products: register tiles over packed operands, in the loop order of GotoBLAS.
+
+Rows are tiled by MR and columns by NR, so that a tile of the result stays in registers while all of the sum runs (Goto and van de
+Geijn, Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34(3), 2008; Van Zee and van de Geijn, BLIS, ACM TOMS 41(3),
+2015). Both operands are copied into the order in which the tiles walk them, filled up with zeros to whole tiles: partial tiles
+then run the same inner loop as whole ones, and only their stores look at the bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Block, Load
+from tir.traverse import stores
+
+from .processor import Processor
+from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
+
+WHOLE, PART = 1024, 768  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
+WORTH_THREADS = 1 << 21  # multiply-adds below which a second thread costs more than it saves: about ten microseconds of work
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Sizes of a packed product: register tile `mr` rows by `nr` columns; `kc` steps of the sum, `mt` tiles of rows and `nt` of
+    columns in a block; whether `left` and `right` are packed, and whether threads share rows (or rows and columns)."""
+
+    mr: int
+    nr: int
+    kc: int
+    mt: int
+    nt: int
+    left: bool
+    right: bool
+    by_rows: bool
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a matrix product, if it is one: a contraction of elements whose indices are axes, with rows and columns."""
+    c = contraction(block)
+    if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or not c.rows:
+        return None
+    return c
+
+
+def tiles(c: Contraction, processor: Processor) -> Tiles:
+    """Good sizes for a product, computed from its extents and the processor."""
+    lanes = processor.lanes(c.bits)
+    M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.sums)
+    outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
+    mr, nr = register_tile(M, N, K, lanes, processor.registers)
+    chunks = ceil(K / PART) if len(c.sums) == 1 and K > WHOLE else 1
+    kc = ceil(extent(c.sums[-1]) / chunks) if len(c.sums) == 1 else extent(c.sums[-1])
+
+    element = c.bits // 8
+    row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
+    threads = _threads(c, processor)
+    alone = outer >= 2 * threads or threads == 1
+    by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
+    # A block of rows and a block of columns, half of the second-level cache each.
+    mt = _balanced(row_tiles, max(1, processor.l2 // 2 // (mr * K // chunks * element)), 1 if alone or not by_rows else threads)
+    nt = _balanced(column_tiles, max(1, processor.l2 // 2 // (nr * K // chunks * element)), 1 if by_rows else threads)
+    tails = M % mr != 0 or N % nr != 0
+    big = M * K * element > processor.l1
+    left = last_axis(c.left) is None or last_axis(c.left) != c.sums[-1].var.name or tails or big
+    right = M >= 2 * mr and (N % lanes != 0 or N * K * element > processor.l1)
+    return Tiles(
+        mr,
+        nr,
+        kc,
+        mt,
+        nt,
+        left=left and N >= 2 * nr and M > 1,
+        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= 4),
+        by_rows=by_rows,
+    )
+
+
+def register_tile(M: int, N: int, K: int, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it.
+
+    A tile of m rows by v vectors needs m v accumulators, v vectors of columns and one register for an element of the rows. A step
+    of the sum takes m v multiply-adds, two a cycle, but at least the latency of one, 4 cycles, and some more for each vector of
+    columns, which comes from the second-level cache, and for each element of the rows; each tile takes a while to begin and to
+    store.
+    """
+    best: tuple[float, int, int] | None = None
+    for v in range(1, 5):
+        for m in range(1, min(M, registers) + 1):
+            if m * v + v + 1 > registers - 1 or (v > 1 and v * lanes > N):
+                continue
+            step = max(m * v / 2, 4.0) + 0.4 * v + 0.06 * m
+            cost = ceil(M / m) * ceil(N / (v * lanes)) * (step * K + m * v + 20)
+            if best is None or cost < best[0] * 0.995:
+                best = (cost, m, v)
+    assert best is not None
+    _, m, v = best
+    return m, v * lanes if N >= lanes else N
+
+
+def _shared(tiles: int, threads: int) -> float:
+    """How busy threads are that share so many tiles: 1 where all have as many."""
+    return tiles / (ceil(tiles / threads) * threads)
+
+
+def _balanced(tiles: int, most: int, multiple: int) -> int:
+    """Tiles of a block, at most `most`, so that all blocks have about as many and their number is a multiple of `multiple`."""
+    blocks = ceil(ceil(tiles / most) / multiple) * multiple
+    return max(1, ceil(tiles / blocks))
+
+
+def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+    """Schedule a matrix product, whose loops are still as they were made, and its elementwise consumer `epilogue`, if any.
+
+    Loops, outermost first: batch, other rows and columns; blocks of rows (threads); parts of the sum; blocks of columns; tiles of
+    rows; tiles of columns; steps of the sum; rows and columns of a tile. ScheduleError where a step is refused.
+    """
+    t = tiles(c, processor) if sizes is None else sizes
+    threads = _threads(c, processor)
+    rows, columns, k = (loop_of(axes[-1]) for axes in (c.rows, c.columns, c.sums))
+    products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
+    outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
+    r0, r1, r2 = s.split(rows, [None, t.mt, t.mr], preserve_unit_iters=False)
+    c0, c1, c2 = s.split(columns, [None, t.nt, t.nr], preserve_unit_iters=False)
+    k0, k1 = s.split(k, [None, t.kc], preserve_unit_iters=False)
+    sums = [loop_of(it) for it in c.sums[:-1]]
+    blocks = [r0, k0, c0] if t.by_rows else [r0, c0, k0]
+    s.reorder(*outer, *blocks, r1, c1, *sums, k1, r2, c2)
+
+    if t.left:
+        by_sum = last_axis(c.left) == c.sums[-1].var.name
+        copy = packed(s, c.block, c.left, c.rows[-1].var.name, t.mr, by_sum)
+        s.compute_at(copy, k0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(copy)[-1])
+        if by_sum:
+            s.storage_align(copy, 0, -2, 32, 16)  # rows of a tile start in different sets of the cache
+    shared = [*outer, r0] if t.by_rows else [*outer, r0, c0]
+    if t.right:
+        copy = packed(s, c.block, c.right, c.columns[-1].var.name, t.nr, False)
+        alone = size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
+        if alone:  # pack the columns of a product just before it; threads share products
+            shared = outer[: len(products)]
+            s.compute_at(copy, shared[-1], preserve_unit_loops=True)
+        loops = s.get_loops(copy)
+        if last_axis(c.right) == c.columns[-1].var.name:
+            s.vectorize(loops[-1])
+        else:
+            s.unroll(loops[-1])  # the copy is turned round: its elements come from as many lines
+        if not alone and threads > 1:
+            s.parallel(loops[0])
+    if epilogue is not None:
+        place = c1 if t.kc >= extent(c.sums[-1]) else r0 if t.by_rows else c0
+        s.reverse_compute_at(epilogue, place, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(epilogue)[-1])
+    s.unroll(r2)
+    s.vectorize(c2)
+    if threads > 1:
+        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+def _threads(c: Contraction, processor: Processor) -> int:
+    """Threads for a product: one where it is small."""
+    return processor.cores if size((*c.batch, *c.rows, *c.columns, *c.sums)) >= WORTH_THREADS else 1
+
+
+def packed(s: Schedule, block: str, load: Load, axis: str, tile: int, inner: bool) -> str:
+    """Let a block read an operand through a copy in tiles of an axis, the last of them filled up with zeros; returns the block
+    that copies. Dimensions: number of the tile, the others, place in the tile; or, with `inner`, that before the last dimension.
+    """
+    dims = [i.name for i in load.indices]  # type: ignore[attr-defined]
+    names = [f"d{n}" for n in range(len(dims))]
+    own = names[dims.index(axis)]
+    others = [n for n in names if n != own]
+    outer, within = f"{own} // {tile}", f"{own} % {tile}"
+    order = [outer, *others[:-1], within, *others[-1:]] if inner else [outer, *others, within]
+    index_map = f"lambda {', '.join(names)}: ({', '.join(order)},)"
+    copy = s.cache_read(block, load.buffer.name, "global", [block])
+    s.transform_layout(copy, ("write", 0), index_map, 0)
+    if [it.extent for it in find_block(s.func, copy).iters] != list(_shape(s, copy)):
+        s.transform_block_layout(copy, index_map)
+    return copy
+
+
+def _shape(s: Schedule, block: str):
+    return stores(find_block(s.func, block).body)[0].buffer.shape
+
+
+__all__ = ["Tiles", "apply", "matches", "register_tile", "tiles"]

@@ -1,0 +1,185 @@
+"""What a block computes, read from its formula: names are never looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedule.primitive import find_block, find_loop
+from schedule.schedule import Schedule
+from tir import dtypes
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
+from tir.traverse import loads, variables
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products of two factors, out[...] = sum of left[...] * right[...].
+
+    The axes by where they occur: `batch` in both factors and the result, `rows` in `left` and the result, `columns` in `right`
+    and the result, `sums` in the factors only. The last dimension of the result is an axis of `right`.
+    """
+
+    block: str
+    store: Store
+    left: Load
+    right: Load
+    batch: tuple[Iter, ...]
+    rows: tuple[Iter, ...]
+    columns: tuple[Iter, ...]
+    sums: tuple[Iter, ...]
+
+    @property
+    def vector(self) -> str:
+        """The axis that is the last dimension of the result."""
+        index = self.store.indices[-1]
+        assert isinstance(index, Var)
+        return index.name
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the last dimension of the result is one of the columns, the last of them."""
+        return bool(self.columns) and self.columns[-1].var.name == self.vector
+
+    @property
+    def bits(self) -> int:
+        """The width of an element of the result."""
+        return dtypes.bits(self.store.buffer.dtype)
+
+
+def contraction(block: Block) -> Contraction | None:
+    """The block as a contraction, if it is one: a sum from 0 of the product of two elements, over axes with constant extents."""
+    body, init = block.body, block.init
+    if not isinstance(body, Store) or not isinstance(init, Store) or block.predicate != Const(True, "bool"):
+        return None
+    if not (isinstance(init.value, Const) and init.value.value == 0):
+        return None
+    if not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters):
+        return None
+    factors = _factors(body)
+    if factors is None or not body.indices:
+        return None
+    outputs = _plain(body.indices, block)
+    if outputs is None or {it.var.name for it in outputs} != {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}:
+        return None
+    left, right = factors
+    last = outputs[-1].var.name
+    if last not in _used(right) or (last in _used(left) and is_plain(right)):
+        left, right = right, left
+    in_left, in_right = _used(left), _used(right)
+    if last not in in_right:
+        return None
+    groups: dict[tuple[bool, bool], list[Iter]] = {(a, b): [] for a in (True, False) for b in (True, False)}
+    sums = []
+    for it in (*outputs, *(it for it in block.iters if it.axis is Axis.REDUCE)):
+        name = it.var.name
+        if it.axis is Axis.REDUCE:
+            if name not in in_left or name not in in_right:
+                return None
+            sums.append(it)
+        else:
+            groups[name in in_left, name in in_right].append(it)
+    if groups[False, False] or not sums:
+        return None
+    return Contraction(
+        block.name,
+        body,
+        left,
+        right,
+        tuple(groups[True, True]),
+        tuple(groups[True, False]),
+        tuple(groups[False, True]),
+        tuple(sums),
+    )
+
+
+def _factors(body: Store) -> tuple[Load, Load] | None:
+    """The two factors of `out = out + a * b`, elements of other buffers in the type of the sum."""
+    old = Load(body.buffer, body.indices)
+    match body.value:
+        case Binary("+", a, Binary("*", Load() as x, Load() as y)) if a == old:
+            pass
+        case Binary("+", Binary("*", Load() as x, Load() as y), b) if b == old:
+            pass
+        case _:
+            return None
+    names = {x.buffer.name, y.buffer.name}
+    if body.buffer.name in names or len(names) < 2:
+        return None
+    return x, y
+
+
+def _plain(indices: tuple[Expr, ...], block: Block) -> list[Iter] | None:
+    """The axes that indices are, each another one; None if they are anything else."""
+    iters = {it.var.name: it for it in block.iters}
+    found = [iters.get(i.name) if isinstance(i, Var) else None for i in indices]
+    names = {it.var.name for it in found if it is not None}
+    return found if len(names) == len(indices) else None  # type: ignore[return-value]
+
+
+def _used(load: Load) -> set[str]:
+    return set().union(*(variables(i) for i in load.indices), set())
+
+
+def is_plain(load: Load) -> bool:
+    """Whether each index of an element is an axis of its own."""
+    return all(isinstance(i, Var) for i in load.indices) and len(_used(load)) == len(load.indices)
+
+
+def last_axis(load: Load) -> str | None:
+    """The axis that walks the memory of an element's buffer, where its last index is one; None else."""
+    index = load.indices[-1] if load.indices else None
+    return index.name if isinstance(index, Var) else None
+
+
+def size(axes: tuple[Iter, ...]) -> int:
+    """The number of points of some axes with constant extents."""
+    result = 1
+    for it in axes:
+        result *= extent(it)
+    return result
+
+
+def extent(it: Iter) -> int:
+    """The extent of an axis, a constant."""
+    assert isinstance(it.extent, Const)
+    return int(it.extent.value)
+
+
+def loop_of(it: Iter) -> str:
+    """The loop to which an axis is bound alone."""
+    assert isinstance(it.binding, Var)
+    return it.binding.name
+
+
+def iterations(s: Schedule, loop: str) -> int | None:
+    """The extent of a loop where it is constant."""
+    found = find_loop(s.func, loop).extent
+    return int(found.value) if isinstance(found, Const) else None
+
+
+def is_elementwise(block: Block) -> bool:
+    """Whether a block computes each element of its output once, from anything, without a reduction."""
+    body = block.body
+    return block.init is None and not block.is_reduction and isinstance(body, Store) and _plain(body.indices, block) is not None
+
+
+def stored(block: Block) -> Store:
+    """The store that is the body of a block."""
+    assert isinstance(block.body, Store)
+    return block.body
+
+
+def epilogue(s: Schedule, block: str) -> str | None:
+    """The only consumer of a block if it works point by point: it reads the result at its own axes, in order, and nothing else
+    reads it."""
+    consumers = s.get_consumers(block)
+    if len(consumers) != 1 or block in s.get_output_blocks():
+        return None
+    consumer, producer = find_block(s.func, consumers[0]), find_block(s.func, block)
+    if not is_elementwise(consumer) or not isinstance(producer.body, Store):
+        return None
+    place = stored(consumer).indices
+    read = [x for x in loads(consumer.body) if x.buffer.name == producer.body.buffer.name]
+    if any(x.indices != place for x in read) or len(place) != len(producer.body.indices):
+        return None
+    return consumer.name

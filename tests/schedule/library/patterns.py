@@ -1,0 +1,238 @@
+"""Programs of the kinds that the library knows, at any shape, with float64 references and bounds of their errors.
+
+Each function draws extents from `rng` and returns a Case. Bounds are those of sums in any order: n roundings of float32 are at most
+gamma(n) = n u / (1 - n u) of the sum of the absolute values (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tir import te
+from tir.ir import PrimFunc
+
+UNIT = float(np.finfo("float32").eps) / 2
+ODD = (1, 2, 3, 5, 7, 13, 16, 17, 31, 33, 64, 97, 109)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, its inputs, what it should give, and by how much it may differ."""
+
+    func: PrimFunc
+    inputs: tuple[np.ndarray, ...]
+    expected: np.ndarray
+    bound: np.ndarray
+
+
+def gamma(n: int) -> float:
+    return n * UNIT / (1 - n * UNIT)
+
+
+def _sizes(rng: np.random.Generator, n: int, options: tuple[int, ...] = ODD) -> list[int]:
+    return [int(x) for x in rng.choice(options, n)]
+
+
+def _data(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.uniform(-1, 1, shape).astype("float32")
+
+
+def _einsum(rule: str, a: np.ndarray, b: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    a, b = a.astype("float64"), b.astype("float64")
+    return np.einsum(rule, a, b), gamma(steps) * np.einsum(rule, abs(a), abs(b))
+
+
+def product(rng: np.random.Generator) -> Case:
+    """C = A·B, with either operand transposed or not, and sometimes relu after it."""
+    M, K, N = _sizes(rng, 3)
+    left, right, relu = rng.integers(2, size=3)
+    A = te.placeholder((K, M) if left else (M, K), name="A")
+    B = te.placeholder((N, K) if right else (K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute(
+        (M, N), lambda i, j: te.sum((A[k, i] if left else A[i, k]) * (B[j, k] if right else B[k, j]), axis=k), name="C"
+    )
+    out = te.compute((M, N), lambda i, j: te.maximum(C[i, j], te.const(0.0, "float32")), name="D") if relu else C
+    a, b = _data(rng, *((K, M) if left else (M, K))), _data(rng, *((N, K) if right else (K, N)))
+    value, bound = _einsum(f"{'ki' if left else 'ik'},{'jk' if right else 'kj'}->ij", a, b, K)
+    return Case(te.create_prim_func([A, B, out]), (a, b), np.maximum(value, 0) if relu else value, bound)
+
+
+def batched(rng: np.random.Generator) -> Case:
+    """C[b] = A[b]·B[b], or with two axes of rows and one matrix B for all."""
+    batch, M, K, N = _sizes(rng, 4, (1, 2, 3, 5, 13, 17, 40))
+    shared = bool(rng.integers(2))
+    A = te.placeholder((batch, M, K), name="A")
+    B = te.placeholder((K, N) if shared else (batch, K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((batch, M, N), lambda b, i, j: te.sum(A[b, i, k] * (B[k, j] if shared else B[b, k, j]), axis=k), name="C")
+    a, b = _data(rng, batch, M, K), _data(rng, *((K, N) if shared else (batch, K, N)))
+    value, bound = _einsum(f"bik,{'kj' if shared else 'bkj'}->bij", a, b, K)
+    return Case(te.create_prim_func([A, B, C]), (a, b), value, bound)
+
+
+def vector(rng: np.random.Generator) -> Case:
+    """y = A·x or y = x·A, x a vector or a matrix of one row."""
+    M, K = _sizes(rng, 2, (*ODD, 128, 256, 300))
+    across, row = rng.integers(2, size=2)
+    A = te.placeholder((K, M) if across else (M, K), name="A")
+    x = te.placeholder((1, K) if row else (K,), name="x")
+    k = te.reduce_axis((0, K), name="k")
+
+    def term(i):
+        return (A[k, i] if across else A[i, k]) * (x[0, k] if row else x[k])
+
+    y = te.compute((M,), lambda i: te.sum(term(i), axis=k), name="y")
+    a, v = _data(rng, *((K, M) if across else (M, K))), _data(rng, *((1, K) if row else (K,)))
+    value, bound = _einsum("ki,k->i" if across else "ik,k->i", a, v.reshape(K), K)
+    return Case(te.create_prim_func([A, x, y]), (a, v), value, bound)
+
+
+def convolution(rng: np.random.Generator) -> Case:
+    """A convolution with stride, padding and dilation, in NCHW or NHWC, with relu after it or not; groups in NCHW."""
+    (N,), (groups,) = _sizes(rng, 1, (1, 2)), _sizes(rng, 1, (1, 1, 3))
+    CI, CO = _sizes(rng, 2, (3, 16, 17, 33, 64))
+    KH, KW = _sizes(rng, 2, (2, 3, 3, 5))
+    stride, padding, dilation = (int(rng.integers(low, high)) for low, high in ((1, 3), (0, 3), (1, 3)))
+    reach = dilation * (max(KH, KW) - 1) + 1
+    H, W = (int(rng.integers(reach, reach + 14)) for _ in range(2))
+    relu, last = bool(rng.integers(2)), bool(rng.integers(2)) and groups == 1
+    shape = (N, H, W, CI) if last else (N, groups, CI, H, W)
+    weights = (KH, KW, CI, CO) if last else (groups, CO, CI, KH, KW)
+    X, K = te.placeholder(shape, name="X"), te.placeholder(weights, name="K")
+    OH, OW = ((size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 for size, kernel in ((H, KH), (W, KW)))
+
+    def padded(n, g, c, h, w):
+        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
+        at = (n, h - padding, w - padding, c) if last else (n, g, c, h - padding, w - padding)
+        return te.if_then_else(inside, X[at], te.const(0.0, "float32"))
+
+    if last:
+        P = te.compute((N, H + 2 * padding, W + 2 * padding, CI), lambda n, h, w, c: padded(n, 0, c, h, w), name="P")
+    else:
+        P = te.compute((N, groups, CI, H + 2 * padding, W + 2 * padding), padded, name="P")
+    P = P if padding else X
+    c, r, q = te.reduce_axis((0, CI), name="c"), te.reduce_axis((0, KH), name="r"), te.reduce_axis((0, KW), name="q")
+
+    def value(n, g, o, h, w):
+        y, x = h * stride + r * dilation, w * stride + q * dilation
+        return te.sum(P[n, y, x, c] * K[r, q, c, o] if last else P[n, g, c, y, x] * K[g, o, c, r, q], axis=[c, r, q])
+
+    if last:
+        Y = te.compute((N, OH, OW, CO), lambda n, h, w, o: value(n, 0, o, h, w), name="Y")
+    else:
+        Y = te.compute((N, groups, CO, OH, OW), value, name="Y")
+    out = Y
+    if relu:
+        out = te.compute(Y.shape, lambda *i: te.maximum(Y[i], te.const(0.0, "float32")), name="Z")
+    image, kernel = _data(rng, *shape), _data(rng, *weights)
+    x5 = np.moveaxis(image, 3, 1)[:, None] if last else image
+    k5 = np.transpose(kernel, (3, 2, 0, 1))[None] if last else kernel
+    x5 = np.pad(x5, ((0, 0),) * 3 + ((padding, padding),) * 2)
+    windows = _windows(x5, KH, KW, stride, dilation)
+    expected, bound = _einsum("ngchwrq,gocrq->ngohw", windows, k5, CI * KH * KW)
+    if last:
+        expected, bound = (np.moveaxis(a[:, 0], 1, 3) for a in (expected, bound))
+    return Case(te.create_prim_func([X, K, out]), (image, kernel), np.maximum(expected, 0) if relu else expected, bound)
+
+
+def _windows(x: np.ndarray, KH: int, KW: int, stride: int, dilation: int) -> np.ndarray:
+    """What each output sees of the last two axes: (..., OH, OW, KH, KW)."""
+    seen = np.lib.stride_tricks.sliding_window_view(x, (dilation * (KH - 1) + 1, dilation * (KW - 1) + 1), axis=(-2, -1))
+    return seen[..., ::stride, ::stride, ::dilation, ::dilation]
+
+
+def channels(rng: np.random.Generator) -> Case:
+    """A depthwise convolution in NCHW or NHWC, with relu after it or not."""
+    N, C = _sizes(rng, 2, (1, 2, 5, 16, 19))
+    KH, KW = _sizes(rng, 2, (1, 3, 5))
+    stride, padding = int(rng.integers(1, 3)), int(rng.integers(0, 3))
+    H, W = (int(rng.integers(5, 40)) for _ in range(2))
+    relu, last = rng.integers(2, size=2)
+    shape = (N, H, W, C) if last else (N, C, H, W)
+    weights = (KH, KW, C) if last else (C, KH, KW)
+    X, K = te.placeholder(shape, name="X"), te.placeholder(weights, name="K")
+    OH, OW = ((size + 2 * padding - kernel) // stride + 1 for size, kernel in ((H, KH), (W, KW)))
+
+    def padded(n, c, h, w):
+        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
+        at = (n, h - padding, w - padding, c) if last else (n, c, h - padding, w - padding)
+        return te.if_then_else(inside, X[at], te.const(0.0, "float32"))
+
+    larger = (N, H + 2 * padding, W + 2 * padding, C) if last else (N, C, H + 2 * padding, W + 2 * padding)
+    P = te.compute(larger, (lambda n, h, w, c: padded(n, c, h, w)) if last else padded, name="P") if padding else X
+    r, q = te.reduce_axis((0, KH), name="r"), te.reduce_axis((0, KW), name="q")
+
+    def value(n, c, h, w):
+        y, x = h * stride + r, w * stride + q
+        return te.sum(P[n, y, x, c] * K[r, q, c] if last else P[n, c, y, x] * K[c, r, q], axis=[r, q])
+
+    Y = te.compute(
+        (N, OH, OW, C) if last else (N, C, OH, OW), (lambda n, h, w, c: value(n, c, h, w)) if last else value, name="Y"
+    )
+    out = te.compute(Y.shape, lambda *i: te.maximum(Y[i], te.const(0.0, "float32")), name="Z") if relu else Y
+    image, kernel = _data(rng, *shape), _data(rng, *weights)
+    x4, k4 = (np.moveaxis(image, 3, 1), np.moveaxis(kernel, 2, 0)) if last else (image, kernel)
+    windows = _windows(np.pad(x4, ((0, 0),) * 2 + ((padding, padding),) * 2), KH, KW, stride, 1)
+    expected, bound = _einsum("nchwrq,crq->nchw", windows, k4, KH * KW)
+    if last:
+        expected, bound = (np.moveaxis(a, 1, 3) for a in (expected, bound))
+    return Case(te.create_prim_func([X, K, out]), (image, kernel), np.maximum(expected, 0) if relu else expected, bound)
+
+
+def centred(rng: np.random.Generator) -> Case:
+    """Each row minus its mean, over one or two axes of rows: a sum of a row, and a use of the row after it."""
+    lead, rows, columns = _sizes(rng, 3, (1, 2, 7, 33, 64, 109, 256))
+    two = bool(rng.integers(2))
+    shape = (min(lead, 7), rows, columns) if two else (rows, columns)
+    X = te.placeholder(shape, name="X")
+    k = te.reduce_axis((0, columns), name="k")
+    total = te.compute(shape[:-1], lambda *i: te.sum(X[(*i, k)], axis=k), name="total")
+    mean = te.compute(shape[:-1], lambda *i: total[i] / te.const(float(columns), "float32"), name="mean")
+    Y = te.compute(shape, lambda *i: X[i] - mean[i[:-1]], name="Y")
+    x = _data(rng, *shape)
+    wide = x.astype("float64")
+    average = wide.mean(-1, keepdims=True)
+    bound = gamma(columns + 2) * (abs(wide) + abs(wide).mean(-1, keepdims=True))
+    return Case(te.create_prim_func([X, Y]), (x,), wide - average, np.broadcast_to(bound, shape))
+
+
+def chain(rng: np.random.Generator) -> Case:
+    """Elementwise stages over one, two or three axes, one of them read in another order or repeated along an axis."""
+    shape = tuple(_sizes(rng, int(rng.integers(1, 4)), (1, 2, 7, 16, 33, 109)))
+    A, B = te.placeholder(shape, name="A"), te.placeholder(shape[-1:], name="B")
+    S = te.compute(shape, lambda *i: A[i] + B[i[-1]], name="S")
+    T = te.compute(shape, lambda *i: S[i] * S[i], name="T")
+    Y = te.compute(shape[::-1], lambda *i: T[i[::-1]] - te.const(1.0, "float32"), name="Y")
+    a, b = _data(rng, *shape), _data(rng, shape[-1])
+    s = a.astype("float64") + b
+    magnitude = (abs(a) + abs(b)).astype("float64") ** 2 + 1
+    return Case(te.create_prim_func([A, B, Y]), (a, b), (s * s - 1).T, gamma(4) * magnitude.T)
+
+
+def total(rng: np.random.Generator) -> Case:
+    """The sum of a matrix along its rows, across them, or both."""
+    M, N = _sizes(rng, 2, (*ODD, 256, 600))
+    rows, columns = ((0, 1), (1, 0), (1, 1))[rng.integers(3)]
+    A = te.placeholder((M, N), name="A")
+    i, j = te.reduce_axis((0, M), name="i"), te.reduce_axis((0, N), name="j")
+    if rows and columns:
+        S = te.compute((1,), lambda o: te.sum(A[i, j], axis=[i, j]), name="S")
+    elif rows:
+        S = te.compute((N,), lambda o: te.sum(A[i, o], axis=i), name="S")
+    else:
+        S = te.compute((M,), lambda o: te.sum(A[o, j], axis=j), name="S")
+    a = _data(rng, M, N)
+    axes = tuple(n for n, reduced in enumerate((rows, columns)) if reduced)
+    wide = a.astype("float64")
+    count = (M if rows else 1) * (N if columns else 1)
+    expected, bound = wide.sum(axes), gamma(count) * abs(wide).sum(axes)
+    return Case(te.create_prim_func([A, S]), (a,), expected.reshape(-1), bound.reshape(-1))
+
+
+PATTERNS: dict[str, Callable[[np.random.Generator], Case]] = {
+    f.__name__: f for f in (product, batched, vector, convolution, channels, centred, chain, total)
+}
