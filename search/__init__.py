@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .default import default_schedule
-    from .measure import Candidate, Limits, LocalMeasurer, Measurement
+    from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
+    from .protocol import Search
+    from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
     from .sampler import Sampler
     from .sketch import Sketch
     from .space import generate
@@ -26,19 +28,27 @@ _NAMES = {
     "Limits": "search.measure",
     "LocalMeasurer": "search.measure",
     "Measurement": "search.measure",
+    "Measurer": "search.measure",
+    "NearHit": "search.records",
+    "NoRecord": "search.records",
     "NothingFound": "search.tuner",
+    "Record": "search.records",
+    "Records": "search.records",
+    "RecordsError": "search.records",
     "Result": "search.tuner",
     "Sampler": "search.sampler",
+    "Search": "search.protocol",
     "Sketch": "search.sketch",
     "Task": "search.task",
     "autotune": "search.tuner",
+    "best_schedule": "search.records",
     "default_schedule": "search.default",
     "generate": "search.space",
 }
 
 __all__ = [
-    "Candidate", "Limits", "LocalMeasurer", "Measurement", "NothingFound", "Result", "Sampler", "Sketch", "Task", "autotune",
-    "default_schedule", "generate",
+    "Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NearHit", "NoRecord", "NothingFound", "Record", "Records",
+    "RecordsError", "Result", "Sampler", "Search", "Sketch", "Task", "autotune", "best_schedule", "default_schedule", "generate",
 ]  # fmt: skip
 
 

@@ -6,10 +6,11 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import TileModel
-from schedule import Schedule, replay
+from schedule import Schedule, ScheduleError, library, replay
 from tir.ir import PrimFunc
 
-from .geometry import machine, nests
+from .family import family
+from .geometry import machine
 from .sample import sample
 from .sketch import Sketch
 from .space import generate
@@ -19,20 +20,34 @@ ROWS = 2048  # candidates that the formula chooses from, a sketch
 
 
 def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
-    """The schedule of `func` that the tile model takes for the fastest: of all sketches, tile sizes included.
+    """The schedule that the library has for `func`, if it is made of patterns that are known there; else the one that the tile
+    model takes for the fastest, of all sketches, tile sizes included.
 
     Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
     is symbolic.
     """
     target = Target(target)
+    if target.kind == "cuda":
+        return library_cuda.schedule(func)
+    known = library.schedule(func, target)
+    return known if known is not None else constructed(func, target)
+
+
+def constructed(func: PrimFunc, target: Target) -> Schedule:
+    """The best sketch of `func` by the tile model, with the tile sizes that the model likes best."""
     model = TileModel(machine(target))
     choices: list[tuple[float, Sketch, list[int]]] = []
     for sketch in generate(func, target):
         rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
-        scores = model.score(nests(sketch), rows)
+        scores = model.score(family(sketch), rows)
         top = int(np.argmax(scores))
         choices.append((float(scores[top]), sketch, rows[top].tolist()))
     # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.
     best = max(score for score, _, _ in choices)
-    sketch, row = next((sketch, row) for score, sketch, row in choices if score >= best - TIE)
-    return replay(func, sketch.trace(row))
+    choices.sort(key=lambda choice: (choice[0] < best - TIE, -choice[0] if choice[0] < best - TIE else 0.0))
+    for _, sketch, row in choices:
+        try:
+            return replay(func, sketch.trace(row))
+        except ScheduleError:  # a step can be refused with these numbers, as where a tile does not divide
+            continue
+    return Schedule(func)

@@ -21,7 +21,7 @@ from .measure import Measurement
 from .task import Task
 
 if TYPE_CHECKING:
-    from .tuner import Result
+    from .result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,14 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """The data are ready. `baseline` is the program as written; `numpy` seconds a call, if the workload has a numpy version;
-    `peak` the measured floating-point operations a second of the machine."""
+    `peak` the measured floating-point operations a second of the machine; `earlier` how many candidates of earlier runs the
+    search knows."""
 
     baseline: Measurement
     numpy: float | None
     peak: float | None
     sketches: int | None
+    earlier: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,15 @@ class NewBest:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """A batch of candidates has been measured."""
+    """A batch of candidates has been measured. `correlation` is that of the cost model's ranking with what was measured, -1 to 1;
+    `scored_per_second` how many candidates it judges; None where unknown."""
 
     trials: int
     outcomes: dict[str, int]
     best: float | None
     elapsed: float
+    correlation: float | None = None
+    scored_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

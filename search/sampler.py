@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, Nest, TileModel
+from costmodel import CostModel, TileModel
 
-from .geometry import machine, nests
+from .family import family
+from .geometry import machine
 from .measure import Candidate, Measurement
 from .sample import neighbours, sample
 from .sketch import Sketch
@@ -40,7 +41,6 @@ class Sampler:
         self.sketches = tuple(sketches)
         self.target = target
         self.model = model or TileModel(machine(target))
-        self._nests: dict[str, tuple[Nest, ...]] = {s.name: nests(s) for s in sketches}
         self._seen: set[tuple[str, tuple[int, ...]]] = set()
         self._measured: list[tuple[float, str, tuple[int, ...]]] = []
 
@@ -54,7 +54,7 @@ class Sampler:
         picked = self._take(sorted(random, key=lambda d: -d[0]), n - blind, picked)
         picked = self._take([random[i] for i in rng.permutation(len(random))], n, picked)
         self._seen |= {(s.name, row) for _, s, row in picked}
-        return [Candidate(s.name, row, s.trace(row).as_json()) for _, s, row in picked]
+        return [Candidate(s.name, row, s.trace(row).as_json(), score) for score, s, row in picked]
 
     def tell(self, measurements: Sequence[Measurement]) -> None:
         """Let the model learn, and remember the fastest."""
@@ -63,7 +63,7 @@ class Sampler:
             if not own:
                 continue
             rows = np.array([m.candidate.row for m in own], dtype=np.int64)
-            self.model.update(self._nests[sketch.name], rows, np.array([m.seconds for m in own]))
+            self.model.update(family(sketch), rows, np.array([m.seconds for m in own]))
             self._measured += [(m.seconds, sketch.name, tuple(m.candidate.row)) for m in own if m.outcome == "ok"]
         self._measured = sorted(self._measured)[:PARENTS]
 
@@ -80,7 +80,7 @@ class Sampler:
             rows = rows_of(sketch, max(1, POOL // len(self.sketches)))
             if not len(rows):
                 continue
-            scores = self.model.score(self._nests[sketch.name], rows)
+            scores = self.model.score(family(sketch), rows)
             for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
                 key = (sketch.name, tuple(row))
                 if key not in self._seen:

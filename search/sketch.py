@@ -3,21 +3,30 @@
 A sketch fixes the structure of a schedule: which stages are inlined, tiled, cached, and where each is computed. Its numbers, the
 tile sizes and the like, are the columns of an integer matrix with one row a candidate (Ansor, OSDI 2020, section 4.1).
 `Sketch.trace(row)` puts a row's numbers into the holes; no program is touched until a worker replays that trace.
+
+A column may also pick one of a few runs of steps (`Branch`): how many loops run in parallel, say, or where a stage is computed.
+Candidates of one sketch that differ in such a column have loop nests of different shapes; those that agree in all of them
+(`Sketch.variant`) differ in numbers alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from schedule import Schedule, Trace
+import numpy as np
+
+from schedule import Schedule, ScheduleError, Trace
 from schedule.primitive import find_block, find_loop
 from schedule.trace import Step
 from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
 from tir.traverse import loops, stores, variables
+
+from .planned import Planned, by_name, by_place
 
 if TYPE_CHECKING:
     from codegen.target import Target
@@ -31,11 +40,24 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """A place of the trace where a column picks one of several runs of steps, which may be empty: number `value % len(options)`.
+
+    A column may be shared by branches in different runs of one further out, which need not have as many options.
+    """
+
+    column: int
+    options: tuple[tuple[Step | Branch, ...], ...]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """One axis cut into levels. `columns` are the inner levels, outermost first; the outermost level follows from the extent.
 
     `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
-    are unrolled.
+    are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
+    size of the innermost level; both bound the space, not what is legal.
     """
 
     block: str
@@ -45,11 +67,13 @@ class Tile:
     columns: tuple[int, ...]
     vector: bool = False
     bits: int = 32
+    perfect: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A column that takes one of a few values."""
+    """A column that takes one of a few values; for the column of a branch they are the numbers of its runs."""
 
     name: str
     column: int
@@ -58,24 +82,99 @@ class Choice:
 
 @dataclass(frozen=True)
 class Sketch:
-    """A schedule with holes. `rules` are the rules that made it, as `block: rule`; `steps` its trace."""
+    """A schedule with holes. `rules` are the rules that made it, as `block: rule`; `steps` its trace.
+
+    Each column is described by exactly one of `tiles` and `choices`.
+    """
 
     name: str
     func: PrimFunc
     rules: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Branch, ...]
     tiles: tuple[Tile, ...]
     choices: tuple[Choice, ...]
     columns: int
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        """All branches, those inside runs of others included, in the order of the trace."""
+        return tuple(_branches(self.steps))
+
+    def variant(self, row: Sequence[int]) -> tuple[int, ...]:
+        """The numbers of the runs that a row picks in `branches`, 0 for those inside runs that it does not pick.
+
+        Rows of one variant take the same steps and differ in numbers alone.
+        """
+        return tuple(int(v) for v in self.variants(np.asarray([row], dtype=np.int64))[0])
+
+    def variants(self, rows: np.ndarray) -> np.ndarray:
+        """The variants of a population: an (n, columns) matrix of rows gives an (n, branches) matrix."""
+        found: list[np.ndarray] = []
+
+        def visit(steps: Sequence[Step | Branch], active: np.ndarray) -> None:
+            for step in steps:
+                if isinstance(step, Branch):
+                    picked = np.where(active, rows[:, step.column] % len(step.options), 0)
+                    found.append(picked)
+                    for n, option in enumerate(step.options):
+                        visit(option, active & (picked == n))
+
+        visit(self.steps, np.ones(len(rows), dtype=bool))
+        return np.stack(found, axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
+
+    def picked(self, variant: Sequence[int]) -> tuple[Step, ...]:
+        """The steps of a variant: each branch replaced by the run that it picks, holes left open."""
+        key = tuple(int(v) for v in variant)
+        if key not in self._picked:
+            self._picked[key] = self._pick(key)
+        return self._picked[key]
+
+    @cached_property
+    def _picked(self) -> dict[tuple[int, ...], tuple[Step, ...]]:
+        return {}
+
+    def _pick(self, variant: tuple[int, ...]) -> tuple[Step, ...]:
+        if not self.branches:
+            return self.steps  # type: ignore[return-value]
+        numbers = iter(zip(self.branches, variant, strict=True))
+
+        def visit(steps: Sequence[Step | Branch]) -> list[Step]:
+            result: list[Step] = []
+            for step in steps:
+                if isinstance(step, Branch):
+                    _, number = next(numbers)
+                    runs = [visit(option) for option in step.options]
+                    result += runs[number]
+                else:
+                    result.append(step)
+            return result
+
+        row = self.stand_ins()
+        return by_name(self.func, visit(self.steps), lambda step: _filled(step, row))
+
+    def stand_ins(self) -> list[int]:
+        """A row: tiles of 1, and the first option of each choice."""
+        row = [1] * self.columns
+        for choice in self.choices:
+            row[choice.column] = choice.options[0]
+        return row
 
     def trace(self, row: Sequence[int]) -> Trace:
         """The trace with a row's numbers in its holes."""
         if len(row) != self.columns:
             raise ValueError(f"sketch {self.name} has {self.columns} hole(s), got a row of {len(row)}")
-        return Trace(tuple(_filled(step, row) for step in self.steps))
+        return Trace(tuple(_filled(step, row) for step in self.picked(self.variant(row))))
 
     def __str__(self) -> str:
         return f"{self.name}: {'; '.join(self.rules)} ({self.columns} holes)"
+
+
+def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
+    for step in steps:
+        if isinstance(step, Branch):
+            yield step
+            for option in step.options:
+                yield from _branches(option)
 
 
 def _filled(step: Step, row: Sequence[int]) -> Step:
@@ -87,25 +186,39 @@ def _filled(step: Step, row: Sequence[int]) -> Step:
     return replace(step, args=tuple((k, fill(v)) for k, v in step.args))
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps of a schedule in the making that its sketch has otherwise: `length` of them from number `start` on become `entry`."""
+
+    start: int
+    length: int
+    entry: Step | Branch
+
+
 @dataclass
 class State:
     """A sketch in the making: a schedule in which every hole has a stand-in number.
 
-    Rules call the primitives of `schedule` as usual, except that open numbers come from `split` and `split_choice` below; these
-    are the steps in `open`, by their number in the trace. Stand-ins are 1 (or the first option): a rule must not conclude
-    anything from the extent of a loop that has one, for the trace has to be legal with all numbers.
+    Rules call the primitives of `schedule` as usual, except that open numbers come from `split`, `split_choice` and `choose`
+    below, and open runs of steps from `branch`. Stand-ins are 1 (or the first option): a rule must not conclude anything from the
+    extent of a loop that has one, for the trace has to be legal with all numbers.
     """
 
-    schedule: Schedule
+    schedule: Planned
     target: Target
     pending: list[str]  # the blocks still to visit, last first; a rule may put back its own, or add new ones
     rules: list[str] = field(default_factory=list)
-    open: dict[int, Step] = field(default_factory=dict)
+    open: list[Run] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     columns: int = 0
+    shared: dict[str, Choice] = field(default_factory=dict)  # made in other runs of the branch that is being made, by name
     marks: dict[str, str] = field(default_factory=dict)  # what a rule made of a block: "tiled", "row", "lanes"
     levels: dict[str, list[list[str]]] = field(default_factory=dict)  # the loops of a tiled block, level by level
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Planned):
+            self.schedule = Planned.of(self.schedule)
 
     @property
     def func(self) -> PrimFunc:
@@ -113,8 +226,8 @@ class State:
 
     def copy(self) -> State:
         return State(
-            self.schedule.copy(), self.target, list(self.pending), list(self.rules), dict(self.open), list(self.tiles),
-            list(self.choices), self.columns, dict(self.marks), dict(self.levels),
+            self.schedule.copy(), self.target, list(self.pending), list(self.rules), list(self.open), list(self.tiles),
+            list(self.choices), self.columns, dict(self.shared), dict(self.marks), dict(self.levels),
         )  # fmt: skip
 
     def fired(self, rule: str, block: str) -> State:
@@ -147,30 +260,125 @@ class State:
         binding = simplify(it.binding, units)
         return binding.name if isinstance(binding, Var) else None
 
+    def open_loops(self) -> set[str]:
+        """The loops that a split with open lengths made."""
+        found = [run.entry.results for run in self.open if isinstance(run.entry, Step) and run.entry.name == "split"]
+        return {name for results in found for name in results}
+
     # --- open numbers ---
 
     def split(self, loop: str, parts: int) -> tuple[list[str], tuple[int, ...]]:
         """Split a loop into `parts` levels with open inner lengths; returns the loops and the columns of the lengths."""
-        return self._split(loop, [1] * (parts - 1))
+        names = self.schedule.split(loop, [None, *[1] * (parts - 1)])
+        columns = tuple(range(self.columns, self.columns + parts - 1))
+        self.columns += parts - 1
+        self._open(factors=(None, *map(Hole, columns)))
+        return names, columns
 
     def split_choice(self, name: str, loop: str, options: tuple[int, ...]) -> list[str]:
         """Split a loop in two with an inner length from a few options; returns the loops."""
-        names, (column,) = self._split(loop, [options[0]])
-        self.choices.append(Choice(name, column, options))
+        names = self.schedule.split(loop, [None, options[0]])
+        self._open(factors=(None, Hole(self._column(name, options))))
         return names
 
-    def _split(self, loop: str, standins: list[int]) -> tuple[list[str], tuple[int, ...]]:
-        names = self.schedule.split(loop, [None, *standins])
-        columns = tuple(range(self.columns, self.columns + len(standins)))
-        self.columns += len(standins)
+    def choose(self, name: str, options: tuple[int, ...], argument: str, step: Callable[[Schedule, int], object]) -> None:
+        """Take a step of which one argument is a number from a few options: `step` calls the primitive with the number, and
+        `argument` is the name of the primitive's parameter that gets it."""
+        step(self.schedule, options[0])
+        self._open(**{argument: Hole(self._column(name, options))})
+
+    def _column(self, name: str, options: tuple[int, ...]) -> int:
+        """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""
+        if any(c.name == name for c in self.choices):
+            raise ValueError(f"there is a choice named {name!r} already")
+        known = self.shared.get(name)
+        if known is not None and known.options == options:
+            column = known.column
+        else:
+            column = self.columns
+            self.columns += 1
+        self.choices.append(Choice(name, column, options))
+        return column
+
+    def _open(self, **holes: object) -> None:
+        """Note that arguments of the last step are open."""
         trace = self.schedule.trace
-        self.open[len(trace) - 1] = trace[-1].with_args(factors=(None, *map(Hole, columns)))
-        return names, columns
+        self.open.append(Run(len(trace) - 1, 1, trace[-1].with_args(**holes)))
+
+    def branch(self, name: str, options: Sequence[tuple[str, Callable[[State], object]]]) -> int:
+        """Let a column pick one of several ways to go on, each a label and a function that changes the state it is given.
+
+        Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
+        there is no column. What follows is planned on the first way, and has to be legal after all of them. Choices of one name
+        in several ways share a column. Returns how many ways there are.
+        """
+        here = len(self.schedule.trace), len(self.open)
+        if any(c.name == name for c in self.choices):
+            raise ValueError(f"there is a choice named {name!r} already")
+        made: list[tuple[str, State, tuple[Step | Branch, ...]]] = []
+        shared = dict(self.shared)
+        columns = self.columns
+        for label, way in options:
+            new = self.copy()
+            new.columns, new.shared = columns, shared
+            try:
+                way(new)
+            except ScheduleError:
+                continue
+            entries = new._entries(*here)
+            if all(entries != others for _, _, others in made):
+                made.append((label, new, entries))
+                shared = shared | {c.name: c for c in new.choices[len(self.choices) :]}
+                columns = new.columns
+        if len(made) == 1:
+            ((_, only, _),) = made
+            self._become(only, only.tiles, only.choices, only.open)
+        elif made:
+            own = self.shared.get(name, Choice(name, columns, ()))
+            entry = Branch(own.column, tuple(entries for _, _, entries in made), tuple(label for label, _, _ in made))
+            first = made[0][1]
+            tiles = {t: None for _, new, _ in made for t in new.tiles[len(self.tiles) :]}
+            choices = {c.column: c for _, new, _ in made for c in new.choices[len(self.choices) :]}
+            own = replace(own, options=tuple(range(max(len(made), len(own.options)))))
+            run = Run(here[0], len(first.schedule.trace) - here[0], entry)
+            first.columns = max(columns, own.column + 1)
+            self._become(first, [*self.tiles, *tiles], [*self.choices, own, *choices.values()], [*self.open, run])
+        return len(made)
+
+    def _become(self, other: State, tiles: list[Tile], choices: list[Choice], opened: list[Run]) -> None:
+        """Go on where a copy of this state has come to."""
+        shared = self.shared
+        for f in fields(self):
+            setattr(self, f.name, getattr(other, f.name))
+        self.shared, self.tiles, self.choices, self.open = shared, list(tiles), list(choices), list(opened)
+
+    def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
+        """The trace as the sketch has it, from step `start` on, of which `open` knows from its entry `opened` on.
+
+        Loops are given by place, up to the first branch by name if `named` is set.
+        """
+        entries: list[Step | Branch] = []
+        steps, before = self.schedule.trace.steps, self.schedule.before
+
+        def add(step: Step | Branch, n: int) -> None:
+            nonlocal named
+            named = named and not isinstance(step, Branch)
+            entries.append(step if named or isinstance(step, Branch) else by_place(step, before[n]))
+
+        for run in self.open[opened:]:
+            for n in range(start, run.start):
+                add(steps[n], n)
+            add(run.entry, run.start)
+            start = run.start + run.length
+        for n in range(start, len(steps)):
+            add(steps[n], n)
+        return tuple(entries)
 
     def finish(self, name: str, func: PrimFunc) -> Sketch:
         """The sketch of `func` that this state has become."""
-        steps = tuple(self.open.get(n, step) for n, step in enumerate(self.schedule.trace))
-        return Sketch(name, func, tuple(self.rules), steps, tuple(self.tiles), tuple(self.choices), self.columns)
+        return Sketch(
+            name, func, tuple(self.rules), self._entries(named=True), tuple(self.tiles), tuple(self.choices), self.columns
+        )
 
 
 def extent(it: Iter) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ def key(func: PrimFunc) -> str:
     Names of buffers, loops and blocks count, since traces speak in them.
     """
     return hashlib.sha256(func.with_(name="main").script().encode()).hexdigest()[:20]
+
+
+def structure(func: PrimFunc) -> str:
+    """A hash of the function that does not depend on its sizes: of its script with every integer masked. Functions that share
+    it are the same computation for other shapes."""
+    return hashlib.sha256(re.sub(r"\b\d+\b", "#", func.with_(name="main").script()).encode()).hexdigest()[:20]
 
 
 def flop(func: PrimFunc) -> int:

@@ -22,7 +22,7 @@ ARROWS = {
 }
 
 # The one door back up: the lazy names of `import tir`, and the command line.
-DOORS = ("tir/__init__.py", "tir/tune.py")
+DOORS = ("tir/__init__.py", *(f"tir/tune/{p.name}" for p in sorted((ROOT / "tir" / "tune").glob("*.py"))))
 
 # Loading these takes longer than a quick `import tir` may.
 HEAVY = ("llvmlite", "numba", "sklearn", "rich", "scipy", "cuda")

@@ -15,11 +15,12 @@ import pytest
 from rich.console import Console
 
 import tir
-from benchmarks import BENCHMARKS, cpu, peers, programs, runner
+from benchmarks import BENCHMARKS, cpu, onnx_peer, peers, programs, runner
 from benchmarks.__main__ import main, measured, select, standard_table
 from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
+from schedule.primitive import REGISTRY
 from tir.ir import const_shape
 
 SMALL = {
@@ -287,7 +288,15 @@ def run_torch(instance, inputs):
     return (np.asarray(call()),)
 
 
-@pytest.mark.parametrize("way", [run_numpy, run_interpreter, run_torch])
+def run_onnxruntime(instance, inputs):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    call = onnx_peer.onnx_call(instance, inputs, 1)
+    assert call is not None
+    return (np.asarray(call()),)
+
+
+@pytest.mark.parametrize("way", [run_numpy, run_interpreter, run_torch, run_onnxruntime])
 @pytest.mark.parametrize("name", SMALL)
 def test_each_way_agrees_with_the_reference(name: str, way) -> None:
     instance = programs.instance(name, SMALL[name])
@@ -330,6 +339,7 @@ def test_a_wrong_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cpu.TABLE, "gemm-7", cpu.Row("gmm", (7, 13, 5), "torch", 1.0))
     monkeypatch.setattr(cpu.peers, "installed", lambda: True)
     monkeypatch.setattr(cpu.peers, "torch_call", lambda *_: lambda: np.zeros((7, 5)))
+    monkeypatch.setattr(cpu.onnx_peer, "installed", lambda: False)
     monkeypatch.setattr(cpu.Roof, "measure", lambda *_: runner.Roof(1e11, 1e10))
     (result,) = cpu.measure("gemm-7", Options(seconds=0.01, schedule="unscheduled"))
     assert result["note"] == "the result of torch is wrong: left out"
@@ -397,6 +407,7 @@ KEYS = {
     ("interpreter", "softmax"): {"way", "first_s", "median_ms", "mflops"},
     ("import_time", "import"): {"statement", "median_ms", "quartiles_ms", "runs"},
     ("vector_math", "sqrt"): {"dtype", "lanes", "tir_ns", "numpy_ns"},
+    ("primitives", "fused"): {"primitive", "statements", "cpu_ms", "quartiles_ms", "calls"},
 }
 
 
@@ -418,6 +429,11 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
 
 def test_every_benchmark_is_tried() -> None:
     assert {name for name, _ in KEYS} | {"cpu", "published"} == set(BENCHMARKS)
+
+
+def test_every_primitive_is_timed() -> None:
+    primitives = import_module("benchmarks.primitives")
+    assert {name for row in primitives.ROWS for name in primitives.program(row)[1]} == set(REGISTRY)
 
 
 def test_published_programs_may_be_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Wishes:
         pass
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], builder="fake_builder", search=Wishes, workers=2))
+    sys.exit(main(sys.argv[1:], builder="fake_builder", search=Wishes, workers=2, first=()))
 """
 
 
@@ -327,3 +327,201 @@ def test_files_are_replaced_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         tune.write_atomically(path, "new")
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["best.json"]
+
+
+# --- records -----------------------------------------------------------------------------------------------------------
+
+
+def run(*argv):
+    """The exit status of the command line in this process."""
+    try:
+        return tune.main(list(argv))
+    except SystemExit as end:
+        return end.code
+
+
+def test_records_are_written_listed_and_gone_on_with(cli, tmp_path, monkeypatch, capsys):
+    common = ("gmm", "--shape", SHAPE, "--threads", "1", "--records", "tune.db", "--json")
+    code, out, err = cli([*sleeps(0.05, 0.02), {"fault": "wrong"}], *common)
+    assert code == 0, err
+    code, out, err = cli([*sleeps(0.02, 0.03)], *common)
+    assert code == 0, err
+    assert "3 candidates known from earlier runs" in err
+    result = json.loads(out)
+    assert result["trials"] == 1 and 0.02 <= result["seconds"]["best"] < 0.03  # 0.02 is known, and in the race again
+
+    monkeypatch.chdir(tmp_path)
+    assert run("--records", "tune.db", "list", "--json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    (listed,) = json.loads(line)
+    assert listed["records"] == 4 and listed["best"] == pytest.approx(result["seconds"]["best"])
+    assert listed["workload"] and listed["target"].startswith("llvm -num-cores 1")
+    assert run("--records", "tune.db", "list") == 0
+    text = capsys.readouterr().out
+    assert "gmm 7,13,109" in text and "\x1b" not in text
+
+    assert run("--records", "tune.db", "export", "all.jsonl") == 0
+    assert capsys.readouterr().out == "wrote 4 records to all.jsonl\n"
+    assert run("--records", "other.db", "import", "all.jsonl", "all.jsonl") == 0
+    assert capsys.readouterr().out == "4 new records, 4 known before; other.db has 4\n"
+    assert run("--records", "other.db", "prune", "--keep", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": 3, "records": 1}
+    assert run("--records", "other.db", "export") == 0
+    exported = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    assert [x["trace"] for x in exported if x["kind"] == "candidate"] == [{"sleep": 0.02}]
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """A folder with tune.db, that holds one schedule of gmm for one thread."""
+    from schedule import Schedule
+    from search.measure import Measurement
+    from search.oracle import Workload
+    from search.records import Records
+    from search.task import Task
+
+    monkeypatch.chdir(tmp_path)
+    func = workloads.make("gmm", (7, 13, 109)).func
+    s = Schedule(func)
+    s.split("j", [None, 4])
+    with Records("tune.db") as records:
+        number = records.start(Task.of(func, "llvm -num-cores 1", workload=Workload("gmm", (7, 13, 109))))
+        candidate = Candidate("s0", (4,), s.trace.as_json())
+        records.add(number, Measurement(candidate, "ok", (0.5, 0.25, 0.125), max_error=1e-7))
+    return tmp_path
+
+
+def test_best_shows_a_record_and_can_be_applied(recorded, capsys):
+    asked = ("--records", "tune.db", "best", "gmm", "--shape", SHAPE, "--threads", "1")
+    assert run(*asked, "--json", "--out", "best.json") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert (found["found"], found["seconds"], found["row"], found["sketch"]) == ("hit", 0.25, [4], "s0")
+    assert "s.split('j', [None, 4])" in captured.err and "250 ms" in captured.err
+    assert run("--apply", "best.json", "--quiet") == 0
+    assert "applied" in capsys.readouterr().out
+    assert run(*asked, "--show") == 0
+    assert "def gmm(" in capsys.readouterr().out
+
+
+def test_best_says_loudly_what_it_did_not_find(recorded, capsys):
+    assert run("--records", "tune.db", "best", "gmm", "--shape", SHAPE, "--threads", "2") == 0
+    err = capsys.readouterr().err
+    assert err.startswith("warning: tune.db has no gmm for llvm -num-cores 2") and "the nearest is for llvm -num-cores 1" in err
+    assert run("--records", "tune.db", "best", "gmm", "--shape", "7,13,110") == 1
+    assert "it is recorded for other shapes only: gmm 7,13,109" in capsys.readouterr().err
+    assert run("--records", "tune.db", "best", "softmax") == 1
+    assert "there are gmm 7,13,109" in capsys.readouterr().err
+    assert run("--records", "tune.db", "best", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["name"] == "gmm" and found["shape"] == [7, 13, 109]
+    assert run("--records", "tune.db", "prune", "--keep", "0", "--quiet") == 0
+    assert run("--records", "tune.db", "best") == 1
+    assert capsys.readouterr().err == "error: tune.db has no valid record\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["list"], "list needs --records FILE"),
+        (["--records", "none.db", "list"], "--records: there is no records file none.db"),
+        (["--records", "text", "list"], "--records: text is not a records file, or is damaged: file is not a database"),
+        (["gmm", "--records", "text"], "--records: text is not a records file, or is damaged: file is not a database"),
+        (["gmm", "--records", "."], "--records: . is a directory"),
+        (["--records", "tune.db", "list", "gmm"], "list takes no further words, got gmm"),
+        (["--records", "tune.db", "lst", "gmm"], "one workload was expected, got lst gmm; did you mean list?"),
+        (["--records", "tune.db", "best", "gmm", "mlp"], "best takes one workload, got gmm mlp"),
+        (["--records", "tune.db", "best", "--shape", "7,7,7"], "best without a workload lists all; --shape needs one"),
+        (["--records", "tune.db", "best", "gmm", "--trials", "3"], "--trials does not go with best, which takes --records"),
+        (["--records", "tune.db", "import"], "import takes the files that export wrote"),
+        (["--records", "tune.db", "import", "none.jsonl"], "import: cannot read none.jsonl: No such file or directory"),
+        (["--records", "tune.db", "import", "text"], "import: text: line 1 is not JSON"),
+        (["--records", "tune.db", "import", "tune.db"], "import: tune.db is not text; what export wrote was expected"),
+        (["--records", "tune.db", "export", "tune.db"], "export: tune.db is the records file itself"),
+        (["--records", "tune.db", "export", "a", "b"], "export takes one file, got a b"),
+        (["--records", "tune.db", "prune", "--keep", "-1"], "argument --keep: an integer of at least 0 was expected, got '-1'"),
+        (["gmm", "--keep", "3"], "--keep does not go with a workload"),
+        (["gmm", "--sketches", "--apply", "x"], "--apply and --sketches don't go together; one thing at a time"),
+        (["gmm", "--sketches", "--model", "none"], "--model does not go with --sketches, which takes --shape"),
+        (["--list", "--trials", "3"], "--trials does not go with --list, which takes --json, --quiet"),
+        (["--apply", "x", "--report", "y.html"], "--report does not go with --apply"),
+        (["--sketches"], "name a workload: mlp"),
+        (["gmm", "--model", "xgb"], "argument --model: invalid choice: 'xgb'"),
+        (["gmm", "--report", "no/such/report.html"], "--report: cannot write to the folder"),
+    ],
+)
+def test_bad_combinations_say_what_goes_together(argv, message, recorded, capsys):
+    Path("text").write_text("no records\n" * 50)
+    before = Path("tune.db").read_bytes()
+    assert run(*argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and message in captured.err and "Traceback" not in captured.err
+    assert Path("tune.db").read_bytes() == before and not Path("none.db").exists()
+
+
+def test_the_live_table_shows_the_search():
+    import io
+
+    from rich.console import Console
+
+    from search.events import Measured, Prepared, RoundEnded, Started
+    from search.measure import Measurement
+    from search.task import Task
+
+    task = Task.of(workloads.make("gmm", (7, 13, 109)).func, "llvm")
+    progress = tune.LiveProgress(io.StringIO())
+    try:
+        progress(Started(task, 10, 100.0))
+        candidate = Candidate("fake", (), None)
+        progress(Prepared(Measurement(candidate, "ok", (1.0,)), 0.02, 2 * task.flop / 0.01, 3, 7))
+        counts = {"ok": 4, "crash": 1}
+        progress(Measured(Measurement(candidate, "ok", (0.01,)), 5, counts, 0.01))
+        progress(RoundEnded(5, counts, 0.01, 3.0, 0.75, 123456.7))
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(progress.render())
+    finally:
+        progress.close()
+    rows = [line.split(None, 1) for line in shown.getvalue().splitlines()]
+    assert [row[1].strip() for row in rows[:4]] == [
+        "searching",
+        "5 of 10: 4 valid; failed: 1 crash",
+        f"10 ms, {task.flop / 0.01 / 1e9:.1f} GFLOP/s (50% of peak), 2.00 x numpy",
+        "rank correlation 0.75, 123,457 scored/s",
+    ]
+    assert rows[4][0] == "time" and rows[4][1].strip().endswith(" s left")
+
+
+# --- with the real search ----------------------------------------------------------------------------------------------
+
+
+def test_a_real_run_with_records_and_a_report(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("codegen.peak.copy_bandwidth", lambda target, threads: 5e10)
+    common = ("gmm", "--shape", SHAPE, "--threads", "1", "--records", "tune.db", "--json", "--quiet")
+    assert run(*common, "--trials", "4", "--search", "random", "--model", "tile", "--space", "ansor", "--report", "r.html") == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert result["trials"] == result["outcomes"]["ok"] == 4 and "how the search went: r.html" in captured.err
+    assert "sketch 0" in Path("r.html").read_text(encoding="utf-8")
+    assert run("--records", "tune.db", "best", "gmm", "--shape", SHAPE, "--threads", "1", "--json") == 0
+    best = json.loads(capsys.readouterr().out)
+    assert best["found"] == "hit" and best["seconds"] == pytest.approx(result["seconds"]["best"], rel=0.2)
+    monkeypatch.setattr("search.report.available", lambda: False)
+    assert run(*common, "--report", "r.html") == 2
+    assert "--report draws with matplotlib, which is not installed: pip install" in capsys.readouterr().err
+
+
+def test_sketches_are_scripts_with_holes(capsys, tmp_path, monkeypatch):
+    assert run("gmm", "--shape", SHAPE, "--threads", "1", "--sketches", "--space", "ansor") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# sketch 0\n#   C: ") and "t0" in text and text.endswith("of gmm 7,13,109\n")
+    assert run("gmm", "--shape", SHAPE, "--threads", "1", "--sketches", "--json") == 0
+    assert {"name", "rules", "columns", "script"} == set(json.loads(capsys.readouterr().out)[0])
+    (tmp_path / "my_rules.py").write_text("from search.rules import Skip\nRULES = (Skip(),)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run("gmm", "--shape", SHAPE, "--sketches", "--rules", "my_rules:RULES") == 0
+    assert capsys.readouterr().out.endswith("\n1 sketch of gmm 7,13,109\n")
+    assert run("gmm", "--sketches", "--rules", "my_rules:NONE") == 2
+    assert "--rules: there are no rules 'my_rules:NONE'" in capsys.readouterr().err

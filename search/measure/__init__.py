@@ -3,8 +3,9 @@
 from .local import BASELINE, Baseline, Comparison, Limits, LocalMeasurer
 from .outcome import OUTCOMES, Candidate, Measurement, Outcome, count
 from .process import WorkerError
+from .protocol import Measurer
 
 __all__ = [
-    "BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer", "Measurement", "Outcome",
-    "WorkerError", "count",
+    "BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer", "Measurement", "Measurer",
+    "Outcome", "WorkerError", "count",
 ]  # fmt: skip

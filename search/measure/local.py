@@ -11,6 +11,7 @@ import os
 import pickle
 import selectors
 import shutil
+import statistics
 import tempfile
 import time
 from collections import deque
@@ -26,6 +27,8 @@ from .outcome import Candidate, Measurement, Outcome
 from .process import WorkerError, WorkerProcess, WorkerSpec
 
 BASELINE = Candidate("unscheduled", (), None)
+CONFIRMATIONS = 4  # timings of a new best, at most: two, and more while they are suspicious
+SPREAD = 0.1  # relative to the median, from which on timings are suspicious
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,15 @@ class LocalMeasurer:
             )
         return Baseline(measurement, answer.get("tolerance"))
 
+    def remember(self, measurements: Sequence[Measurement]) -> None:
+        """Programs measured in earlier runs: those of the same digest are not measured again, and the fastest one that was
+        compared with the reference is the one to beat."""
+        for m in measurements:
+            if m.digest:
+                self._results.setdefault(m.digest, m)
+            if m.outcome == "ok" and m.max_error is not None:
+                self.best = m.seconds if self.best is None else min(self.best, m.seconds)
+
     def peak(self, dtype: str = "float32") -> float | None:
         """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
         unknown."""
@@ -188,7 +200,8 @@ class LocalMeasurer:
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
         """Build the candidates, then run them one after another; yields one measurement each, as it ends (not in order).
 
-        A candidate that beats `best` is compared with the reference and timed once more before it counts.
+        Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
+        it counts, and again while its timings disagree.
         """
         todo = [self._job(c, n) for n, c in enumerate(candidates)]
         while todo:
@@ -216,8 +229,10 @@ class LocalMeasurer:
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 20, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them (and numpy) in turns, in one process, for at least 3 rounds and about
-        `seconds`."""
+        """Check the candidates, then time them (and numpy) in turns, in one process, for at least 3 rounds and about `seconds`.
+
+        Where one of several takes the process down with it, each is tried by itself first.
+        """
         jobs = [self._job(c, n, again=True) for n, c in enumerate(candidates)]
         worker = self._workers[0]
         failed = self._build(jobs, only=worker)
@@ -225,8 +240,18 @@ class LocalMeasurer:
         limit = max(self.limits.run, self.limits.run_limit(None))
         answer = self._ask(worker, limit, op="compare", ids=[j.id for j in built], numpy=numpy, rounds=rounds, seconds=seconds)
         if answer["outcome"] != "ok":
-            lost = {j.position: self._measurement(j, answer) for j in built}
-            return Comparison(tuple((failed | lost)[n] for n in range(len(jobs))))
+            if len(built) > 1:
+                alone = [self.compare([job.candidate], rounds=1).candidates[0] for job in built]
+                sound = [job for job, m in zip(built, alone, strict=True) if m.outcome == "ok"]
+                lost = {job.position: m for job, m in zip(built, alone, strict=True)}
+                if 0 < len(sound) < len(built):
+                    rest = self.compare([job.candidate for job in sound], numpy=numpy, rounds=rounds, seconds=seconds)
+                    lost |= {job.position: m for job, m in zip(sound, rest.candidates, strict=True)}
+                    answer = {**answer, "numpy": rest.numpy, "tolerance": rest.tolerance}
+            else:
+                lost = {job.position: self._measurement(job, answer) for job in built}
+            found = tuple((failed | lost)[n] for n in range(len(jobs)))
+            return Comparison(found, answer.get("numpy", ()), answer.get("tolerance"))
         results = dict(failed)
         bounds = []
         for job in built:
@@ -302,7 +327,7 @@ class LocalMeasurer:
         return events
 
     def _run(self, job: _Job) -> Measurement:
-        """Time a built candidate; if it beats the best, check it and time it again."""
+        """Time a built candidate, and check it unless it is so slow that it was cut off; if it beats the best, time it again."""
         limits = self.limits
         limit = limits.run_limit(self.best)
         request = {
@@ -314,18 +339,23 @@ class LocalMeasurer:
             "max_runs": limits.max_runs,
         }
         measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, **request))
-        if measurement.outcome != "ok" or (self.best is not None and measurement.seconds >= self.best):
+        if measurement.outcome != "ok" or measurement.cut:
             return measurement
         verdict = self._ask(job.worker, limit, op="check", id=job.id)
         checked = self._measurement(job, verdict)
         if checked.outcome != "ok":
             return checked
-        more = self._ask(job.worker, limit, best=None, **request)
-        if more["outcome"] != "ok":
-            return self._measurement(job, more)
-        measurement = replace(
-            measurement, samples=(*measurement.samples, *more["samples"]), cut=False, max_error=checked.max_error
-        )
+        measurement = replace(measurement, max_error=checked.max_error)
+        if self.best is not None and measurement.seconds >= self.best:
+            return measurement
+        timings = [measurement.samples]
+        while len(timings) < 2 or (len(timings) < CONFIRMATIONS and _suspicious(timings)):
+            more = self._ask(job.worker, limit, best=None, **request)
+            if more["outcome"] != "ok":
+                return self._measurement(job, more)
+            timings.append(tuple(more["samples"]))
+        samples = tuple(s for timing in timings for s in timing)
+        measurement = replace(measurement, samples=samples)
         self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
         return measurement
 
@@ -367,6 +397,13 @@ class LocalMeasurer:
             job.digest,
             max_error=message.get("max_error"),
         )
+
+
+def _suspicious(timings: Sequence[Sequence[float]]) -> bool:
+    """Whether timings of one kernel disagree, or the last one has a wide spread: something else was running."""
+    medians = [statistics.median(t) for t in timings]
+    quartiles = statistics.quantiles(timings[-1], n=4) if len(timings[-1]) > 1 else (medians[-1],) * 3
+    return max(medians) > (1 + SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SPREAD * quartiles[1]
 
 
 def _half_of_memory() -> int | None:

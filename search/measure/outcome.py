@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 Outcome = Literal[
@@ -18,12 +18,14 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 class Candidate:
     """One point of the search space: a sketch, the numbers in its holes, and the trace that the two make.
 
-    `trace` is JSON data; None is the program as it was written.
+    `trace` is JSON data; None is the program as it was written. `score` is what the cost model of the search thought of it when
+    it was proposed (higher is better), if it has one; it plays no part in comparisons.
     """
 
     sketch: str
     row: tuple[int, ...]
     trace: Any
+    score: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Measurement:
     `samples` are seconds a call, in the order taken. `cut` says that the candidate was stopped after too few runs to be timed
     well because it was far slower than the best. `digest` identifies the scheduled program, so that two traces that make the
     same one are seen to. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
-    `max_error` is set where the result was compared with the reference.
+    `max_error` is set where the result was compared with the reference. `ended` is when it ended, in seconds after its run began
+    (None where no run was told of it).
     """
 
     candidate: Candidate
@@ -45,6 +48,7 @@ class Measurement:
     digest: str = ""
     duplicate: bool = False
     max_error: float | None = None
+    ended: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -16,24 +16,51 @@ A rule is an object with a `name` and two methods, `applies(state, block) -> Ver
 """
 
 from .cache_write import CacheWrite
+from .constants import UnrollConstants
 from .inline import Inline
 from .lanes import ReduceInLanes
+from .packing import Packing
+from .rfactor import Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
-from .rule import Rule, Verdict
+from .rule import FunctionRule, Rule, Verdict, load_rules, rule
 from .skip import Skip
-from .tiling import MultiLevelTiling, TilingWithFusion
+from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
 DEFAULT: tuple[Rule, ...] = (
     Inline(),
+    UnrollConstants(),
     CacheWrite(),
     TilingWithFusion(),
+    Packing(),
     MultiLevelTiling(),
     ReduceInLanes(),
     FuseRows(),
     Skip(),
 )
 
+_ANSOR = Tiling("SSRSRS", perfect=True, limit=64, innermost=False, needed=needs_tiling)
+_LIMITED = Tiling("SRS", perfect=True, limit=16, innermost=False, needed=needs_tiling)
+
+ANSOR: tuple[Rule, ...] = (
+    Inline(costly=("exp",)),
+    UnrollConstants(perfect=True, limit=64),
+    Rfactor(ansor_needs_rfactor, perfect=True, limit=64),
+    CacheWrite(_ANSOR),
+    TilingWithFusion(_ANSOR),
+    MultiLevelTiling(_ANSOR),
+    Skip(),
+)
+
+LIMITED: tuple[Rule, ...] = (
+    Inline(costly=("exp",)),
+    UnrollConstants(perfect=True, limit=16),
+    CacheWrite(_LIMITED),
+    TilingWithFusion(_LIMITED, levels=(1,)),
+    MultiLevelTiling(_LIMITED),
+    Skip(),
+)
+
 __all__ = [
-    "DEFAULT", "CacheWrite", "FuseRows", "Inline", "MultiLevelTiling", "ReduceInLanes", "Rule", "Skip", "TilingWithFusion",
-    "Verdict",
+    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "FunctionRule", "FuseRows", "Inline", "MultiLevelTiling", "Packing",
+    "ReduceInLanes", "Rfactor", "Rule", "Skip", "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
 ]  # fmt: skip

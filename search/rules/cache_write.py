@@ -6,7 +6,7 @@ from schedule import ScheduleError
 
 from ..sketch import State
 from .rule import Verdict
-from .tiling import elementwise_consumer, tileable
+from .tiling import FULL, Tiling, elementwise_consumer
 
 
 class CacheWrite:
@@ -15,8 +15,11 @@ class CacheWrite:
 
     name = "cache write"
 
+    def __init__(self, tiling: Tiling = FULL):
+        self.tiling = tiling
+
     def applies(self, state: State, block: str) -> Verdict:
-        if not tileable(state, block) or elementwise_consumer(state, block) is not None:
+        if not self.tiling.applies(state, block) or elementwise_consumer(state, block) is not None:
             return Verdict.SKIP
         return Verdict.APPLY
 

@@ -32,10 +32,10 @@ class FuseRows:
 
     def _place(self, state: State, block: str) -> str | None:
         """The innermost loop common to all consumers of which each iteration needs other rows of this block."""
-        if state.marks.get(block) in ("tiled", "fused") or state.is_output(block):
+        if state.marks.get(block) in ("tiled", "packed", "fused") or state.is_output(block):
             return None
         consumers = state.schedule.get_consumers(block)
-        if not consumers or any(state.marks.get(c) in ("tiled", "fused") for c in consumers):
+        if not consumers or any(state.marks.get(c) in ("tiled", "packed", "fused") for c in consumers):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
         common = []

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 from typing import Protocol
+
+from schedule import ScheduleError
 
 from ..sketch import State
 
@@ -25,3 +30,52 @@ class Rule(Protocol):
     def applies(self, state: State, block: str) -> Verdict: ...
 
     def apply(self, state: State, block: str) -> list[State]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRule:
+    """A rule of two functions: `when(state, block)` says whether it applies, `change(state, block)` changes a state in place.
+
+    With `only`, no later rule is tried where it applies. Where `change` raises ScheduleError, the rule makes nothing.
+    """
+
+    name: str
+    when: Callable[[State, str], bool]
+    change: Callable[[State, str], object]
+    only: bool = False
+
+    def applies(self, state: State, block: str) -> Verdict:
+        if not self.when(state, block):
+            return Verdict.SKIP
+        return Verdict.ONLY if self.only else Verdict.APPLY
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        try:
+            self.change(new, block)
+        except ScheduleError:
+            return []
+        return [new]
+
+
+def rule(name: str, when: Callable[[State, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:
+    """Decorator: make a rule of a function that changes a state in place, for blocks of which `when(state, block)` is true."""
+    return lambda change: FunctionRule(name, when, change, only)
+
+
+def load_rules(spec: str) -> tuple[Rule, ...]:
+    """The rules that `module:name` stands for: a rule, or several in a tuple or list. ValueError where there are none."""
+    module, _, name = spec.partition(":")
+    if not module or not name:
+        raise ValueError(f"rules are given as module:name, for example my_rules:RULES, got {spec!r}")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"there are no rules {spec!r}: {error}") from error
+    rules = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    for r in rules:
+        missing = [part for part in ("name", "applies", "apply") if not hasattr(r, part)]
+        if missing or isinstance(r, type):
+            what = "is a class, not an object" if isinstance(r, type) else f"has no {' and no '.join(missing)}"
+            raise ValueError(f"{spec!r} is no rule: {r!r} {what}")
+    return rules

@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from schedule import ScheduleError
-from tir.ir import Block, Store, Var
+from tir.ir import Block, Const, Expr, Store, Var, annotation
 from tir.traverse import loads, stores, variables
 
 from ..sketch import State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 
-STRUCTURE = "SSRSRS"  # levels of tiles on a CPU, outermost first: S all spatial axes, R all reduction axes
+CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: axes that walk constant tensors, to be unrolled
 
 
 def reuses_data(block: Block) -> bool:
     """Whether a reduction reads elements again in other iterations: some operand lacks a spatial axis.
 
     Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
-    normalisation; tiling gains nothing there, and keeps producers from being fused row by row.
+    normalisation (see `needs_tiling`); tiling gains nothing there, and keeps producers from being fused row by row.
     """
-    if not block.is_reduction:
+    return block.is_reduction and _lacking(block) > 0
+
+
+def needs_tiling(block: Block) -> bool:
+    """Whether Ansor tiles a block (its NeedsMultiLevelTiling): two of the buffers it reads lack a spatial axis, or one does and
+    it is a reduction. Blocks that walk constant tensors are not."""
+    if annotation(block.annotations, CONSTANT_TENSORS, ()):
         return False
+    return _lacking(block) >= (1 if block.is_reduction else 2)
+
+
+def _lacking(block: Block) -> int:
+    """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
     written = {s.buffer.name for s in stores(block)}
-    spatial = [it for it in block.iters if is_spatial(it) and extent(it) > 1]
+    spatial = {it.var.name for it in block.iters if is_spatial(it) and extent(it) > 1}
+    used: dict[str, set[str]] = {}
     for load in loads(block.body):
         if load.buffer.name not in written:
-            used = set().union(*(variables(i) for i in load.indices), set())
-            if any(it.var.name not in used for it in spatial):
-                return True
-    return False
-
-
-def elementwise_consumer(state: State, block: str) -> str | None:
-    """The only consumer of a block, if it reads exactly one element a point, in the order of the block's axes."""
-    consumers = state.schedule.get_consumers(block)
-    if len(consumers) != 1:
-        return None
-    consumer = state.block(consumers[0])
-    written = {s.buffer.name: s for s in stores(state.block(block))}
-    if len(written) != 1 or consumer.is_reduction or not isinstance(consumer.body, Store):
-        return None
-    (name,) = written
-    order = [it.var for it in consumer.iters]
-    for load in loads(consumer.body):
-        if load.buffer.name == name and list(load.indices) != order:
-            return None
-    return consumer.name if list(consumer.body.indices) == order else None
+            used.setdefault(load.buffer.name, set()).update(*(variables(i) for i in load.indices))
+    return sum(not spatial <= axes for axes in used.values())
 
 
 def walks_memory(block: Block) -> bool:
@@ -58,44 +54,97 @@ def walks_memory(block: Block) -> bool:
     return any(axis in variables(load.indices[-1]) for load in reads)
 
 
-def tileable(state: State, block: str) -> bool:
-    b = state.block(block)
-    if block in state.marks or not reuses_data(b) or not walks_memory(b) or len(state.axes(block)) != len(b.iters):
-        return False
-    return state.schedule.get_loops(block) == [loop for _, loop in state.axes(block)]
+def reuses_vectors(block: Block) -> bool:
+    """Whether a block reuses data and vectors of it are loaded in one piece."""
+    return reuses_data(block) and walks_memory(block)
 
 
-def tile(state: State, block: str) -> None:
-    """Split and reorder the loops of a block into STRUCTURE with open tile sizes; axes of one iteration stay outermost."""
-    levels: list[list[str]] = [[] for _ in STRUCTURE]
-    spatial = [n for n, letter in enumerate(STRUCTURE) if letter == "S"]
-    reduce = [n for n, letter in enumerate(STRUCTURE) if letter == "R"]
-    bits = element_bits(state.block(block))
-    store = stores(state.block(block).body)[0]
-    last = store.indices[-1] if store.indices else None
-    for it, loop in state.axes(block):
-        places = spatial if is_spatial(it) else reduce
-        if extent(it) == 1:
-            levels[places[0]].append(loop)
-            continue
-        names, columns = state.split(loop, len(places))
-        vector = is_spatial(it) and isinstance(last, Var) and last.name == it.var.name
-        state.tiles.append(Tile(block, it.var.name, extent(it), not is_spatial(it), columns, vector, bits))
-        for place, name in zip(places, names, strict=True):
-            levels[place].append(name)
-    # The vectorised axis goes innermost.
-    vector_loops = {t.axis for t in state.tiles if t.block == block and t.vector}
-    bound = {loop: it.var.name for it, loop in _drivers(state, block)}
-    levels[-1].sort(key=lambda loop: bound.get(loop) in vector_loops)
-    ordered = [loop for level in levels for loop in level]
-    if len(ordered) > 1:
-        state.schedule.reorder(*ordered)
-    state.marks[block] = "tiled"
-    state.levels[block] = levels
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How blocks are tiled.
+
+    `structure` has the levels, outermost first: S all spatial axes, R all reduction axes. `perfect` and `limit` say what sizes
+    are drawn (see `Tile`). With `innermost` the axis that walks the last dimension written is the last of the innermost level, to
+    be vectorised; without, levels keep the order of the axes. `needed` says which blocks are worth it.
+    """
+
+    structure: str = "SSRSRS"
+    perfect: bool = False
+    limit: int | None = None
+    innermost: bool = True
+    needed: Callable[[Block], bool] = reuses_vectors
+
+    def applies(self, state: State, block: str) -> bool:
+        """Whether the block is to be tiled, and has its loops to itself, as it was written."""
+        b = state.block(block)
+        if block in state.marks or len(state.axes(block)) != len(b.iters) or not self.needed(b):
+            return False
+        return state.schedule.get_loops(block) == [loop for _, loop in state.axes(block)]
+
+    def apply(self, state: State, block: str) -> None:
+        """Split and reorder the loops of a block into levels with open sizes; axes of one iteration stay outermost."""
+        levels: list[list[str]] = [[] for _ in self.structure]
+        spatial = [n for n, letter in enumerate(self.structure) if letter == "S"]
+        reduce = [n for n, letter in enumerate(self.structure) if letter == "R"]
+        bits = element_bits(state.block(block))
+        axes = state.axes(block)
+        vector = self._vector(state, block)
+        last: str | None = None
+        for it, loop in axes:
+            places = spatial if is_spatial(it) else reduce
+            if extent(it) == 1:
+                levels[places[0]].append(loop)
+                continue
+            names = [loop]
+            if len(places) > 1:
+                names, columns = state.split(loop, len(places))
+                here = it.var.name == vector
+                sizes = (self.perfect, self.limit)
+                state.tiles.append(Tile(block, it.var.name, extent(it), not is_spatial(it), columns, here, bits, *sizes))
+            for place, name in zip(places, names, strict=True):
+                levels[place].append(name)
+            if it.var.name == vector:
+                last = names[-1]
+        if last in levels[-1]:
+            levels[-1].sort(key=lambda loop: loop == last)
+        ordered = [loop for level in levels for loop in level]
+        if len(ordered) > 1:
+            state.schedule.reorder(*ordered)
+        state.marks[block] = "tiled"
+        state.levels[block] = levels
+
+    def _vector(self, state: State, block: str) -> str | None:
+        """The axis that will be vectorised."""
+        b = state.block(block)
+        store = stores(b.body)[0]
+        if self.innermost:
+            index = store.indices[-1] if store.indices else None
+            return index.name if isinstance(index, Var) else None
+        return next((it.var.name for it in reversed(b.iters) if is_spatial(it) and extent(it) > 1), None)
 
 
-def _drivers(state: State, block: str):
-    return [(it, loop) for it in state.block(block).iters for loop in sorted(variables(it.binding))]
+FULL = Tiling()
+
+
+def elementwise_consumer(state: State, block: str) -> str | None:
+    """The only consumer of a block, if it reads exactly one element a point, in the order of the block's axes."""
+    consumers = state.schedule.get_consumers(block)
+    if len(consumers) != 1:
+        return None
+    consumer = state.block(consumers[0])
+    written = {s.buffer.name: s for s in stores(state.block(block))}
+    if len(written) != 1 or consumer.is_reduction or not isinstance(consumer.body, Store):
+        return None
+    (name,) = written
+    places = [consumer.body.indices, *(x.indices for x in loads(consumer.body) if x.buffer.name == name)]
+    return consumer.name if all(_in_order(p, consumer) for p in places) else None
+
+
+def _in_order(indices: tuple[Expr, ...], block: Block) -> bool:
+    """Whether indices are the axes of a block in order; that of a single iteration may be written as 0."""
+    pairs = list(zip(indices, block.iters, strict=False))
+    same = all(i == it.var or (extent(it) == 1 and i == Const(0)) for i, it in pairs)
+    return same and len(indices) == len(block.iters)
 
 
 class MultiLevelTiling:
@@ -103,12 +152,15 @@ class MultiLevelTiling:
 
     name = "multi-level tiling"
 
+    def __init__(self, tiling: Tiling = FULL):
+        self.tiling = tiling
+
     def applies(self, state: State, block: str) -> Verdict:
-        return Verdict.ONLY if tileable(state, block) else Verdict.SKIP
+        return Verdict.ONLY if self.tiling.applies(state, block) else Verdict.SKIP
 
     def apply(self, state: State, block: str) -> list[State]:
         new = state.fired(self.name, block)
-        tile(new, block)
+        self.tiling.apply(new, block)
         return [new]
 
 
@@ -118,22 +170,24 @@ class TilingWithFusion:
 
     name = "tiling with fusion"
 
+    def __init__(self, tiling: Tiling = FULL, levels: tuple[int, ...] = (1, 2)):
+        self.tiling = tiling
+        self.levels = levels
+
     def applies(self, state: State, block: str) -> Verdict:
-        if not tileable(state, block) or elementwise_consumer(state, block) is None:
-            return Verdict.SKIP
         consumer = elementwise_consumer(state, block)
-        if consumer in state.marks:
+        if consumer is None or consumer in state.marks or not self.tiling.applies(state, block):
             return Verdict.SKIP
         # A consumer that is the copy out of a cache stage exists only to be fused.
         return Verdict.ONLY if state.marks.get(f"copy of {block}") == consumer else Verdict.APPLY
 
     def apply(self, state: State, block: str) -> list[State]:
         results = []
-        for depth in (1, 2):
+        for depth in self.levels:
             new = state.fired(f"{self.name} at level {depth}", block)
             consumer = elementwise_consumer(new, block)
             assert consumer is not None
-            tile(new, block)
+            self.tiling.apply(new, block)
             at = [loop for level in new.levels[block][:depth] for loop in level]
             if not at:
                 continue

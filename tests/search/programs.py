@@ -113,3 +113,131 @@ def without_blocks() -> PrimFunc:
     from codegen.target import Target
 
     return lower(transposed_matmul(), Target("llvm"), after="simplify_all")
+
+
+def chained_matmuls(m: int = 7, k: int = 13, l: int = 109, n: int = 5) -> PrimFunc:
+    """F = (A · B) · E."""
+    A, B, E = (te.placeholder(s, name=x) for s, x in (((m, k), "A"), ((k, l), "B"), ((l, n), "E")))
+    rk, rl = te.reduce_axis((0, k), name="rk"), te.reduce_axis((0, l), name="rl")
+    C = te.compute((m, l), lambda i, j: te.sum(A[i, rk] * B[rk, j], axis=rk), name="C")
+    F = te.compute((m, n), lambda i, j: te.sum(C[i, rl] * E[rl, j], axis=rl), name="F")
+    return te.create_prim_func([A, B, E, F])
+
+
+def _padded(X: te.Tensor, padding: int, value: float) -> te.Tensor:
+    N, C, H, W = X.shape
+
+    def inner(n, c, h, w):
+        inside = te.all(h >= padding, h < H + padding, w >= padding, w < W + padding)
+        return te.if_then_else(inside, X[n, c, h - padding, w - padding], te.const(value, "float32"))
+
+    return te.compute((N, C, H + 2 * padding, W + 2 * padding), inner, name="pad")
+
+
+def conv_norm_relu(
+    n: int = 1, h: int = 7, w: int = 13, ci: int = 3, co: int = 5, kernel: int = 3, stride: int = 1, padding: int = 1
+) -> PrimFunc:
+    """A convolution with bias, batch normalisation as scale and offset, and relu, a stage each."""
+    X, K = te.placeholder((n, ci, h, w), name="X"), te.placeholder((co, ci, kernel, kernel), name="K")
+    bias, scale, offset = (te.placeholder((co, 1, 1), name=x) for x in ("bias", "scale", "offset"))
+    pad = _padded(X, padding, 0.0)
+    rc, rh, rw = te.reduce_axis((0, ci), "rc"), te.reduce_axis((0, kernel), "rh"), te.reduce_axis((0, kernel), "rw")
+    shape = (n, co, (h + 2 * padding - kernel) // stride + 1, (w + 2 * padding - kernel) // stride + 1)
+
+    def value(n, co, oh, ow):
+        return te.sum(pad[n, rc, oh * stride + rh, ow * stride + rw] * K[co, rc, rh, rw], axis=[rc, rh, rw])
+
+    conv = te.compute(shape, value, name="conv")
+    biased = te.compute(shape, lambda n, co, oh, ow: conv[n, co, oh, ow] + bias[co, 0, 0], name="biased")
+    scaled = te.compute(shape, lambda n, co, oh, ow: biased[n, co, oh, ow] * scale[co, 0, 0], name="scaled")
+    shifted = te.compute(shape, lambda n, co, oh, ow: scaled[n, co, oh, ow] + offset[co, 0, 0], name="shifted")
+    relu = te.compute(shape, lambda n, co, oh, ow: te.maximum(shifted[n, co, oh, ow], te.const(0, "float32")), name="relu")
+    return te.create_prim_func([X, K, bias, scale, offset, relu])
+
+
+def max_pool(n: int = 1, h: int = 7, w: int = 13, c: int = 5, padding: int = 1) -> PrimFunc:
+    """The largest of each 2 by 2 window."""
+    X = te.placeholder((n, c, h, w), name="X")
+    pad = _padded(X, padding, -1e30)
+    a, b = te.reduce_axis((0, 2), "a"), te.reduce_axis((0, 2), "b")
+    shape = (n, c, h + 2 * padding - 1, w + 2 * padding - 1)
+    pool = te.compute(shape, lambda n, c, h, w: te.max(pad[n, c, h + a, w + b], axis=[a, b]), name="pool")
+    return te.create_prim_func([X, pool])
+
+
+def row_minimum(rows: int = 7, columns: int = 109) -> PrimFunc:
+    X = te.placeholder((rows, columns), name="X")
+    k = te.reduce_axis((0, columns), "k")
+    return te.create_prim_func([X, te.compute((rows,), lambda i: te.min(X[i, k], axis=k), name="Y")])
+
+
+def _constant(values: list[list[float]], name: str) -> te.Tensor:
+    """A matrix of constants, as a stage that reads nothing."""
+
+    def value(i, j):
+        result = te.const(0, "float32")
+        for a, row in enumerate(values):
+            for b, x in enumerate(row):
+                result = te.select(te.all(te.equal(i, a), te.equal(j, b)), te.const(x, "float32"), result)
+        return result
+
+    return te.compute((len(values), len(values[0])), value, name=name)
+
+
+def winograd(n: int = 1, size: int = 8, ci: int = 3, co: int = 5) -> PrimFunc:
+    """A 3 by 3 convolution of images with their channels last, padded by 1, as Winograd's F(2, 3) (Lavin and Gray, CVPR 2016)."""
+    X, W = te.placeholder((n, size, size, ci), name="X"), te.placeholder((3, 3, ci, co), name="W")
+    B = _constant([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]], "B")
+    G = _constant([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], "G")
+    A = _constant([[1, 0], [1, 1], [1, -1], [0, -1]], "A")
+    tiles = size // 2
+    points = n * tiles * tiles
+
+    def padded(b, h, w, c):
+        inside = te.all(h >= 1, h <= size, w >= 1, w <= size)
+        return te.if_then_else(inside, X[b, h - 1, w - 1, c], te.const(0, "float32"))
+
+    pad = te.compute((n, size + 2, size + 2, ci), padded, name="pad")
+
+    def pair(extent):
+        return te.reduce_axis((0, extent), "ra"), te.reduce_axis((0, extent), "rb")
+
+    def unrolled(*axes):
+        return {"simplify_const_tensor_indices": [*axes, "ra", "rb"]}
+
+    a, b = pair(3)
+    kernel = te.compute(
+        (4, 4, ci, co),
+        lambda eps, nu, c, o: te.sum(W[a, b, c, o] * G[eps, a] * G[nu, b], axis=[a, b]),
+        name="kernel_pack",
+        attrs=unrolled("eps", "nu"),
+    )
+    tile = te.compute(
+        (4, 4, points, ci),
+        lambda eps, nu, p, c: pad[p // (tiles * tiles), p // tiles % tiles * 2 + eps, p % tiles * 2 + nu, c],
+        name="input_tile",
+    )
+    c, d = pair(4)
+    data = te.compute(
+        (4, 4, points, ci),
+        lambda eps, nu, p, i: te.sum(tile[c, d, p, i] * B[c, eps] * B[d, nu], axis=[c, d]),
+        name="data_pack",
+        attrs=unrolled("eps", "nu"),
+    )
+    k = te.reduce_axis((0, ci), "k")
+    product = te.compute(
+        (4, 4, points, co), lambda e, v, p, o: te.sum(data[e, v, p, k] * kernel[e, v, k, o], axis=k), name="bgemm"
+    )
+    e, f = pair(4)
+    inverse = te.compute(
+        (2, 2, points, co),
+        lambda vh, vw, p, o: te.sum(product[e, f, p, o] * A[e, vh] * A[f, vw], axis=[e, f]),
+        name="inverse",
+        attrs=unrolled("vh", "vw"),
+    )
+    Y = te.compute(
+        (n, size, size, co),
+        lambda b, h, w, o: inverse[h % 2, w % 2, (b * tiles + h // 2) * tiles + w // 2, o],
+        name="Y",
+    )
+    return te.create_prim_func([X, W, Y])

@@ -91,7 +91,7 @@ def test_slow_candidates_are_run_once_and_cut_off(measurer):
     measurer.best = 0.03
     slow, close, fast = (next(iter(measurer.measure([candidate(sleep=s)]))) for s in (0.2, 0.05, 0.02))
     assert slow.outcome == "ok" and slow.cut and len(slow.samples) == 1
-    assert not close.cut and len(close.samples) == 2 and close.max_error is None
+    assert not close.cut and len(close.samples) == 2 and close.max_error is not None and slow.max_error is None
     assert fast.max_error is not None and len(fast.samples) >= 6
     assert measurer.best == fast.seconds
 

@@ -54,10 +54,10 @@ def test_the_first_proposals_are_what_the_model_prefers():
     class Squares:
         """Likes register tiles of 4 rows."""
 
-        def score(self, nests, rows):
+        def score(self, family, rows):
             return -np.abs(rows[:, 2] - 4.0)
 
-        def update(self, nests, rows, seconds):
+        def update(self, family, rows, seconds):
             pass
 
     batch = sampler(matmul(40, 13, 109), Squares()).propose(16, np.random.default_rng(0))
@@ -82,10 +82,10 @@ def test_failures_teach_the_model_but_have_no_children():
         def __init__(self):
             self.told = []
 
-        def score(self, nests, rows):
+        def score(self, family, rows):
             return np.zeros(len(rows))
 
-        def update(self, nests, rows, seconds):
+        def update(self, family, rows, seconds):
             self.told.append((rows.shape, seconds.tolist()))
 
     model = Remembers()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from search.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
-from search.measure import Candidate, Limits
+from search.measure import Candidate, Limits, LocalMeasurer
 from search.oracle import Workload
 from search.tuner import NothingFound, autotune
 from tir import workloads
@@ -35,7 +36,7 @@ class Wishes:
 
 
 def tune(search, builder, **options):
-    options = {"workload": Workload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder} | options
+    options = {"workload": Workload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder, "first": ()} | options
     return autotune(FUNC, "llvm -num-cores 1", search=search, **options)
 
 
@@ -170,6 +171,92 @@ def test_bad_budgets_and_targets_are_refused(options, message):
         autotune(FUNC, **options)
 
 
+# --- the tiers ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_candidates_come_before_those_of_the_search(fake_builder):
+    first = [Candidate("mine", (n,), {"sleep": s}) for n, s in enumerate((0.04, 0.03, 0.02))]
+    search = Wishes([{"sleep": 0.05}])
+    result = tune(search, fake_builder, first=first, trials=4)
+    assert [m.candidate.sketch for m in result.measurements] == ["mine", "mine", "mine", "fake"]
+    assert result.trace == {"sleep": 0.02} and [len(told) for told in search.told] == [3, 1]
+    result = tune(Wishes([{"sleep": 0.01}]), fake_builder, first=first, trials=2)
+    assert [m.candidate.row for m in result.measurements] == [(0,), (1,)]  # they count
+
+
+class Polished(Wishes):
+    """A search without end, that knows what is next to the best."""
+
+    def __init__(self, polish):
+        super().__init__([{"sleep": 0.01 + 0.0001 * n} for n in range(100)], batch=4)
+        self.near = [Candidate("near", (n,), {"sleep": 0.002, "n": n}) for n in range(polish)]
+        self.wanted = []
+
+    def polish(self, n, rng):
+        self.wanted.append(n)
+        chosen, self.near = self.near[:n], self.near[n:]
+        return chosen
+
+
+def test_the_last_of_the_budget_goes_to_neighbours_of_the_best(fake_builder):
+    search = Polished(polish=2)
+    result = tune(search, fake_builder, trials=20)
+    assert [m.candidate.sketch for m in result.measurements] == ["fake"] * 17 + ["near"] * 2 + ["fake"]
+    assert search.wanted == [3, 1] and result.trace["sleep"] == 0.002
+
+
+def test_time_is_accounted_for(fake_builder):
+    result = tune(Wishes([{"sleep": 0.05}, {"sleep": 0.06}]), fake_builder)
+    assert set(result.phases) == {"prepare", "propose", "build", "run", "race"}
+    assert 0.15 < result.phases["run"] <= sum(result.phases.values()) <= result.elapsed
+    assert 0.0 < result.measuring < 1.0
+    ended = [m.ended for m in result.measurements]
+    assert ended == sorted(ended) and 0.0 < ended[0] <= ended[1] <= result.elapsed
+
+
+def test_a_search_says_how_its_model_does(fake_builder):
+    rounds = []
+
+    class Scored(Wishes):
+        def propose(self, n, rng):
+            return [replace(c, score=-c.trace["sleep"]) for c in super().propose(n, rng)]
+
+    def watch(event):
+        if isinstance(event, RoundEnded):
+            rounds.append((event.correlation, event.scored_per_second))
+
+    wishes = [{"sleep": s} for s in (0.01, 0.02, 0.03, 0.04)]
+    search = Scored(wishes)
+    search.scored_per_second = 1e5
+    result = tune(search, fake_builder, callbacks=[watch])
+    assert rounds == [(pytest.approx(1.0), 1e5)] and result.scored_per_second == 1e5
+    assert [m.candidate.score for m in result.measurements] == [-0.01, -0.02, -0.03, -0.04]
+
+
+def test_another_measurer_can_be_given(fake_builder):
+    made = []
+
+    class Counting(LocalMeasurer):
+        def measure(self, candidates):
+            self.asked = [c.row for c in candidates]
+            yield from super().measure(candidates)
+
+    def measurer(task):
+        made.append(Counting(task, builder=fake_builder, limits=QUICK, workers=1))
+        return made[-1]
+
+    result = autotune(FUNC, "llvm -num-cores 1", search=Wishes([{"sleep": 0.02}]), first=(), measurer=measurer)
+    assert result.trace == {"sleep": 0.02} and made[0].asked == [(0,)]
+    with pytest.raises(ValueError, match="another measurer brings its own"):
+        autotune(FUNC, measurer=measurer, limits=QUICK)
+
+
+def test_options_of_the_named_searches_are_refused_with_another(fake_builder):
+    for option in ({"model": "gbdt"}, {"space": "full"}):
+        with pytest.raises(ValueError, match="a search of your own brings its own"):
+            tune(Wishes([]), fake_builder, **option)
+
+
 # --- with the real compiler --------------------------------------------------------------------------------------------
 
 
@@ -200,7 +287,7 @@ class Tiles:
 
 
 def test_real_schedules_are_built_checked_and_returned():
-    result = autotune(FUNC, "llvm -num-cores 2", search=Tiles, workers=1)
+    result = autotune(FUNC, "llvm -num-cores 2", search=Tiles, workers=1, first=())
     assert result.outcomes["illegal"] == 1 and result.outcomes["ok"] == 3, [m.message for m in result.measurements]
     instance = workloads.make("gmm", SHAPE)
     inputs = instance.inputs(np.random.default_rng(1))

@@ -1,0 +1,54 @@
+"""How the trials of a batch are shared out among the sketches: which one is good is learned (a bandit over sketches, as in HARL,
+arXiv 2211.11172)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+OPTIMISM = 0.25  # how much faster, as a logarithm, a sketch of which little is known may prove to be
+ORDER = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
+ORDER_LIMIT = 0.2
+TRUST = 0.5  # of a predicted difference between sketches that were not tried
+LOSS_LIMIT = 1.0
+FAILURES = 3  # trials after which a sketch that never worked is given up
+
+
+class Bandit:
+    """Knows for each sketch how often it was tried and how fast its best candidate was.
+
+    The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
+    Machine Learning 2002); those of the same batch count as tried. A sketch not yet tried is expected to be slower than the best
+    by `losses`, what a model predicts as a logarithm, and the more the later it stands in the order of preference.
+    """
+
+    def __init__(self, count: int):
+        self.trials = np.zeros(count, dtype=np.int64)
+        self.best = np.full(count, np.inf)
+        order = np.minimum(ORDER * np.arange(count), ORDER_LIMIT)
+        self.losses = order.copy()
+        self._order = order
+
+    def predict(self, losses: Sequence[float] | np.ndarray) -> None:
+        """Take over what a model predicts: by how much the best candidate of each sketch is slower than the best of all, as a
+        logarithm."""
+        self.losses = self._order + TRUST * np.clip(losses, 0.0, LOSS_LIMIT)
+
+    def tell(self, sketch: int, seconds: float) -> None:
+        """A candidate of the sketch took `seconds`, infinity if it failed."""
+        self.trials[sketch] += 1
+        self.best[sketch] = min(self.best[sketch], seconds)
+
+    def order(self, picked: np.ndarray) -> np.ndarray:
+        """The sketches, the one that should get the next trial first, if `picked` trials of each are under way."""
+        tried = np.isfinite(self.best)
+        fastest = np.min(self.best, initial=np.inf)
+        loss = self.losses.copy()
+        if math.isfinite(fastest):
+            loss[tried] = np.log(self.best[tried] / fastest)
+        trials = self.trials + picked
+        bonus = OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
+        loss[~tried & (self.trials >= FAILURES)] = np.inf
+        return np.argsort(loss - bonus, kind="stable")

@@ -1,0 +1,387 @@
+"""The evolutionary search: generations of rows, judged by models, bred from the best measured ones (Ansor, section 5.1).
+
+What differs from the original, and why (`docs/search.md` tells more):
+
+    - A bandit deals the trials of a batch to the sketches; each is evolved by itself, and only if it gets some.
+    - Populations and operators are matrices, and every row is legal, so that nothing is tried and thrown away.
+    - Parents are chosen by rank, the best always survive, and some of each generation are drawn anew.
+    - Before there is anything to learn from, a formula ranks; then it and the learned model have a say as large as each has proved
+      right about the candidates measured so far.
+    - Mutations that make better children are taken more often.
+    - Of a batch, part are one mutation away from the best measured, and those drawn blindly are drawn for that batch. Near
+      copies of each other are not measured together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, Family
+
+from .bandit import Bandit
+from .family import family
+from .measure import Candidate, Measurement
+from .mutate import around, crossover, operators
+from .ranking import Judge, ranks, spearman
+from .sample import sample
+from .sketch import Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The constants of the search.
+
+    A sketch is evolved for `generations` of `population` rows. Of a new generation the share `elite` are the best of the old,
+    `fresh` are drawn anew, of the rest `crossover` have two parents; the parent of the others has the rank `population * u **
+    pressure`, u uniform. The share `seeded` of the first generation are measured rows and their mutants, `parents` of them at
+    most. Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
+    doublings of a size, are not measured in one batch if there are others.
+    """
+
+    population: int = 512
+    generations: int = 4
+    elite: float = 0.1
+    fresh: float = 0.05
+    crossover: float = 0.15
+    pressure: float = 2.0
+    seeded: float = 0.4
+    parents: int = 12
+    blind: float = 0.1
+    near: float = 0.4
+    distance: float = 0.9
+
+
+@dataclass
+class _Island:
+    """A sketch, what cost models are told of it, and its measured rows."""
+
+    sketch: Sketch
+    about: Family
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def best(self, count: int) -> np.ndarray:
+        """The fastest measured rows, best first."""
+        order = np.argsort(self.seconds, kind="stable")[:count]
+        found = [self.rows[n] for n in order if math.isfinite(self.seconds[n])]
+        return np.array(found, dtype=np.int64).reshape(len(found), self.sketch.columns)
+
+
+@dataclass
+class _Pool:
+    """Rows of a sketch that were not measured, best first, each with its scores and whether a measured row is its parent."""
+
+    rows: np.ndarray
+    scores: np.ndarray  # one column a judge
+    near: np.ndarray
+    places: np.ndarray  # of the rows in the space in which distances are counted
+    left: np.ndarray  # which were not picked
+
+
+class Evolution:
+    """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
+
+    `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
+    measured rows and their children are proposed unseen. `rng` of `propose` decides everything: the same seed and measurements
+    give the same candidates. For a live display: `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was
+    then measured, in recent batches; None before there is one), `shares` (trials by sketch).
+    """
+
+    def __init__(
+        self,
+        sketches: Sequence[Sketch],
+        target: Target,
+        model: CostModel | None = None,
+        prior: CostModel | None = None,
+        settings: Settings | None = None,
+    ):
+        if not sketches:
+            raise ValueError("there is no sketch to search")
+        self.sketches = tuple(sketches)
+        self.target = target
+        self.settings = settings or Settings()
+        # The formula is trusted before anything is measured, what learns is not.
+        self._judges = [Judge(m, right, wrong) for m, right, wrong in ((model, 1, 1), (prior, 6, 2)) if m is not None]
+        if prior is None and self._judges:
+            self._judges = [Judge(model, 6, 2)]
+        self._islands = [_Island(s, family(s)) for s in sketches]
+        self._numbers = {s.name: n for n, s in enumerate(sketches)}
+        self._bandit = Bandit(len(sketches))
+        self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
+        self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
+        self._credit: dict[str, np.ndarray] = {}  # of each operator: children better than their parents, children
+        self._correlations: list[float] = []
+        self._scored, self._scoring = 0, 0.0
+        self._surveyed = False
+
+    # --- what a display shows ---
+
+    @property
+    def scored_per_second(self) -> float | None:
+        return self._scored / self._scoring if self._scoring else None
+
+    @property
+    def rank_correlation(self) -> float | None:
+        recent = self._correlations[-4:]
+        return float(np.mean(recent)) if recent else None
+
+    @property
+    def shares(self) -> dict[str, int]:
+        return {s.name: int(n) for s, n in zip(self.sketches, self._bandit.trials, strict=True)}
+
+    # --- the protocol of autotune ---
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        if not self._surveyed:
+            self._survey(rng)
+        blind = max(1, round(self.settings.blind * n)) if n > 3 and self._judges else 0
+        picked = np.zeros(len(self.sketches), dtype=np.int64)
+        pools: dict[int, _Pool] = {}
+        chosen: list[Candidate] = []
+        while len(chosen) < n:
+            for number in self._bandit.order(picked):
+                if number not in pools:
+                    pools[number] = self._evolved(self._islands[number], rng)
+                row = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
+                if row is not None:
+                    break
+            else:
+                break
+            picked[number] += 1
+            chosen.append(self._candidate(int(number), row))
+        return chosen
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Let the models learn. Candidates of sketches that the search does not have are passed over."""
+        own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
+        for m in measurements:
+            number = self._numbers.get(m.candidate.sketch)
+            row = tuple(int(v) for v in m.candidate.row)
+            if number is not None and len(row) == self.sketches[number].columns:
+                own.setdefault(number, []).append((row, m.seconds))
+        self._review(own)
+        for number, told in own.items():
+            island = self._islands[number]
+            rows = np.array([row for row, _ in told], dtype=np.int64).reshape(len(told), island.sketch.columns)
+            seconds = np.array([s for _, s in told])
+            for judge in self._judges:
+                judge.model.update(island.about, rows, seconds)
+            for row, s in told:
+                self._known.add((number, row))
+                island.rows.append(row)
+                island.seconds.append(s)
+                self._bandit.tell(number, s)
+
+    def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
+        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took."""
+        for sketch, rows, seconds in examples:
+            for judge in self._judges:
+                judge.model.update(family(sketch), rows, seconds)
+
+    def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates one step from the best measured ones, those around the very best first; none if all were
+        proposed."""
+        measured = sorted(
+            (s, number, row)
+            for number, island in enumerate(self._islands)
+            for row, s in zip(island.rows, island.seconds, strict=True)
+            if math.isfinite(s)
+        )
+        chosen: list[Candidate] = []
+        for _, number, row in measured[: self.settings.parents]:
+            rows = self._unknown(number, around(self.sketches[number], self.target, np.array(row, dtype=np.int64)))
+            if len(rows):
+                scores = self._scores(self._islands[number], rows)
+                order = np.argsort(self._order(scores, rng), kind="stable")[: n - len(chosen)]
+                for k in order:
+                    self._predicted[(number, tuple(rows[k].tolist()))] = scores[k]
+                    chosen.append(self._candidate(number, rows[k]))
+            if len(chosen) >= n:
+                break
+        return chosen
+
+    # --- picking ---
+
+    def _candidate(self, number: int, row: np.ndarray) -> Candidate:
+        sketch, values = self.sketches[number], tuple(row.tolist())
+        self._known.add((number, values))
+        scores = self._predicted.get((number, values), ())
+        return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]) if len(scores) else None)
+
+    def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
+        """A row of the pool: the best that is not close to one picked before; None if none is left."""
+        if blindly:
+            rows = self._unknown(number, sample(self.sketches[number], self.target, 8, rng))
+            if len(rows):
+                return rows[0]
+        left = np.flatnonzero(pool.left)
+        if not len(left):
+            return None
+        near = left[pool.near[left]]
+        if len(near) and rng.random() < self.settings.near:
+            left = near
+        k = left[0]
+        taken = pool.places[~pool.left]
+        if len(taken):
+            ahead = left[:256]
+            apart = np.abs(pool.places[ahead, None, :] - taken[None, :, :]).sum(axis=2).min(axis=1)
+            if (apart >= self.settings.distance).any():
+                k = ahead[np.argmax(apart >= self.settings.distance)]
+        pool.left[k] = False
+        row = pool.rows[k]
+        self._predicted[(number, tuple(row.tolist()))] = pool.scores[k]
+        return row
+
+    def _unknown(self, number: int, rows: np.ndarray) -> np.ndarray:
+        """Those of the rows that were neither measured nor proposed, without repeats, in their order."""
+        found = {key: None for row in rows.tolist() if (number, key := tuple(row)) not in self._known}
+        return np.array(list(found), dtype=np.int64).reshape(len(found), rows.shape[1])
+
+    # --- evolving ---
+
+    def _survey(self, rng: np.random.Generator) -> None:
+        """Let the models say how the sketches compare, before any is tried."""
+        self._surveyed = True
+        if not self._judges:
+            return
+        trusted = max(self._judges, key=lambda j: j.trust).model
+        best = []
+        for island in self._islands:
+            rows = sample(island.sketch, self.target, 64 if island.sketch.columns else 1, rng)
+            best.append(float(np.max(trusted.score(island.about, rows))))
+        self._bandit.predict(max(best) - np.array(best))
+
+    def _evolved(self, island: _Island, rng: np.random.Generator) -> _Pool:
+        """The rows of some generations that were not measured, best first."""
+        sketch, settings = island.sketch, self.settings
+        if not sketch.columns:
+            return self._pool(island, np.ones((1, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64), rng)
+        parents = island.best(settings.parents)
+        near = np.empty((0, sketch.columns), dtype=np.int64)
+        count = round(settings.seeded * settings.population) if len(parents) else 0
+        if count:
+            near, _ = self._mutants(sketch, parents[rng.integers(len(parents), size=count)], rng)
+            near = np.concatenate([around(sketch, self.target, parents[0]), near])
+        rows = _unique(np.concatenate([parents, near, sample(sketch, self.target, settings.population - count, rng)]))
+        everything = [rows]
+        for _ in range(settings.generations if self._judges else 0):
+            rows = self._next(island, rows, rng)
+            everything.append(rows)
+        return self._pool(island, _unique(np.concatenate(everything)), near, rng)
+
+    def _next(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A generation from the one before."""
+        settings, sketch = self.settings, island.sketch
+        rows = rows[np.argsort(self._order(self._scores(island, rows), rng), kind="stable")]
+        elite = rows[: max(1, round(settings.elite * settings.population))]
+        fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
+        count = settings.population - len(elite) - len(fresh)
+        pairs = round(settings.crossover * count)
+
+        def parents(number: int) -> np.ndarray:
+            return rows[(len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)]
+
+        bred = parents(count - pairs)
+        mutants, made_by = self._mutants(sketch, bred, rng)
+        children = crossover(sketch, self.target, parents(pairs), parents(pairs), rng)
+        self._reward(island, bred, mutants, made_by, rng)
+        return _unique(np.concatenate([elite, mutants, children, fresh]))
+
+    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """A mutant of each parent, and the number of the operator that made it. Operators that did well are taken more often."""
+        known = operators(sketch)
+        made_by = np.zeros(len(parents), dtype=np.int64)
+        if not known or not len(parents):
+            return parents.copy(), made_by
+        success = [self._credit.get(name, np.zeros(2)) for name in known]
+        weights = np.array([(wins + 1) / (tries + 4) for wins, tries in success])
+        made_by = rng.choice(len(known), size=len(parents), p=weights / weights.sum())
+        mutants = parents.copy()
+        for number, operate in enumerate(known.values()):
+            own = made_by == number
+            if own.any():
+                mutants[own] = operate(sketch, self.target, parents[own], rng)
+        return mutants, made_by
+
+    def _reward(
+        self, island: _Island, parents: np.ndarray, mutants: np.ndarray, made_by: np.ndarray, rng: np.random.Generator
+    ) -> None:
+        """Count how often the mutants of each operator are better than their parents."""
+        order = self._order(self._scores(island, np.concatenate([parents, mutants])), rng)
+        better = order[len(parents) :] < order[: len(parents)]
+        for number, name in enumerate(operators(island.sketch)):
+            own = made_by == number
+            self._credit[name] = 0.9 * self._credit.get(name, np.zeros(2)) + (np.sum(better[own]), np.sum(own))
+
+    def _pool(self, island: _Island, rows: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
+        number = self._numbers[island.sketch.name]
+        rows = self._unknown(number, rows)
+        scores = self._scores(island, rows)
+        order = np.argsort(self._order(scores, rng), kind="stable")
+        rows, scores = rows[order], scores[order]
+        close = {tuple(r) for r in near.tolist()}
+        return _Pool(
+            rows,
+            scores,
+            np.array([tuple(r) in close for r in rows.tolist()], dtype=bool),
+            _places(island.sketch, rows),
+            np.ones(len(rows), dtype=bool),
+        )
+
+    # --- judging ---
+
+    def _scores(self, island: _Island, rows: np.ndarray) -> np.ndarray:
+        """What each judge says of each row: an (n, judges) float64 matrix, higher is better."""
+        if not self._judges or not len(rows):
+            return np.zeros((len(rows), len(self._judges)))
+        start = time.perf_counter()
+        scores = np.stack([judge.model.score(island.about, rows) for judge in self._judges], axis=1)
+        self._scored += len(rows)
+        self._scoring += time.perf_counter() - start
+        return scores
+
+    def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One number a row, lower is better: the mean of its ranks with the judges, weighted by how far each is trusted. Ties,
+        and all rows without judges, are in random order."""
+        result = 1e-6 * rng.random(len(scores))
+        total = sum(judge.trust for judge in self._judges)
+        for column, judge in zip(scores.T, self._judges, strict=True):
+            result += judge.trust / total * ranks(-column) / max(1, len(scores))
+        return result
+
+    def _review(self, told: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
+        """Compare what the judges said of a batch with what was measured."""
+        batch = []  # for each sketch the scores and the seconds of the candidates that were judged
+        for number, results in told.items():
+            known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
+            if known:
+                batch.append((np.stack([scores for scores, _ in known]), np.array([s for _, s in known])))
+        for k, judge in enumerate(self._judges):
+            judge.review([(scores[:, k], seconds) for scores, seconds in batch])
+        if not batch or not self._judges:
+            return
+        predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
+        seconds = np.concatenate([seconds for _, seconds in batch])
+        if len(predicted) > 2:
+            correlation = spearman(predicted, -seconds)
+            if correlation is not None:
+                self._correlations.append(correlation)
+
+
+def _unique(rows: np.ndarray) -> np.ndarray:
+    return np.unique(rows, axis=0)
+
+
+def _places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
+    """The rows as points between which distances are counted: sizes in doublings, choices by their number."""
+    places = np.log2(np.maximum(rows, 1).astype(np.float64))
+    for choice in sketch.choices:
+        places[:, choice.column] = np.searchsorted(np.sort(choice.options), rows[:, choice.column])
+    return places

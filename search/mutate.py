@@ -1,0 +1,171 @@
+"""Mutations and crossover: operators from matrices of rows to matrices of rows (Ansor, section 5.1).
+
+Every operator returns rows in the canonical form of `sample.fit`, so that all of them are legal. A row in which an operator finds
+nothing to change comes back as it was; who breeds drops such copies with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from codegen.target import Target
+
+from .sample import fit, sample
+from .sketch import Choice, Sketch, Tile
+
+FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
+
+Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
+
+
+def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Move a factor of one level of an axis to another level of it; the outermost level takes part."""
+    result = rows.copy()
+    tiles = [t for t in sketch.tiles if t.columns]
+    for t, own in _dealt(tiles, len(rows), rng):
+        levels = _levels(t, result[own])
+        some = np.arange(len(levels))
+        source = np.argmax(rng.random(levels.shape) * (levels > 1), axis=1)
+        drain = (source + rng.integers(1, levels.shape[1], size=len(levels))) % levels.shape[1]
+        length = levels[some, source]
+        candidates = np.concatenate([np.broadcast_to(FACTORS, (len(levels), len(FACTORS))), length[:, None]], axis=1)
+        fits = length[:, None] % candidates == 0
+        factor = candidates[some, np.argmax(rng.random(fits.shape) * fits, axis=1)]
+        levels[some, source] //= factor
+        levels[some, drain] *= factor
+        result[np.ix_(own, t.columns)] = levels[:, 1:]
+    return fit(sketch, target, result)
+
+
+def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Double or halve one inner level of an axis."""
+    result = rows.copy()
+    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+        column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
+        size = result[own, column]
+        result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
+    return fit(sketch, target, result)
+
+
+def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Take the next larger or smaller size for one inner level of an axis, imperfect ones included; a vector gets longer or
+    shorter by as many elements as it has lanes."""
+    result = rows.copy()
+    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+        position = rng.integers(len(t.columns), size=len(own))
+        larger = rng.random(len(own)) < 0.5
+        for k, column in enumerate(t.columns):
+            here = own[position == k]
+            up, down = _beside(t, target, result[here], k)
+            result[here, column] = np.where(larger[position == k], up, down)
+    return fit(sketch, target, result)
+
+
+def _beside(t: Tile, target: Target, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes next to those of an inner level: of which other numbers of tiles come out."""
+    size = rows[:, t.columns[position]]
+    if t.vector and position == len(t.columns) - 1:
+        lanes = target.lanes(t.bits)
+        return size + lanes, np.maximum(1, size - lanes)
+    left = -(-t.extent // np.prod(rows[:, t.columns[position + 1 :]], axis=1))
+    count = -(-left // size)
+    return np.maximum(size + 1, -(-left // np.maximum(1, count - 1))), np.maximum(1, np.minimum(size - 1, -(-left // (count + 1))))
+
+
+def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw all levels of one axis anew."""
+    result = rows.copy()
+    drawn = sample(sketch, target, len(rows), rng)
+    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+        result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
+    return fit(sketch, target, result)
+
+
+def choose(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Take another option of one choice: how many loops run in parallel, how far to unroll, where a stage is computed."""
+    result = rows.copy()
+    choices = [c for c in sketch.choices if len(c.options) > 1]
+    for c, own in _dealt(choices, len(rows), rng):
+        options = np.array(c.options)
+        at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
+        result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
+    return fit(sketch, target, result)
+
+
+TILE_OPERATORS: dict[str, Operator] = {"move": move, "scale": scale, "step": step, "redraw": redraw}
+
+
+def operators(sketch: Sketch) -> dict[str, Operator]:
+    """The mutations that can change a row of this sketch, by name."""
+    found = dict(TILE_OPERATORS) if any(t.columns for t in sketch.tiles) else {}
+    if any(len(c.options) > 1 for c in sketch.choices):
+        found["choose"] = choose
+    return found
+
+
+def crossover(
+    sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """One child of each pair of rows, which has the genes of either: those of a block together as often as not (Ansor's
+    node-based crossover), else axis by axis."""
+    if not sketch.columns:
+        return mothers.copy()
+    by_block, by_axis = _genes(sketch)
+    together = rng.random(len(mothers)) < 0.5
+    coarse = rng.random((len(mothers), by_block.max() + 1))[:, by_block] < 0.5
+    fine = rng.random((len(mothers), by_axis.max() + 1))[:, by_axis] < 0.5
+    return fit(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))
+
+
+def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each column's gene, by block and by axis. A choice goes with the block that its name begins with."""
+    blocks = {name: n for n, name in enumerate(dict.fromkeys(t.block for t in sketch.tiles))}
+    by_block, by_axis = np.zeros(sketch.columns, dtype=np.int64), np.zeros(sketch.columns, dtype=np.int64)
+    for n, t in enumerate(sketch.tiles):
+        by_block[list(t.columns)], by_axis[list(t.columns)] = blocks[t.block], n
+    for n, c in enumerate(sketch.choices):
+        by_block[c.column] = blocks.get(c.name.split(" ")[0], len(blocks) + n)
+        by_axis[c.column] = len(sketch.tiles) + n
+    return by_block, by_axis
+
+
+def around(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
+    """All rows one step from a row, without repeats and without itself: one level doubled, halved, or of the next larger
+    or smaller size; a factor of two moved between two levels of an axis; one choice taken otherwise."""
+    found = []
+    for t in sketch.tiles:
+        for position, column in enumerate(t.columns):
+            up, down = _beside(t, target, row[None, :], position)
+            found += [_with(row, {column: v}) for v in (2 * row[column], max(1, row[column] // 2), int(up[0]), int(down[0]))]
+        for a in t.columns:
+            found += [_with(row, {a: row[a] // 2, b: row[b] * 2}) for b in t.columns if a != b and row[a] % 2 == 0]
+    for c in sketch.choices:
+        found += [_with(row, {c.column: v}) for v in c.options]
+    if not found:
+        return np.empty((0, sketch.columns), dtype=np.int64)
+    rows = np.unique(fit(sketch, target, np.array(found, dtype=np.int64)), axis=0)
+    return rows[(rows != row).any(axis=1)]
+
+
+def _with(row: np.ndarray, values: dict[int, int]) -> np.ndarray:
+    result = row.copy()
+    for column, value in values.items():
+        result[column] = value
+    return result
+
+
+def _dealt(things: list, n: int, rng: np.random.Generator) -> list[tuple[Tile | Choice, np.ndarray]]:
+    """The numbers 0 .. n-1 dealt out at random: each thing with those that it gets."""
+    if not things:
+        return []
+    which = rng.integers(len(things), size=n)
+    return [(thing, own) for k, thing in enumerate(things) if len(own := np.flatnonzero(which == k))]
+
+
+def _levels(t: Tile, rows: np.ndarray) -> np.ndarray:
+    """The lengths of all levels of an axis, the outermost first: an (n, 1 + inner levels) matrix."""
+    inner = rows[:, t.columns]
+    outer = -(-t.extent // np.prod(inner, axis=1))
+    return np.concatenate([outer[:, None], inner], axis=1)

@@ -1,0 +1,59 @@
+"""Where a timing comes from: the processor, the target in full, and the versions of what made the program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+
+def fingerprint(target: str | Target, cpu: str | None = None) -> str:
+    """A hash of all that decides which schedule is fast besides the function: every option of the target, and the processor that
+    measures (default: this one)."""
+    from codegen.target import Target
+
+    described = {**asdict(Target(target)), "cpu": processor() if cpu is None else cpu}
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@cache
+def processor() -> str:
+    """The name of this machine's processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that a timing depends on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import numpy
+
+    from tir import __version__
+
+    found = {"tir": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
+    try:
+        found["llvmlite"] = version("llvmlite")
+        import llvmlite.binding as llvm
+
+        found["llvm"] = ".".join(map(str, llvm.llvm_version_info))
+    except (PackageNotFoundError, ImportError):
+        pass
+    return found
+
+
+def same_compiler(a: dict[str, str], b: dict[str, str]) -> bool:
+    """Whether two sets of versions make the same machine code of a trace."""
+    return all(a.get(name) == b.get(name) for name in ("tir", "llvmlite", "llvm"))

@@ -1,0 +1,107 @@
+"""Records as JSON lines: one object a line, `{"kind": "workload" | "run" | "candidate", ...}`, each after those it refers to."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .schema import RecordsError
+
+TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates"}
+
+# The columns of each table with the types of their values; those that hold JSON are written as such.
+COLUMNS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "workloads": {
+        "key": str, "structure": str, "name": str, "shape": (list, type(None)), "dtype": (str, type(None)), "flop": int,
+        "script": str,
+    },
+    "runs": {
+        "run": str, "workload": str, "fingerprint": str, "target": str, "threads": int, "cpu": str, "versions": dict, "seed": int,
+        "started": (int, float),
+    },
+    "candidates": {
+        "id": str, "run": str, "sketch": str, "row": list, "trace": object, "score": (int, float, type(None)), "digest": str,
+        "outcome": str, "message": str, "samples": list, "race": (list, type(None)), "seconds": (int, float, type(None)),
+        "cut": bool, "max_error": (int, float, type(None)), "build_seconds": (int, float), "time": (int, float),
+        "changed": (int, float),
+    },
+}  # fmt: skip
+JSON = ("shape", "versions", "row", "trace", "samples", "race")
+
+Item = tuple[str, dict[str, Any]]  # a table and a row of it
+
+
+def insert(table: str, values: Iterable[str]) -> str:
+    """The statement that inserts a row with these columns."""
+    names = list(values)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(':' + n for n in names)})"
+
+
+def lines(connection: sqlite3.Connection) -> Iterator[str]:
+    """The contents of a records file, what candidates refer to first."""
+    for kind, table in TABLES.items():
+        columns = COLUMNS[table]
+        order = "rowid" if table == "candidates" else next(iter(columns))
+        for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"):
+            values = {k: json.loads(v) if k in JSON and v is not None else v for k, v in zip(columns, row, strict=True)}
+            if table == "candidates":
+                values["cut"] = bool(values["cut"])
+            yield json.dumps({"kind": kind, **values}, separators=(",", ":"))
+
+
+def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
+    """The rows that lines hold; RecordsError, with the number of the line, for one that is not understood."""
+    items: list[Item] = []
+    for number, line in enumerate(text, 1):
+        if not line.strip():
+            continue
+        try:
+            content = json.loads(line)
+        except ValueError as error:
+            raise RecordsError(f"line {number} is not JSON: {error}") from None
+        items.append(_item(number, content, outcomes))
+    return items
+
+
+def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
+    if not isinstance(content, dict) or content.get("kind") not in TABLES:
+        raise RecordsError(f'line {number} is not a record: an object with "kind" of {", ".join(TABLES)} was expected')
+    table = TABLES[content["kind"]]
+    values: dict[str, Any] = {}
+    for name, kind in COLUMNS[table].items():
+        value = content.get(name)
+        if name not in content or not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise RecordsError(f"line {number}: {content['kind']}.{name} is missing or of the wrong type: {value!r}")
+        written = name in JSON and (value is not None or name == "trace")
+        values[name] = json.dumps(value, separators=(",", ":")) if written else value
+    if values.get("outcome", "ok") not in outcomes:
+        raise RecordsError(f"line {number}: there is no outcome {values['outcome']!r}")
+    return table, values
+
+
+def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, int]:
+    """Insert the rows; of a candidate that is here already, the version written last stays. How many were new, and known."""
+    new = known = 0
+    runs = {run for (run,) in connection.execute("SELECT run FROM runs")}
+    keys = {key for (key,) in connection.execute("SELECT key FROM workloads")}
+    for table, values in sorted(items, key=lambda item: list(COLUMNS).index(item[0])):
+        if table != "candidates":
+            if table == "runs" and values["workload"] not in keys:
+                raise RecordsError(f"run {values['run']} is of the workload {values['workload']}, which is not among the records")
+            connection.execute(insert(table, values).replace("INSERT", "INSERT OR IGNORE", 1), values)
+            (keys if table == "workloads" else runs).add(values["key" if table == "workloads" else "run"])
+            continue
+        if values["run"] not in runs:
+            raise RecordsError(f"candidate {values['id']} is of the run {values['run']}, which is not among the records")
+        here = connection.execute("SELECT changed FROM candidates WHERE id = :id", values).fetchone()
+        if here is None:
+            connection.execute(insert(table, values), values)
+            new += 1
+            continue
+        known += 1
+        if here[0] < values["changed"]:
+            changes = ", ".join(f"{name} = :{name}" for name in values)
+            connection.execute(f"UPDATE candidates SET {changes} WHERE id = :id", values)
+    return new, known

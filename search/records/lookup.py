@@ -1,0 +1,112 @@
+"""Finding the best recorded schedule of a function, out loud: a hit, a near hit or a miss, and why."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tir.ir import PrimFunc
+
+from ..provenance import processor
+from ..task import key
+from .database import Record, Records, Summary
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from schedule import Schedule
+
+
+class NoRecord(LookupError):
+    """No schedule of this function is recorded; the message says what is there instead."""
+
+
+class NearHit(UserWarning):
+    """The schedule was recorded for another target or on another processor: it is correct here, but may not be fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a look-up found. `kind` is `hit`; `near`, for a record of this function for another target or processor; or `miss`,
+    where `record` is None. `why` says it in words."""
+
+    kind: Literal["hit", "near", "miss"]
+    record: Record | None
+    why: str
+
+
+def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
+    """The best record of `func` for `target` on this processor, or else what comes nearest.
+
+    Of several near records the one with the same number of threads is taken, then the one of the same processor, then the one
+    used last.
+    """
+    from codegen.target import Target
+
+    target, own = Target(target), key(func)
+    asked = f"{func.name} for {target} on {processor()}"
+    record = records.best(own, target)
+    if record is not None:
+        return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
+    summaries = records.list()
+    here = [s for s in summaries if s.workload == own]
+    near = [s for s in here if s.best is not None and Target(s.target).kind == target.kind]  # of this very target there is none
+    if near:
+        nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == processor(), s.last))
+        found = records.best_of(own, nearest.fingerprint)
+        return Lookup("near", found, f"{records.path} has no {asked}; the nearest is for {nearest.target} on {nearest.cpu}")
+    why = f"{records.path} has no {asked}: "
+    if here:
+        tried = ", ".join(f"{s.records} candidates for {s.target}" for s in here)
+        return Lookup("miss", None, f"{why}there are {tried}, but none is valid and checked")
+    if others := records.near(func, own):
+        return Lookup("miss", None, f"{why}it is recorded for other shapes only: {_listed(others)}")
+    return Lookup("miss", None, f"{why}{f'there are {_listed(summaries)}' if summaries else 'it has no records'}")
+
+
+def _listed(summaries: list[Summary], most: int = 5) -> str:
+    titles = list(dict.fromkeys(s.title for s in summaries))
+    more = f" and {len(titles) - most} more" if len(titles) > most else ""
+    return "; ".join(titles[:most]) + more
+
+
+def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str | Path | Records) -> Schedule:
+    """The fastest recorded schedule of `func` for `target`, replayed on it.
+
+    `records` is the file that `autotune(records=...)` wrote, or an open one. Where there is a record for another target or
+    processor only, its schedule is returned with the warning `NearHit`. Where there is none, as for a function of other shapes,
+    NoRecord (a LookupError) says what there is; `tir.default_schedule` needs no record. RecordsError for a file that is damaged
+    or something else.
+    """
+    if isinstance(records, Records):
+        found = look_up(func, target, records)
+    elif Path(records).exists():
+        with Records(records, create=False) as opened:
+            found = look_up(func, target, opened)
+    else:
+        raise NoRecord(f"no schedule of {func.name}: there is no records file {records}{_HINT}")
+    if found.record is None:
+        raise NoRecord(f"no schedule of {func.name}: {found.why}{_HINT}")
+    schedule = _replayed(func, found.record)
+    if found.kind == "near":
+        warnings.warn(f"not tuned for this target: {found.why}", NearHit, stacklevel=2)
+    return schedule
+
+
+_HINT = "; tir.autotune(..., records=...) makes records, tir.default_schedule needs none"
+
+
+def _replayed(func: PrimFunc, record: Record) -> Schedule:
+    from schedule import Schedule, ScheduleError, Trace, replay
+
+    trace = record.measurement.candidate.trace
+    if trace is None:
+        return Schedule(func)
+    try:
+        return replay(func, Trace.from_json(trace))
+    except (ScheduleError, ValueError) as error:
+        made = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        raise NoRecord(
+            f"no schedule of {func.name}: the best record, made with {made}, does not apply any more: {error}"
+        ) from None

@@ -1,0 +1,129 @@
+"""The tables of a records file, and how a file is opened without harming one that is something else."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+APPLICATION = 0x74697231  # "tir1": marks a file as ours
+VERSION = 1
+BUSY = 60.0  # seconds to wait for another process's transaction
+
+TABLES = (
+    """CREATE TABLE workloads (
+    key TEXT PRIMARY KEY,       -- of the function: search.task.key
+    structure TEXT NOT NULL,    -- the same for other shapes
+    name TEXT NOT NULL,
+    shape TEXT,                 -- JSON list; NULL unless the workload is one of tir.workloads
+    dtype TEXT,
+    flop INTEGER NOT NULL,
+    script TEXT NOT NULL        -- from which the function can be made again
+) WITHOUT ROWID""",
+    """CREATE TABLE runs (
+    run TEXT PRIMARY KEY,
+    workload TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,  -- of target and processor
+    target TEXT NOT NULL,
+    threads INTEGER NOT NULL,
+    cpu TEXT NOT NULL,
+    versions TEXT NOT NULL,     -- JSON object
+    seed INTEGER NOT NULL,
+    started REAL NOT NULL
+) WITHOUT ROWID""",
+    """CREATE TABLE candidates (
+    id TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL,
+    sketch TEXT NOT NULL,
+    row TEXT NOT NULL,          -- JSON list: the numbers in the sketch's holes
+    trace TEXT NOT NULL,        -- JSON
+    score REAL,                 -- what the cost model thought of it
+    digest TEXT NOT NULL,       -- of the scheduled program
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    samples TEXT NOT NULL,      -- JSON list: seconds of each run, in order
+    race TEXT,                  -- JSON list: of those in the final race, if it was in one
+    seconds REAL,               -- median of the race, else of the samples; NULL unless ok
+    cut INTEGER NOT NULL,       -- stopped after too few runs to be timed well
+    max_error REAL,             -- against the reference; NULL where not compared
+    build_seconds REAL NOT NULL,
+    time REAL NOT NULL,         -- when it ended, seconds since 1970
+    changed REAL NOT NULL       -- when the row was last written
+)""",
+    "CREATE INDEX candidates_of_run ON candidates (run, outcome, seconds)",
+    "CREATE INDEX runs_of_workload ON runs (workload, fingerprint)",
+)
+
+
+class RecordsError(Exception):
+    """The file cannot be used: it is missing, damaged, or something else than a records file. The message says which."""
+
+
+def connect(path: Path, create: bool) -> sqlite3.Connection:
+    """Open the records file at `path`, made if it is missing and `create` allows. RecordsError, with the file as it was, where
+    that cannot be."""
+    if path.is_dir():
+        raise RecordsError(f"{path} is a directory; the name of a records file was expected")
+    if not path.exists():
+        if not create:
+            raise RecordsError(f"there is no records file {path}")
+        if not path.absolute().parent.is_dir():
+            raise RecordsError(f"cannot make the records file {path}: there is no folder {path.absolute().parent}")
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY, isolation_level=None)
+    except sqlite3.Error as error:
+        raise RecordsError(f"cannot open the records file {path}: {error}") from None
+    try:
+        _claim(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise RecordsError(f"{path} is not a records file, or is damaged: {error}") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _claim(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the file is ours, or make it so if it is empty."""
+    if not _is_ours(connection, path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not _is_ours(connection, path):  # else another process has made it meanwhile
+                for statement in TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file holds our tables; False if it is empty, RecordsError if it is anything else."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application == APPLICATION:
+        if version != VERSION:
+            raise RecordsError(f"{path} holds records of version {version}; this tir reads version {VERSION}")
+        return True
+    if tables or application or version:
+        raise RecordsError(f"{path} is an SQLite file of another program, not a records file")
+    return False
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; the busy timeout does not cover this, so wait for others here."""
+    deadline = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

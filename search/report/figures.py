@@ -1,0 +1,179 @@
+"""The figures of the report, each as the text of an SVG element."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import const_shape
+
+from ..measure import Measurement
+from ..result import PHASES, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREEN, RED, GREY = "#2563a8", "#d9822b", "#3a8f4d", "#b8362f", "#8a8a8a"
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def _drawn(into: list[str], width: float, height: float, label: str) -> Iterator[Axes]:
+    """Axes to draw on; the SVG is put into the list at the end. `label` says what is shown to those who cannot see it."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    # Names within an SVG are hashes: with another salt for each figure, several can stand in one page.
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure.add_subplot()
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    into.append(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
+
+
+def tuning_curve(result: Result) -> str:
+    """The speed of each candidate and of the best so far, by trial; what failed stands on the axis."""
+    drawn: list[str] = []
+    with _drawn(drawn, 7.2, 3.2, "speed of the candidates by trial") as axes:
+        speeds = np.array([_speed(result, m.seconds) for m in result.measurements])
+        trials = np.arange(1, len(speeds) + 1)
+        valid = speeds > 0
+        checked = [s if m.max_error is not None else 0.0 for s, m in zip(speeds, result.measurements, strict=True)]
+        axes.plot(trials[valid], speeds[valid], ".", color=BLUE, alpha=0.6, label="valid")
+        if not valid.all():
+            axes.plot(trials[~valid], speeds[~valid], "x", color=RED, label="failed", clip_on=False)
+        if len(speeds):
+            axes.step(trials, np.maximum.accumulate(checked), where="post", color=ORANGE, label="best so far")
+        for name, seconds, colour in (("numpy", result.numpy, GREEN), ("as written", result.baseline, GREY)):
+            if seconds is not None:
+                axes.axhline(_speed(result, seconds), color=colour, linestyle="--", linewidth=1, label=name)
+        axes.set(xlabel="trial", ylabel=_unit(result), ylim=(0, None))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(loc="lower right", fontsize=8)
+    return drawn[0]
+
+
+def predicted(result: Result) -> str | None:
+    """What the cost model thought of each candidate when it was proposed against what was measured; None without a model."""
+    scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
+    if len(scored) < 3:
+        return None
+    drawn: list[str] = []
+    with _drawn(drawn, 4.2, 3.2, "predicted scores against measured speeds") as axes:
+        scores = np.array([m.candidate.score for m in scored], dtype=float)
+        points = axes.scatter(scores, [_speed(result, m.seconds) for m in scored], c=np.arange(len(scored)), s=12, cmap="viridis")
+        axes.figure.colorbar(points, ax=axes, label="order of measuring")
+        axes.set(xlabel="score when proposed (higher is better)", ylabel=_unit(result), ylim=(0, None))
+    return drawn[0]
+
+
+def sketches(result: Result) -> str:
+    """Of each sketch how many trials it got, how many were valid, and how many were the best when they ended."""
+    wins: Counter[str] = Counter()
+    best = math.inf
+    for m in result.measurements:
+        if m.max_error is not None and m.seconds < best:
+            best = m.seconds
+            wins[m.candidate.sketch] += 1
+    trials = Counter(m.candidate.sketch for m in result.measurements)
+    valid = Counter(m.candidate.sketch for m in result.measurements if m.outcome == "ok")
+    names = [name for name, _ in trials.most_common()][::-1]
+    drawn: list[str] = []
+    with _drawn(drawn, 4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as axes:
+        places = np.arange(len(names))
+        for offset, (label, counts, colour) in zip(
+            (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", wins, ORANGE)), strict=True
+        ):
+            bars = axes.barh(places + offset, [counts[name] for name in names], 0.23, color=colour, label=label)
+            axes.bar_label(bars, fontsize=7, padding=2)
+        axes.set_yticks(places, names)
+        axes.set(xlabel="candidates")
+        axes.grid(axis="y", visible=False)
+        axes.legend(loc="lower right", fontsize=8)
+    return drawn[0]
+
+
+def phases(result: Result) -> str:
+    """Where the time went."""
+    spent = [(name, result.phases.get(name, 0.0)) for name in PHASES]
+    spent.append(("other", max(0.0, result.elapsed - sum(seconds for _, seconds in spent))))
+    drawn: list[str] = []
+    with _drawn(drawn, 4.2, 2.2, "seconds by phase") as axes:
+        measuring = ("prepare", "run", "race")
+        colours = [BLUE if name in measuring else GREY for name, _ in spent[::-1]]
+        bars = axes.barh([name for name, _ in spent[::-1]], [seconds for _, seconds in spent[::-1]], color=colours)
+        axes.bar_label(bars, fmt="%.1f s", fontsize=8, padding=2)
+        axes.set(xlabel="seconds (blue: measuring)")
+        axes.margins(x=0.15)
+        axes.grid(axis="y", visible=False)
+    return drawn[0]
+
+
+def roofline(result: Result, bandwidth: float | None) -> str:
+    """The speeds of the candidates under what arithmetic and memory allow, were each parameter moved once."""
+    intensity = result.task.flop / moved(result)
+    drawn: list[str] = []
+    with _drawn(drawn, 4.2, 3.2, "roofline with the candidates") as axes:
+        ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
+        x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
+        if result.peak:
+            axes.plot(x, np.full(len(x), result.peak), color=GREY, linestyle="--", linewidth=1)
+        if result.peak and bandwidth:
+            axes.plot(x, np.minimum(result.peak, bandwidth * x), color="black")
+        valid = [result.task.flop / m.seconds for m in result.measurements if m.outcome == "ok"]
+        axes.plot([intensity] * len(valid), valid, "_", color=BLUE, markersize=9, alpha=0.5, label="candidates")
+        marks = (
+            ("best", result.seconds, "*", ORANGE),
+            ("numpy", result.numpy, "D", GREEN),
+            ("as written", result.baseline, "s", GREY),
+        )
+        for name, seconds, mark, colour in marks:
+            if seconds is not None:
+                axes.plot([intensity], [result.task.flop / seconds], mark, color=colour, label=name)
+        axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="operations a second")
+        axes.legend(loc="lower right", fontsize=8)
+    return drawn[0]
+
+
+def moved(result: Result) -> int:
+    """Bytes of all parameters: what has to be moved between memory and processor at least."""
+    return sum(math.prod(const_shape(b)) * dtypes.nbytes(b.dtype) for b in result.task.func.buffers)
+
+
+def failures(measurements: Sequence[Measurement]) -> list[tuple[str, int, str]]:
+    """The kinds of failure that occurred, how often, and the commonest message of each."""
+    found: dict[str, Counter[str]] = {}
+    for m in measurements:
+        if m.outcome != "ok":
+            found.setdefault(m.outcome, Counter())[m.message.splitlines()[0] if m.message else ""] += 1
+    return [(kind, messages.total(), messages.most_common(1)[0][0]) for kind, messages in found.items()]
+
+
+def _speed(result: Result, seconds: float) -> float:
+    """What is plotted of a time: GFLOP/s, or calls a second where nothing is computed; 0 for a failure."""
+    return (result.task.flop / 1e9 if result.task.flop else 1.0) / seconds if seconds < math.inf else 0.0
+
+
+def _unit(result: Result) -> str:
+    return "GFLOP/s" if result.task.flop else "calls a second"

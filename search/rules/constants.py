@@ -1,0 +1,56 @@
+"""Unroll the axes along which a block walks small constant tensors."""
+
+from __future__ import annotations
+
+from schedule import ScheduleError
+from tir.ir import annotation
+
+from ..sketch import State, Tile, element_bits, extent, is_spatial
+from .rule import Verdict
+from .tiling import CONSTANT_TENSORS
+
+
+class UnrollConstants:
+    """Ansor's simplification of constant tensors, for the transforms of Winograd's convolution: a block that carries the
+    annotation `simplify_const_tensor_indices`, a list of axes, has these innermost and unrolled, so that the constants that they
+    index become numbers in the code; its other axes are tiled in two levels."""
+
+    name = "unroll constants"
+
+    def __init__(self, perfect: bool = False, limit: int | None = None):
+        self.perfect = perfect
+        self.limit = limit
+
+    def applies(self, state: State, block: str) -> Verdict:
+        b = state.block(block)
+        named = annotation(b.annotations, CONSTANT_TENSORS, ())
+        return Verdict.ONLY if named and block not in state.marks and len(state.axes(block)) == len(b.iters) else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        b = new.block(block)
+        named = annotation(b.annotations, CONSTANT_TENSORS, ())
+        outer: list[str] = []
+        inner: list[str] = []
+        unrolled: list[str] = []
+        for it, loop in new.axes(block):
+            if it.var.name.removeprefix("v_") in named:
+                unrolled.append(loop)
+            elif extent(it) == 1 or not is_spatial(it):
+                outer.append(loop)
+            else:
+                (first, second), columns = new.split(loop, 2)
+                outer.append(first)
+                inner.append(second)
+                new.tiles.append(
+                    Tile(block, it.var.name, extent(it), False, columns, False, element_bits(b), self.perfect, self.limit)
+                )
+        try:
+            new.schedule.reorder(*outer, *inner, *unrolled)
+            for loop in unrolled:
+                new.schedule.unroll(loop)
+        except ScheduleError:
+            return []
+        new.marks[block] = "constants"
+        new.levels[block] = [outer, inner, unrolled]
+        return [new]

@@ -1,0 +1,74 @@
+"""Factor reductions so that partial results can be computed in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from schedule import ScheduleError
+from tir.ir import Block
+
+from ..sketch import State, Tile, element_bits, extent, is_spatial
+from .rule import Verdict
+from .tiling import needs_tiling
+
+
+def spatial_size(block: Block) -> int:
+    """How many results a block computes."""
+    return prod(extent(it) for it in block.iters if is_spatial(it))
+
+
+def reduce_size(block: Block) -> int:
+    """How many terms each result of a block has."""
+    return prod(extent(it) for it in block.iters if not is_spatial(it))
+
+
+class Rfactor:
+    """Rule 6 of Ansor (table 1): a reduction with little spatial parallelism is factored. All its reduction axes are fused and
+    split by an open factor; of the two loops, one sketch keeps partial results for the outer one, which may then run in
+    parallel, and one for the inner one, which may then be vectorised.
+
+    `needed(block, threads)` says which reductions have too little parallelism.
+    """
+
+    name = "rfactor"
+
+    def __init__(self, needed: Callable[[Block, int], bool], perfect: bool = False, limit: int | None = None):
+        self.needed = needed
+        self.perfect = perfect
+        self.limit = limit
+
+    def applies(self, state: State, block: str) -> Verdict:
+        b = state.block(block)
+        untouched = block not in state.marks and f"copy of {block}" not in state.marks
+        if b.init is None or not untouched or len(state.axes(block)) != len(b.iters):
+            return Verdict.SKIP
+        return Verdict.APPLY if b.is_reduction and self.needed(b, state.target.num_cores) else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        results = []
+        for which in ("outer", "inner"):
+            new = state.fired(f"{self.name} {which}", block)
+            b = new.block(block)
+            loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
+            try:
+                fused = new.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+                pair, columns = new.split(fused, 2)
+                partial = new.schedule.rfactor(pair[which == "inner"], -1)
+            except ScheduleError:
+                continue
+            if which == "inner":
+                new.schedule.reorder(*(x for x in new.schedule.get_loops(partial) if x != pair[1]), pair[1])
+            new.tiles.append(Tile(block, fused, reduce_size(b), True, columns, False, element_bits(b), self.perfect, self.limit))
+            new.marks[block] = new.marks[partial] = "rfactor"
+            results.append(new)
+        return results
+
+
+def ansor_needs_rfactor(block: Block, threads: int) -> bool:
+    """Ansor's NeedsRfactor (HasMoreReductionParallel): a tiled block reduces more than it spreads, over at most 16 results a
+    thread; another one reduces over more iterations than there are threads."""
+    spatial, reduce = spatial_size(block), reduce_size(block)
+    if needs_tiling(block):
+        return spatial <= reduce and spatial <= threads * 16
+    return reduce > max(1, threads)

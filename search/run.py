@@ -1,0 +1,303 @@
+"""One tuning run: propose candidates, measure them, record them, tell the search, keep the best, and let the leaders race."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .events import Callback, Event, Measured, NewBest, Prepared, RoundEnded, ShootOut
+from .measure import BASELINE, Candidate, Limits, Measurement, Measurer, count
+from .protocol import Search
+from .provenance import same_compiler, versions
+from .ranking import spearman
+from .records import Record, Records, RecordsError
+from .result import PHASES, NothingFound, Result
+from .task import Task
+from .warm_start import examples
+
+BATCH = 16  # candidates proposed at once
+IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
+LEADERS = 4  # candidates in the final race, at most
+MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
+DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
+POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
+
+
+class Run:
+    """The state of one call of autotune. `best` is the fastest checked candidate so far, `problem` what went wrong on the way."""
+
+    def __init__(
+        self,
+        task: Task,
+        trials: int | None,
+        seconds: float | None,
+        started: float,
+        callbacks: Sequence[Callback],
+        limits: Limits,
+        records: Records | None,
+        seed: int,
+    ):
+        self._task, self._trials, self._seconds, self._started, self._callbacks = task, trials, seconds, started, callbacks
+        self._limits, self._records = limits, records
+        self._measurements: list[Measurement] = []  # one a trial
+        self._outcomes = count(())
+        self._measured = 0  # copies included
+        self._copied = False  # whether a candidate was the program as written, or another valid one, again
+        self._baseline: Measurement | None = None
+        self._numpy: float | None = None
+        self._peak: float | None = None
+        self._tolerance: float | None = None
+        self._phases = dict.fromkeys(PHASES, 0.0)
+        self._scored: float | None = None
+        self.best: Measurement | None = None
+        self.problem = ""
+        earlier = records.of(task.key, task.target) if records is not None else []
+        own = versions()
+        # What another compiler made of a trace says how fast it is, about; what failed then may work now.
+        told = [r for r in earlier if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
+        self._earlier = [r.measurement for r in told]
+        self._again = [r.measurement for r in told if same_compiler(r.versions, own)]
+        self._identifiers = {id(r.measurement): r.id for r in told}  # of the rows in the records
+        self._record_best(told)
+        self._run = records.start(task, seed) if records is not None else ""
+
+    def _record_best(self, told: Sequence[Record]) -> None:
+        checked = [r.measurement for r in told if r.measurement.outcome == "ok" and r.measurement.max_error is not None]
+        self.best = min(checked, key=lambda m: m.seconds, default=None)
+
+    def emit(self, event: Event) -> None:
+        for callback in self._callbacks:
+            callback(event)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time spent within as that of a phase."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._phases[name] += time.monotonic() - start
+
+    # --- the search ----------------------------------------------------------------------------------------------------
+
+    def search(self, measurer: Measurer, search: Search, first: Sequence[Candidate], rng: np.random.Generator) -> None:
+        """Prepare, measure the first candidates, then rounds of proposing and measuring until the budget or the space is used
+        up."""
+        with self.phase("prepare"):
+            self._prepare(measurer, len(search.sketches) if hasattr(search, "sketches") else None)
+        measurer.remember(self._again)
+        with self.phase("propose"):
+            if self._records is not None and hasattr(search, "warm_start"):
+                search.warm_start(examples(self._records, self._task))
+            if self._earlier:
+                search.tell(self._earlier)
+        if first:
+            self._round(measurer, search, first if self._trials is None else first[: self._trials])
+        idle = 0
+        while not self._spent() and idle < IDLE:
+            with self.phase("propose"):
+                proposed = self._proposed(search, rng)
+            if not proposed:
+                break
+            before = len(self._measurements)
+            self._round(measurer, search, proposed)
+            idle = 0 if len(self._measurements) > before else idle + len(proposed)
+
+    def _proposed(self, search: Search, rng: np.random.Generator) -> Sequence[Candidate]:
+        """The next batch: from the search, and near the end of the budget next to the best, if the search can tell."""
+        batch = self._batch()
+        left = batch if self._trials is None else self._trials - len(self._measurements)
+        if not hasattr(search, "polish"):
+            return search.propose(min(batch, left), rng)
+        last = 0 if self._trials is None else int(POLISH * self._trials)  # so many for polishing
+        if left > last and self._used() < 1 - POLISH:
+            return search.propose(min(batch, left - last), rng)
+        return search.polish(min(batch, left), rng) or search.propose(min(batch, left), rng)
+
+    def _batch(self) -> int:
+        """How many candidates to propose at once: fewer where there is no time left for many."""
+        if self._seconds is None or not self._measured:
+            return BATCH
+        each = (self._phases["propose"] + self._phases["build"] + self._phases["run"]) / self._measured
+        return int(min(BATCH, max(2.0, (self._seconds - self._reserve() - self._elapsed()) / each)))
+
+    def _round(self, measurer: Measurer, search: Search, proposed: Sequence[Candidate]) -> None:
+        """Measure candidates, and tell the search what became of them."""
+        told: list[Measurement] = []
+        built, ran = measurer.build_seconds, measurer.run_seconds
+        for measurement in measurer.measure(proposed):
+            told.append(measurement)
+            self._measured += 1
+            self._record(measurement)
+            if self._late():
+                break
+        self._phases["build"] += measurer.build_seconds - built
+        self._phases["run"] += measurer.run_seconds - ran
+        with self.phase("propose"):
+            search.tell(told)
+        correlation = getattr(search, "rank_correlation", None)
+        rate = getattr(search, "scored_per_second", None)
+        self._scored = rate
+        known = (len(self._measurements), dict(self._outcomes), self._best_seconds(), self._elapsed())
+        self.emit(RoundEnded(*known, correlation if correlation is not None else _correlation(told), rate))
+
+    def _prepare(self, measurer: Measurer, sketches: int | None) -> None:
+        baseline = measurer.prepare()
+        self._baseline, self._tolerance = baseline.measurement, baseline.tolerance
+        if self._task.workload is not None:
+            samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
+            self._numpy = statistics.median(samples) if samples else None
+        self._peak = self._measure_peak(measurer)
+        self.emit(Prepared(baseline.measurement, self._numpy, self._peak, sketches, len(self._earlier)))
+
+    def _measure_peak(self, measurer: Measurer) -> float | None:
+        """The highest rate of arithmetic seen so far: other processes can only lower what one look finds."""
+        dtype = "float64" if any(b.dtype == "float64" for b in self._task.func.buffers) else "float32"
+        found = [p for p in (self._peak, measurer.peak(dtype)) if p is not None]
+        return max(found, default=None)
+
+    def _record(self, measurement: Measurement) -> None:
+        if measurement.duplicate:  # the same program as an earlier trial: it cost no run, and counts as none
+            self._copied |= measurement.outcome == "ok"
+            return
+        measurement = replace(measurement, ended=self._elapsed())
+        self._measurements.append(measurement)
+        self._outcomes[measurement.outcome] += 1
+        if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
+            self._identifiers[id(measurement)] = identifier
+        better = measurement.max_error is not None and measurement.seconds < self._best_seconds(float("inf"))
+        if better:
+            self.best = measurement
+        self.emit(Measured(measurement, len(self._measurements), dict(self._outcomes), self._best_seconds()))
+        if better:
+            self.emit(NewBest(measurement, len(self._measurements)))
+
+    def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
+        """Call a method of the records that writes to them; a full disk or a damaged file is no reason to lose the search."""
+        if self._records is None:
+            return None
+        try:
+            return write(self._records, *values)
+        except RecordsError as error:
+            self._records, self.problem = None, f"not all was recorded: {error}"
+            return None
+
+    # --- the race ------------------------------------------------------------------------------------------------------
+
+    def leaders(self) -> list[Measurement]:
+        """The few fastest candidates, best first, those of earlier runs among them, and the program as written if it is about as
+        fast; none if none was valid."""
+        written = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
+        if self.best is None:
+            return [written] if written is not None and self._outcomes["ok"] else []
+        limit = MARGIN * self.best.seconds
+        near: dict[str, Measurement] = {}  # by the program that they make
+        for m in (*self._measurements, *self._earlier):
+            if m.outcome == "ok" and not m.cut and m.seconds <= limit and m is not self.best:
+                known = near.get(m.digest or str(id(m)))
+                if known is None or m.seconds < known.seconds:
+                    near[m.digest or str(id(m))] = m
+        near.pop(self.best.digest, None)
+        found = [self.best, *sorted(near.values(), key=lambda m: m.seconds)[: LEADERS - 1]]
+        return [*found, written] if written is not None and written.seconds <= limit else found
+
+    def race(self, measurer: Measurer) -> None:
+        """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best."""
+        leaders = self.leaders()
+        if not leaders:
+            return
+        self.emit(ShootOut(tuple(leaders)))
+        with self.phase("race"):
+            known = self._task.workload is not None
+            seconds = self._limits.race if self._seconds is None else min(self._limits.race, 0.5 * self._reserve())
+            comparison = measurer.compare([m.candidate for m in leaders], numpy=known, seconds=seconds)
+            self._peak = self._measure_peak(measurer)
+        self._retime(leaders, comparison.candidates)
+        valid = [m for m in comparison.candidates if m.outcome == "ok"]
+        if valid:  # they were disturbed alike, and disturbances only ever slow down
+            self.best = min(valid, key=lambda m: np.quantile(m.samples, 0.25))
+            self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
+            if self.best.candidate == BASELINE:  # what is to be found again has to be recorded
+                self._keep(Records.add, self._run, self.best)
+        if comparison.numpy:
+            self._numpy = statistics.median(comparison.numpy)
+        if comparison.tolerance is not None:
+            self._tolerance = comparison.tolerance
+
+    def _retime(self, leaders: Sequence[Measurement], raced: Sequence[Measurement]) -> None:
+        """Record the timings of the race, unless everything took much longer than before: then the machine was busy."""
+        pairs = [(before, after) for before, after in zip(leaders, raced, strict=True) if id(before) in self._identifiers]
+        disturbed = all(after.seconds > DISTURBED * before.seconds for before, after in pairs)
+        for before, after in pairs:
+            if after.outcome == "wrong_result" or (after.outcome == "ok" and not disturbed):
+                self._keep(Records.retime, self._identifiers[id(before)], after)
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def result(self, interrupted: bool) -> Result:
+        """The result; NothingFound if no candidate was valid, KeyboardInterrupt if there was no time for even one."""
+        found = self._outcomes["ok"] or self._copied or any(m.outcome == "ok" for m in self._earlier)
+        if not interrupted and not found:
+            raise NothingFound(self._task, self._measurements)
+        baseline = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
+        best = self.best or baseline
+        if best is None:
+            raise KeyboardInterrupt if interrupted else NothingFound(self._task, self._measurements)
+        stopped = self._baseline is not None and self._baseline.outcome == "run_timeout"
+        return Result(
+            task=self._task,
+            trace=best.candidate.trace,
+            seconds=best.seconds,
+            outcomes=dict(self._outcomes),
+            baseline=None if baseline is None else baseline.seconds,
+            baseline_stopped=self._limits.baseline if stopped else None,
+            numpy=self._numpy,
+            max_error=best.max_error,
+            tolerance=self._tolerance,
+            peak=self._peak,
+            elapsed=self._elapsed(),
+            interrupted=interrupted,
+            problem=self.problem,
+            measurements=tuple(self._measurements),
+            earlier=len(self._earlier),
+            phases=dict(self._phases),
+            scored_per_second=self._scored,
+        )
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _spent(self) -> bool:
+        return (self._trials is not None and len(self._measurements) >= self._trials) or self._late()
+
+    def _late(self) -> bool:
+        """Whether the budget in seconds is used up but for what the final race takes."""
+        return self._seconds is not None and self._elapsed() >= self._seconds - self._reserve()
+
+    def _reserve(self) -> float:
+        """Seconds of a budget in seconds that are kept for the final race: it takes these, and to build, check and warm up as
+        much again."""
+        return min(2 * self._limits.race, 0.15 * self._seconds) if self._seconds is not None else 0.0
+
+    def _used(self) -> float:
+        """The share of the budget that is used up, 0 to 1."""
+        shares = [] if self._trials is None else [len(self._measurements) / self._trials]
+        shares += [] if self._seconds is None else [self._elapsed() / self._seconds]
+        return max(shares)
+
+    def _best_seconds(self, default: Any = None) -> Any:
+        return default if self.best is None else self.best.seconds
+
+
+def _correlation(told: Sequence[Measurement]) -> float | None:
+    """Of the scores of measured candidates with their speed, if they have scores."""
+    scored = [m for m in told if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]
+    if len(scored) < 3:
+        return None
+    return spearman(np.array([m.candidate.score for m in scored]), -np.array([m.seconds for m in scored]))

@@ -1,0 +1,65 @@
+"""The searches and models that have names: what `autotune(search=..., model=..., space=...)` and the command line offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, GBDTModel, RandomModel, TileModel
+
+from .evolution import Evolution
+from .geometry import machine
+from .rules import Rule
+from .sampler import Sampler
+from .sketch import Sketch
+from .space import generate
+from .task import Task
+
+if TYPE_CHECKING:
+    from .protocol import Search
+
+# Of sketches, target, the model that learns and one that knows something beforehand.
+Strategy = Callable[[Sequence[Sketch], Target, CostModel | None, CostModel | None], "Search"]
+
+SEARCHES: dict[str, Strategy] = {
+    "evolution": lambda sketches, target, model, prior: Evolution(sketches, target, model, prior),
+    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model or RandomModel(np.random.default_rng(0))),
+}
+
+# What learns, and what knows something beforehand.
+MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
+    "gbdt": lambda target: (GBDTModel(machine(target)), TileModel(machine(target))),
+    "tile": lambda target: (TileModel(machine(target)), None),
+    "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
+    "none": lambda target: (None, None),
+}
+
+
+def search(
+    task: Task,
+    search: str = "evolution",
+    model: str | CostModel = "gbdt",
+    space: str = "full",
+    rules: Sequence[Rule] | None = None,
+) -> Search:
+    """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space or those of
+    other `rules`. ValueError, with what there is, for an unknown name."""
+    target = Target(task.target)
+    strategy = _named(SEARCHES, "search", search)
+    learning, prior = _named(MODELS, "model", model)(target) if isinstance(model, str) else (model, None)
+    return strategy(generate(task.func, target, rules, space), target, learning, prior)
+
+
+T = TypeVar("T")
+
+
+def _named(table: Mapping[str, T], what: str, name: Any) -> T:
+    if name not in table:
+        near = get_close_matches(str(name), table, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"no {what} is named {name!r}; {meant}there are: {', '.join(table)}")
+    return table[name]

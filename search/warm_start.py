@@ -1,0 +1,44 @@
+"""What records of other tasks teach: their candidates as rows of their sketches, made again from the recorded functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .provenance import fingerprint
+from .records import Record, Records
+from .sketch import Sketch
+from .task import Task
+
+TASKS = 16  # that were measured last
+CANDIDATES = 512  # of a task, the latest
+
+
+def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
+    """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
+    rows, and their seconds, infinite where they failed.
+
+    Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one.
+    """
+    from codegen.target import Target
+
+    from .space import generate
+
+    own = fingerprint(task.target)
+    others = [s for s in records.list() if s.fingerprint == own and s.workload != task.key and s.valid]
+    for summary in sorted(others, key=lambda s: -s.last)[:TASKS]:
+        found = records.of(summary.workload, task.target)[-CANDIDATES:]
+        for sketch in generate(records.func(summary.workload), Target(task.target)):
+            same = [r for r in found if r.measurement.candidate.sketch == sketch.name and _is_of(r, sketch)]
+            if same:
+                rows = np.array([r.measurement.candidate.row for r in same], dtype=np.int64).reshape(len(same), sketch.columns)
+                yield sketch, rows, np.array([r.seconds for r in same])
+
+
+def _is_of(record: Record, sketch: Sketch) -> bool:
+    """Whether the sketch makes the recorded trace of the recorded row."""
+    candidate = record.measurement.candidate
+    if len(candidate.row) != sketch.columns or any(candidate.row[c.column] not in c.options for c in sketch.choices):
+        return False
+    return sketch.trace(candidate.row).as_json() == candidate.trace

@@ -1,0 +1,324 @@
+"""Records: what is written is found again, by any number of processes, whatever ends them; look-ups say what they found."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import tir
+from search.measure import Candidate, Measurement
+from search.oracle import Workload
+from search.provenance import fingerprint
+from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
+from search.task import Task, key, structure
+from tir import workloads
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPE = (7, 13, 109)
+SPLIT = {"version": 1, "steps": [{"name": "split", "args": {"loop": "i", "factors": [None, 3]}, "results": ["i_0", "i_1"]}]}
+
+
+def task(target: str = "llvm -num-cores 1", shape: tuple[int, ...] = SHAPE, name: str = "gmm") -> Task:
+    return Task.of(workloads.make(name, shape).func, target, workload=Workload(name, shape))
+
+
+def ok(*samples: float, trace=SPLIT, error: float | None = 1e-7, row=(3,), score=None) -> Measurement:
+    return Measurement(Candidate("s0", row, trace, score), "ok", samples, digest="d", max_error=error, build_seconds=0.25)
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "tune.db"
+
+
+def filled(path: Path, own: Task | None = None, *measurements: Measurement) -> Records:
+    records = Records(path)
+    run = records.start(own or task(), seed=7)
+    for m in measurements or (
+        ok(0.3, 0.1, 0.2, score=0.5),
+        ok(0.5),
+        Measurement(Candidate("s1", (), None), "crash", message="SIGSEGV"),
+    ):
+        records.add(run, m)
+    return records
+
+
+# --- writing and reading -----------------------------------------------------------------------------------------------
+
+
+def test_everything_measured_is_found_again(path):
+    own = task()
+    with filled(path) as records:
+        pass
+    with Records(path) as records:
+        first, second, third = records.of(own.key, own.target)
+        assert len(records) == 3 and bool(records)
+    assert first.measurement == ok(0.3, 0.1, 0.2) and first.measurement.candidate.score == 0.5
+    assert (first.seconds, second.seconds, third.seconds) == (0.2, 0.5, math.inf)
+    assert (third.measurement.outcome, third.measurement.message, third.measurement.candidate.trace) == ("crash", "SIGSEGV", None)
+    assert (first.workload, first.name, first.shape, first.dtype, first.seed) == (own.key, "gmm", SHAPE, "float32", 7)
+    assert (first.target, first.threads, first.title) == (own.target, 1, "gmm 7,13,109")
+    assert {"tir", "python", "numpy", "llvmlite", "llvm"} <= set(first.versions) and first.cpu and first.time > 1.7e9
+
+
+def test_the_best_is_the_fastest_that_was_checked_on_this_target(path):
+    unchecked, failed = ok(0.01, error=None), Measurement(Candidate("s0", (1,), SPLIT), "wrong_result", max_error=1.0)
+    with filled(path, None, ok(0.3), ok(0.2, row=(4,)), unchecked, failed) as records:
+        assert records.best(task().key, "llvm -num-cores 1").measurement.candidate.row == (4,)
+        assert records.best(task().key, "llvm -num-cores 2") is None
+        assert records.best(task(shape=(7, 13, 110)).key, "llvm -num-cores 1") is None
+
+
+def test_a_race_decides_what_is_best_and_keeps_the_first_timings(path):
+    with Records(path) as records:
+        run = records.start(task())
+        lucky, steady, broken = (records.add(run, m) for m in (ok(0.1), ok(0.2, row=(4,)), ok(0.05, row=(5,))))
+        records.retime(lucky, ok(0.4, 0.3, 0.5))
+        records.retime(steady, ok(0.25))
+        records.retime(broken, Measurement(Candidate("s0", (5,), SPLIT), "wrong_result", message="`C` is off", max_error=1.0))
+        best = records.best(task().key, "llvm -num-cores 1")
+        assert (best.measurement.candidate.row, best.seconds) == ((4,), 0.25)
+        lines = [json.loads(line) for line in records.export()]
+    assert [(x["samples"], x["race"]) for x in lines if x["kind"] == "candidate"] == [
+        ([0.1], [0.4, 0.3, 0.5]), ([0.2], [0.25]), ([0.05], []),
+    ]  # fmt: skip
+
+
+def test_list_summarises_each_task(path):
+    with filled(path) as records:
+        run = records.start(task("llvm -num-cores 2"))
+        records.add(run, ok(0.4, error=None))
+        records.start(task(shape=(1, 1, 1)))  # a run that recorded nothing
+        found = {(s.workload, s.threads): (s.records, s.valid, s.best, s.title) for s in records.list()}
+    assert found == {(task().key, 1): (3, 2, 0.2, "gmm 7,13,109"), (task().key, 2): (1, 1, None, "gmm 7,13,109")}
+
+
+def test_prune_keeps_the_best_of_each_task(path):
+    with filled(path, None, *(ok(0.1 * n, row=(n,)) for n in range(1, 6)), ok(0.01, error=None)) as records:
+        run = records.start(task("llvm -num-cores 2"))
+        records.add(run, ok(1.0))
+        assert records.prune(keep=2) == 4
+        assert [r.measurement.candidate.row for r in records.of(task().key)] == [(1,), (2,), (3,)]
+        with pytest.raises(ValueError, match="keep must be at least 0, got -1"):
+            records.prune(keep=-1)
+
+
+def test_the_function_can_be_made_again(path):
+    with filled(path) as records:
+        assert key(records.func(task().key)) == task().key
+        with pytest.raises(KeyError):
+            records.func("none")
+
+
+# --- exchange ----------------------------------------------------------------------------------------------------------
+
+
+def test_export_and_import_are_inverse_and_merging_twice_adds_nothing(path, tmp_path):
+    with filled(path) as records, Records(tmp_path / "other.db") as other:
+        lines = list(records.export())
+        assert all(len(line.splitlines()) == 1 for line in lines)
+        assert other.import_(lines) == (3, 0)
+        assert list(other.export()) == lines
+        assert other.import_([*lines, "", *lines]) == (0, 6)
+        assert other.of(task().key) == records.of(task().key)
+
+
+def test_merging_keeps_what_was_written_last(path, tmp_path):
+    with Records(path) as records, Records(tmp_path / "other.db") as other:
+        run = records.start(task())
+        identifier = records.add(run, ok(0.2))
+        before = list(records.export())
+        other.import_(before)
+        records.retime(identifier, ok(0.3))
+        after = list(records.export())
+        assert other.import_(after) == (0, 1) and other.of(task().key)[0].seconds == 0.3
+        assert other.import_(before) == (0, 1) and other.of(task().key)[0].seconds == 0.3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2 is not a record"),
+        ('{"kind": "thing"}', 'line 2 is not a record: an object with "kind" of workload, run, candidate was expected'),
+        ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
+        ('{"kind": "workload", "key": "k"}', "line 2: workload.structure is missing or of the wrong type: None"),
+    ],
+)
+def test_lines_that_are_not_records_are_refused_and_change_nothing(line, message, path):
+    with filled(path) as records:
+        before = list(records.export())
+        with pytest.raises(RecordsError) as error:
+            records.import_([before[0], line])
+        assert str(error.value).startswith(message)
+        assert list(records.export()) == before
+
+
+def test_lines_must_bring_what_they_refer_to(path, tmp_path):
+    with filled(path) as records, Records(tmp_path / "other.db") as other:
+        workload, run, *candidates = records.export()
+        with pytest.raises(RecordsError, match="which is not among the records"):
+            other.import_(candidates)
+        with pytest.raises(RecordsError, match="which is not among the records"):
+            other.import_([run])
+        assert len(other) == 0
+        assert other.import_([*candidates, run, workload]) == (3, 0)  # in any order
+        unknown = json.dumps({**json.loads(candidates[0]), "outcome": "fine"})
+        with pytest.raises(RecordsError, match="line 1: there is no outcome 'fine'"):
+            other.import_([unknown])
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
+    text, foreign, newer, cut = (tmp_path / name for name in ("text", "foreign.db", "newer.db", "cut.db"))
+    text.write_text("these are not records\n" * 100)
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    Records(newer).close()
+    with sqlite3.connect(newer) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    Records(cut).close()
+    cut.write_bytes(cut.read_bytes()[:5000])
+    expected = {
+        text: "is not a records file, or is damaged: file is not a database",
+        foreign: "is an SQLite file of another program, not a records file",
+        newer: "holds records of version 99; this tir reads version 1",
+        cut: "is not a records file, or is damaged: database disk image is malformed",
+    }
+    for file, message in expected.items():
+        before = file.read_bytes()
+        with pytest.raises(RecordsError) as error:
+            Records(file)
+        assert str(error.value) == f"{file} {message}"
+        assert file.read_bytes() == before
+    with pytest.raises(RecordsError, match="is a directory"):
+        Records(tmp_path)
+    with pytest.raises(RecordsError, match="there is no folder"):
+        Records(tmp_path / "no" / "tune.db")
+    with pytest.raises(RecordsError, match="there is no records file"):
+        Records(tmp_path / "none.db", create=False)
+
+
+def test_damage_found_later_is_one_error(path):
+    with filled(path, None, *(ok(0.1 * n) for n in range(1, 200))):
+        pass
+    data = bytearray(path.read_bytes())
+    data[8192 : len(data) - 4096] = b"\xa5" * (len(data) - 12288)
+    path.write_bytes(data)
+    with pytest.raises(RecordsError, match=r"tune\.db"), Records(path) as records:
+        records.of(task().key)
+
+
+def test_an_empty_file_becomes_a_records_file(path):
+    path.touch()
+    with filled(path) as records:
+        assert len(records) == 3
+
+
+WRITER = """
+import sys
+sys.path[:0] = [{root!r}]
+from search.measure import Candidate, Measurement
+from search.records import Records
+from search.task import Task
+from tir import workloads
+task = Task.of(workloads.make("gmm", (7, 13, 109)).func, "llvm -num-cores 1")
+print("ready", flush=True)
+sys.stdin.readline()
+with Records(sys.argv[1]) as records:
+    run = records.start(task)
+    for n in range(40):
+        records.add(run, Measurement(Candidate(sys.argv[2], (n,), None), "ok", (0.1,), max_error=0.0))
+        records.list()
+"""
+
+
+def test_several_processes_make_and_fill_one_file(path):
+    command = [sys.executable, "-c", WRITER.format(root=str(ROOT)), str(path)]
+    writers = [
+        subprocess.Popen([*command, f"w{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for n in range(3)
+    ]
+    assert [w.stdout.readline() for w in writers] == ["ready\n"] * 3
+    for w in writers:
+        w.stdin.write("go\n")
+        w.stdin.flush()
+    assert [w.communicate(timeout=60)[1] for w in writers] == [""] * 3
+    with Records(path) as records:
+        rows = [(r.measurement.candidate.sketch, r.measurement.candidate.row[0]) for r in records.of(task().key)]
+    assert sorted(rows) == [(f"w{n}", i) for n in range(3) for i in range(40)]
+
+
+# --- look-ups ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_hit_is_replayed_in_silence(path):
+    own = task()
+    with filled(path) as records, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = best_schedule(own.func, own.target, records=records)
+        assert look_up(own.func, own.target, records).kind == "hit"
+    assert found.trace.as_json() == SPLIT
+    assert tir.best_schedule(own.func, own.target, records=path).trace.as_json() == SPLIT
+
+
+def test_another_target_is_a_near_hit_with_a_warning(path):
+    with filled(path) as records:
+        run = records.start(task("llvm -num-cores 2 -vector-bits 128"))
+        records.add(run, ok(0.001, trace=None))
+    with pytest.warns(NearHit) as caught:
+        found = best_schedule(task().func, "llvm -num-cores 1 -vector-bits 256", records=path)
+    assert found.trace.as_json() == SPLIT  # of the same number of threads, though not the fastest
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert f"not tuned for this target: {path} has no gmm for llvm -num-cores 1" in str(warning.message)
+    assert f"; the nearest is for {task().target} on " in str(warning.message)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((7, 13, 110), "it is recorded for other shapes only: gmm 7,13,109; tir.autotune"),
+        ((7, 13, 109, 1), "there are gmm 7,13,109; tir.autotune"),
+    ],
+)
+def test_a_miss_says_what_there_is(shape, message, path):
+    filled(path).close()
+    with pytest.raises(NoRecord) as error:
+        best_schedule(task(shape=shape).func, "llvm -num-cores 1", records=path)
+    assert message in str(error.value) and isinstance(error.value, LookupError)
+
+
+def test_misses_of_empty_missing_and_invalid_records(path, tmp_path):
+    own = task()
+    with pytest.raises(NoRecord, match="there is no records file"):
+        best_schedule(own.func, own.target, records=path)
+    assert not path.exists()
+    with Records(path) as records, pytest.raises(NoRecord, match="it has no records"):
+        best_schedule(own.func, own.target, records=records)
+    filled(path, None, ok(0.1, error=None)).close()
+    with pytest.raises(NoRecord, match=r"there are 1 candidates for llvm .*, but none is valid and checked"):
+        best_schedule(own.func, own.target, records=path)
+    stale = {"version": 1, "steps": [{"name": "split", "args": {"loop": "nowhere", "factors": [None, 3]}, "results": []}]}
+    filled(path, None, ok(0.1, trace=stale)).close()
+    with pytest.raises(NoRecord, match=r"the best record, made with tir .*, does not apply any more: step 1 of 1, split\('nowhere'"):
+        best_schedule(own.func, own.target, records=path)
+
+
+def test_keys_of_shapes_and_targets():
+    a, b = task(), task(shape=(7, 13, 110))
+    assert a.key != b.key and structure(a.func) == structure(b.func)
+    assert structure(a.func) != structure(task(shape=(7, 13, 109, 2)).func)
+    assert fingerprint("llvm -num-cores 1") == fingerprint(task().target) != fingerprint("llvm -num-cores 2")
+    assert fingerprint("llvm -num-cores 1") != fingerprint("llvm -num-cores 1", cpu="another processor")

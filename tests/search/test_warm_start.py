@@ -1,0 +1,86 @@
+"""Warm starts: what records of other tasks hand to a cost model."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from search.evolution import Evolution
+from search.family import family
+from search.measure import Candidate, Measurement
+from search.records import Records
+from search.sample import sample
+from search.space import generate
+from search.task import Task
+from search.warm_start import examples
+from tir import workloads
+
+TARGET = Target("llvm -num-cores 1")
+OTHER, OWN = (Task.of(workloads.make("gmm", shape).func, TARGET) for shape in ((7, 13, 109), (37, 13, 61)))
+SKETCHES = generate(OTHER.func, TARGET)
+
+
+def measured(sketch, row, seconds: float = 0.1) -> Measurement:
+    candidate = Candidate(sketch.name, tuple(row), sketch.trace(row).as_json())
+    outcome = "ok" if seconds < math.inf else "crash"
+    return Measurement(candidate, outcome, (seconds,) if outcome == "ok" else (), max_error=0.0)
+
+
+@pytest.fixture
+def records(tmp_path):
+    with Records(tmp_path / "tune.db") as opened:
+        yield opened
+
+
+def test_candidates_of_other_tasks_come_as_rows_of_their_sketches(records):
+    first, second = SKETCHES[:2]
+    rows = {s.name: sample(s, TARGET, 3, np.random.default_rng(0)).tolist() for s in (first, second)}
+    run = records.start(OTHER)
+    for seconds, row in zip((0.3, 0.2, math.inf), rows[first.name], strict=True):
+        records.add(run, measured(first, row, seconds))
+    records.add(run, measured(second, rows[second.name][0]))
+    found = {sketch.name: (family(sketch).task, r.tolist(), s.tolist()) for sketch, r, s in examples(records, OWN)}
+    assert found == {
+        first.name: (family(first).task, rows[first.name], [0.3, 0.2, math.inf]),
+        second.name: (family(second).task, rows[second.name][:1], [0.1]),
+    }
+
+
+def test_what_does_not_fit_is_left_out(records):
+    sketch = SKETCHES[0]
+    row, another = sample(sketch, TARGET, 2, np.random.default_rng(0)).tolist()
+    own, elsewhere, run = records.start(OWN), records.start(Task.of(OTHER.func, "llvm -num-cores 2")), records.start(OTHER)
+    good = measured(sketch, row)
+    records.add(own, good)  # of this very task: the search is told of it, not the model alone
+    records.add(elsewhere, good)
+    records.add(run, good)
+    for candidate in (
+        Candidate("no such sketch", good.candidate.row, good.candidate.trace),
+        Candidate(sketch.name, (*row, 1), good.candidate.trace),
+        Candidate(sketch.name, tuple(another), good.candidate.trace),
+        Candidate(sketch.name, (10**6,) * len(row), good.candidate.trace),
+        Candidate(sketch.name, good.candidate.row, None),
+    ):
+        records.add(run, Measurement(candidate, "ok", (0.1,), max_error=0.0))
+    assert [(s.name, r.tolist()) for s, r, _ in examples(records, OWN)] == [(sketch.name, [row])]
+
+
+def test_the_search_passes_them_to_its_models(records):
+    told = []
+
+    class Model:
+        def score(self, family, rows):
+            return np.zeros(len(rows))
+
+        def update(self, family, rows, seconds):
+            told.append((family.name, rows.shape, seconds.tolist()))
+
+    sketch = SKETCHES[0]
+    (row,) = sample(sketch, TARGET, 1, np.random.default_rng(0)).tolist()
+    records.add(records.start(OTHER), measured(sketch, row))
+    search = Evolution(generate(OWN.func, TARGET), TARGET, Model())
+    search.warm_start(examples(records, OWN))
+    assert told == [(sketch.name, (1, sketch.columns), [0.1])]

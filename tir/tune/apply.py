@@ -1,0 +1,60 @@
+"""`--apply`: build, check and time a schedule from a file, beside numpy."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from typing import Any
+
+from .arguments import Usage, parse_target, parse_workload, sizes
+from .run import scheduled
+from .saved import read
+from .table import as_json, describe, error_line, heading, timings
+
+
+def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """The exit status: 0 if the schedule is valid here."""
+    saved = read(args.apply)
+    if args.words and args.words[0] != saved["workload"]:
+        raise Usage(f"--apply: {args.apply} holds a schedule of {saved['workload']}, not of {args.words[0]}")
+    workload = parse_workload(saved["workload"], tuple(saved["shape"]), saved.get("dtype", "float32"))
+    if args.shape is not None and parse_workload(workload.name, args.shape).shape != workload.shape:
+        raise Usage(f"--apply: {args.apply} holds a schedule for the shape {sizes(workload.shape)}, not {args.shape}")
+    text = args.target or saved["target"]
+    target = parse_target(text, args.threads or saved["threads"])
+
+    from search.measure import Candidate, Limits, LocalMeasurer, WorkerError, count
+    from search.task import Task
+
+    started = time.monotonic()
+    task = Task.of(workload.instance().func, target, workload=workload)
+    header = describe(workload, text, target.num_cores)
+    unscheduled = saved.get("seconds", {}).get("unscheduled")
+    local = {"workers": 1, **{k: v for k, v in options.items() if k in ("builder", "workers")}}
+    try:
+        with LocalMeasurer(task, limits=Limits(run=args.timeout), seed=args.seed, **local) as measurer:
+            measurer.prepare_data()
+            comparison = measurer.compare([Candidate("applied", (), saved["trace"])], numpy=True)
+            peak = measurer.peak(workload.dtype)
+    except WorkerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    (best,) = comparison.candidates
+    elapsed = time.monotonic() - started
+    numpy = statistics.median(comparison.numpy) if comparison.numpy else None
+    ok = best.outcome == "ok"
+    report = sys.stderr if args.json else sys.stdout
+    if ok:
+        rows = [("unscheduled", unscheduled), ("applied", best.seconds), ("numpy", numpy)]
+        print(heading(header) + "\n\n" + timings(rows, task.flop, peak), file=report)
+        print(error_line(best.max_error, comparison.tolerance), file=report)
+    else:
+        print(f"error: the schedule in {args.apply} is not valid here: {best.outcome}: {best.message}", file=sys.stderr)
+    if ok and args.show:
+        print(scheduled(task.func, saved["trace"], options).script(), file=report)
+    if args.json:
+        seconds = (unscheduled, best.seconds if ok else None, numpy)
+        print(as_json(header, count([best]), task.flop, *seconds, best.max_error, comparison.tolerance, elapsed))
+    return 0 if ok else 1

@@ -1,0 +1,234 @@
+"""What can be asked of the command line, and whether it can be done: every bad value or combination is a `Usage`, that says what
+was expected."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.oracle import Workload
+    from search.rules import Rule
+
+COMMANDS = ("list", "best", "export", "import", "prune")  # what can be done with a records file
+SEARCHES = ("evolution", "random")
+MODELS = ("gbdt", "tile", "random", "none")
+SPACES = ("full", "ansor", "limited")
+
+# Which options go with what; --json and --quiet go with everything.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "a workload": (
+        "shape", "trials", "seconds", "threads", "seed", "timeout", "target", "out", "show", "records", "search", "model",
+        "space", "rules", "report",
+    ),
+    "--apply": ("apply", "shape", "threads", "seed", "timeout", "target", "show"),
+    "--sketches": ("sketches", "shape", "threads", "target", "space", "rules"),
+    "--list": ("list",),
+    "list": ("records",),
+    "best": ("records", "shape", "threads", "target", "show", "out"),
+    "export": ("records",),
+    "import": ("records",),
+    "prune": ("records", "keep"),
+}  # fmt: skip
+
+
+class Usage(Exception):
+    """What was asked for cannot be done; the message says what was expected."""
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m tir.tune",
+        usage="python -m tir.tune WORKLOAD [options]\n"
+        "       python -m tir.tune --records FILE (list | best [WORKLOAD] | export [FILE] | import FILE ... | prune) [options]",
+        description="Find a fast schedule of a tensor computation for this machine, check it and compare it with numpy.",
+        epilog="example: python -m tir.tune gmm --shape 1024,1024,1024 --trials 64 --threads 2 --records tune.db",
+        allow_abbrev=False,
+    )
+    p.add_argument(
+        "words", nargs="*", metavar="WORKLOAD", help="what to tune; --list shows the choices. Or a command for --records"
+    )
+    p.add_argument("--shape", metavar="SIZES", help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's)")
+    p.add_argument(
+        "--trials", type=_positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
+    )
+    p.add_argument("--seconds", type=_positive_float, metavar="S", help="how long to search")
+    p.add_argument(
+        "--threads", type=_positive_int, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)"
+    )
+    p.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
+    p.add_argument(
+        "--timeout", type=_positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
+    )
+    p.add_argument(
+        "--target", default=None, metavar="TARGET", help='such as "llvm" (the default: this machine) or "llvm -mcpu znver4"'
+    )
+    p.add_argument(
+        "--records", metavar="FILE", help="record every candidate in FILE as it ends, and go on from what is recorded there"
+    )
+    p.add_argument("--out", metavar="FILE", help="write the best schedule found so far to FILE, each time there is a better one")
+    p.add_argument("--apply", metavar="FILE", help="instead of searching, build, check and time the schedule that --out wrote")
+    p.add_argument("--report", metavar="FILE", help="write a page on how the search went, as one HTML file")
+    p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
+    p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")
+    p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default gbdt)")
+    p.add_argument("--space", choices=SPACES, help="which rules make the sketches (default full)")
+    p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
+    p.add_argument("--keep", type=_count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
+    p.add_argument("--show", action="store_true", help="print the scheduled program")
+    p.add_argument("--list", action="store_true", help="list the workloads and end")
+    p.add_argument(
+        "--json", action="store_true", help="end with one JSON object on standard output; all else goes to standard error"
+    )
+    p.add_argument("--quiet", action="store_true", help="no progress while it runs")
+    return p
+
+
+def _positive_int(text: str) -> int:
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a positive integer was expected, got {text!r}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d+", text):
+        raise argparse.ArgumentTypeError(f"an integer of at least 0 was expected, got {text!r}")
+    return int(text)
+
+
+_seed = _count
+
+
+def _positive_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds was expected, got {text!r}")
+    return value
+
+
+def check(args: argparse.Namespace) -> str:
+    """What is asked for: one of OPTIONS. Usage if the words and options don't go together."""
+    command = args.words[0] if args.words and args.words[0] in COMMANDS else None
+    asked = [mode for mode in ("--apply", "--sketches", "--list") if getattr(args, mode[2:])]
+    asked += [command] if command else []
+    if len(asked) > 1:
+        raise Usage(f"{' and '.join(asked)} don't go together; one thing at a time")
+    mode = asked[0] if asked else "a workload"
+    defaults = parser().parse_args([])
+    given = [name for name, value in vars(args).items() if value != getattr(defaults, name) and name != "words"]
+    wrong = [f"--{name}" for name in given if name not in (*OPTIONS[mode], "json", "quiet")]
+    if wrong:
+        takes = ", ".join(f"--{option}" for option in (*OPTIONS[mode], "json", "quiet") if f"--{option}" != mode)
+        raise Usage(f"{', '.join(wrong)} does not go with {mode}, which takes {takes}")
+    if command is not None:
+        _check_command(command, args)
+    elif len(args.words) > 1 or (args.words and args.list):
+        near = get_close_matches(args.words[0], COMMANDS, n=1) if args.records else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{hint}")
+    elif not args.words and mode in ("a workload", "--sketches"):
+        from .. import workloads
+
+        raise Usage(f"name a workload{' to tune' if mode == 'a workload' else ''}: {', '.join(workloads.names())}")
+    return mode
+
+
+def _check_command(command: str, args: argparse.Namespace) -> None:
+    if args.records is None:
+        raise Usage(f"{command} needs --records FILE")
+    count = len(args.words) - 1
+    match command:
+        case "list" | "prune" if count:
+            raise Usage(f"{command} takes no further words, got {' '.join(args.words[1:])}")
+        case "best" if count > 1:
+            raise Usage(f"best takes one workload, got {' '.join(args.words[1:])}")
+        case "best" if not count and (wrong := [f"--{n}" for n in ("shape", "show", "out") if getattr(args, n)]):
+            raise Usage(f"best without a workload lists all; {', '.join(wrong)} needs one: best WORKLOAD")
+        case "export" if count > 1:
+            raise Usage(f"export takes one file, got {' '.join(args.words[1:])}")
+        case "import" if not count:
+            raise Usage("import takes the files that export wrote, or - for standard input")
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+
+def sizes(shape: Sequence[int]) -> str:
+    return ",".join(map(str, shape))
+
+
+def _shape(text: str, usage: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise Usage(f"--shape takes integers separated by commas, {usage}; got {text!r}")
+    return tuple(map(int, parts))
+
+
+def parse_workload(name: str, shape: tuple[int, ...] | str | None, dtype: str = "float32") -> Workload:
+    """The workload asked for; Usage, with what was expected, if there is none such."""
+    from search.oracle import Workload
+
+    from .. import workloads
+
+    try:
+        known = workloads.get(name)
+        lengths = known.sizes(_shape(shape, known.usage) if isinstance(shape, str) else shape)
+        _check_size(name, lengths, dtype)
+    except ValueError as error:
+        raise Usage(str(error)) from None
+    except MemoryError:
+        raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine") from None
+    return Workload(name, lengths, dtype)
+
+
+def _check_size(name: str, lengths: Sequence[int], dtype: str) -> None:
+    """MemoryError if the arrays of a workload, with their reference in float64, cannot fit."""
+    from .. import dtypes, workloads
+    from ..ir import const_shape
+
+    func = workloads.get(name).build(dtype, *lengths)
+    elements = sum(math.prod(const_shape(b)) for b in (*func.buffers, *func.allocs))
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 36
+    if elements * (dtypes.nbytes(dtype) + 8) > pages:
+        raise MemoryError
+
+
+def parse_target(text: str, threads: int | None) -> Target:
+    from codegen.target import Target
+
+    try:
+        found = Target(text) if threads is None else Target(text, num_cores=threads)
+    except ValueError as error:
+        raise Usage(f"--target: {error}") from None
+    if found.kind != "llvm":
+        raise Usage(f"--target: kernels for {found.kind} cannot be measured yet; targets begin with llvm")
+    return found
+
+
+def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
+    from search.rules import load_rules
+
+    try:
+        return None if text is None else load_rules(text)
+    except ValueError as error:
+        raise Usage(f"--rules: {error}") from None
+
+
+def writable(option: str, path: str) -> Path:
+    """The path, if a file can be written there."""
+    found = Path(path)
+    if found.is_dir():
+        raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
+    if not found.absolute().parent.is_dir() or not os.access(found.absolute().parent, os.W_OK):
+        raise Usage(f"{option}: cannot write to the folder {found.absolute().parent}")
+    return found

@@ -1,0 +1,224 @@
+"""`--records FILE`: listing, looking up, exchanging and thinning out what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .arguments import Usage, parse_target, parse_workload, writable
+from .saved import FORMAT, write_atomically
+from .table import duration
+
+if TYPE_CHECKING:
+    from search.records import Record, Records, Summary
+
+KEEP = 10  # of each task, where prune is not told how many
+
+
+def run_command(args: argparse.Namespace) -> int:
+    """Do what the first word says; the exit status, 1 where nothing was found."""
+    from search.records import Records, RecordsError
+
+    command, *words = args.words
+    try:
+        with Records(args.records, create=command == "import") as records:
+            match command:
+                case "list":
+                    return _list(records, args.json)
+                case "best":
+                    return _best(records, words[0], args) if words else _best_of_all(records, args.json)
+                case "export":
+                    return _export(records, words[0] if words else "-", args)
+                case "import":
+                    return _import(records, words, args)
+                case _:
+                    return _prune(records, args)
+    except RecordsError as error:
+        raise Usage(f"--records: {error}") from None
+
+
+def _list(records: Records, as_json: bool) -> int:
+    found = records.list()
+    if as_json:
+        print(json.dumps([_summary(s) for s in found], allow_nan=False))
+        return 0
+    if not found:
+        print(f"{records.path} has no records")
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("workload", "target", "processor"):
+        table.add_column(title, overflow="fold")
+    for title in ("records", "valid", "best", "GFLOP/s"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("last", no_wrap=True)
+    for s in found:
+        best = ("-", "-") if s.best is None else (duration(s.best), f"{s.flop / s.best / 1e9:.1f}")
+        when = datetime.fromtimestamp(s.last).strftime("%Y-%m-%d %H:%M")
+        table.add_row(s.title, s.target, s.cpu, str(s.records), str(s.valid), *best, when)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, highlight=False)
+    console.print(table)
+    return 0
+
+
+def _summary(s: Summary) -> dict[str, Any]:
+    return {
+        "workload": s.workload,
+        "target": s.target,
+        "records": s.records,
+        "best": s.best,
+        "valid": s.valid,
+        "name": s.name,
+        "shape": None if s.shape is None else list(s.shape),
+        "threads": s.threads,
+        "cpu": s.cpu,
+    }
+
+
+def _best_of_all(records: Records, as_json: bool) -> int:
+    found = [r for s in records.list() if (r := records.best_of(s.workload, s.fingerprint)) is not None]
+    if as_json:
+        print(json.dumps([_described(r) for r in found], allow_nan=False))
+    else:
+        for r in found:
+            m = r.measurement
+            print(f"{r.title}  {r.target}  {duration(r.seconds)}  {m.candidate.sketch} {list(m.candidate.row)}")
+    if not found:
+        print(f"error: {records.path} has no valid record", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _described(r: Record) -> dict[str, Any]:
+    return {
+        "workload": r.workload,
+        "target": r.target,
+        "seconds": r.seconds,
+        "name": r.name,
+        "shape": None if r.shape is None else list(r.shape),
+        "threads": r.threads,
+        "cpu": r.cpu,
+        "max_error": r.measurement.max_error,
+        "samples": list(r.measurement.samples),
+        "sketch": r.measurement.candidate.sketch,
+        "row": list(r.measurement.candidate.row),
+        "trace": r.measurement.candidate.trace,
+        "versions": r.versions,
+        "seed": r.seed,
+        "time": r.time,
+    }
+
+
+def _best(records: Records, name: str, args: argparse.Namespace) -> int:
+    """The best record of a workload, its schedule, and out loud if it is of another target."""
+    from search.records import NearHit, NoRecord, best_schedule, look_up
+
+    workload = parse_workload(name, args.shape)
+    target = parse_target(args.target or "llvm", args.threads)
+    out = None if args.out is None else writable("--out", args.out)
+    func = workload.instance().func
+    found = look_up(func, target, records)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NearHit)  # said below, in the words of a command line
+            schedule = best_schedule(func, target, records=records)
+    except NoRecord as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    record = found.record
+    assert record is not None  # or there would have been no schedule
+    if found.kind == "near":
+        print(f"warning: {found.why}", file=sys.stderr)
+    report = sys.stderr if args.json else sys.stdout
+    print(f"{record.title}  {record.target}  {record.cpu}  {duration(record.seconds)}", file=report)
+    print(schedule.func.script() if args.show else schedule.trace, file=report)
+    if out is not None:
+        content = {
+            "format": FORMAT,
+            "workload": workload.name,
+            "shape": list(workload.shape),
+            "dtype": workload.dtype,
+            "target": args.target or "llvm",
+            "threads": target.num_cores,
+            "seed": record.seed,
+            "versions": record.versions,
+            "key": record.workload,
+            "max_error": record.measurement.max_error,
+            "seconds": {"unscheduled": None, "best": record.seconds, "numpy": None},
+            "trace": record.measurement.candidate.trace,
+        }
+        _write(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
+    if args.json:
+        print(json.dumps({"found": found.kind, **_described(record)}, allow_nan=False))
+    return 0
+
+
+def _export(records: Records, name: str, args: argparse.Namespace) -> int:
+    if name == "-":
+        for line in records.export():
+            print(line)
+        return 0
+    path = writable("export", name)
+    if path.exists() and os.path.samefile(path, records.path):
+        raise Usage(f"export: {name} is the records file itself")
+    lines = list(records.export())
+    _write(path, "".join(line + "\n" for line in lines))
+    _say({"file": str(path), "records": len(records)}, f"wrote {len(records)} records to {path}", args)
+    return 0
+
+
+def _import(records: Records, names: list[str], args: argparse.Namespace) -> int:
+    from search.records import RecordsError
+
+    new = known = 0
+    for name in names:
+        try:
+            added, here = records.import_(_lines(name))
+        except RecordsError as error:
+            raise Usage(f"import: {name}: {error}") from None
+        new, known = new + added, known + here
+    text = f"{new} new records, {known} known before; {records.path} has {len(records)}"
+    _say({"new": new, "known": known, "records": len(records)}, text, args)
+    return 0
+
+
+def _lines(name: str) -> Iterator[str]:
+    try:
+        if name == "-":
+            yield from sys.stdin
+            return
+        with Path(name).open(encoding="utf-8") as file:
+            yield from file
+    except OSError as error:
+        raise Usage(f"import: cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Usage(f"import: {name} is not text; what export wrote was expected") from None
+
+
+def _prune(records: Records, args: argparse.Namespace) -> int:
+    removed = records.prune(KEEP if args.keep is None else args.keep)
+    _say({"removed": removed, "records": len(records)}, f"removed {removed} records; {len(records)} are left", args)
+    return 0
+
+
+def _say(content: dict[str, Any], text: str, args: argparse.Namespace) -> None:
+    if args.json:
+        print(json.dumps(content))
+    elif not args.quiet:
+        print(text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise Usage(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,107 @@
+"""The file that `--out` writes: the best schedule so far, from which it can be built again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .arguments import Usage
+
+if TYPE_CHECKING:
+    from search.events import Event
+
+FORMAT = 1  # of the file
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that a timing depends on."""
+    from search.provenance import versions
+
+    return versions()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the contents of `path` in one step: whoever reads it, or whatever ends this process, finds the old or the new
+    whole."""
+    handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name + ".", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current
+
+
+class Saver:
+    """A callback that keeps the best schedule so far in a file."""
+
+    def __init__(self, path: Path, header: dict[str, Any]):
+        self._path, self._content = path, {"format": FORMAT, **header}
+        self.problem = ""  # why the file is not up to date
+        self._seconds: dict[str, float | None] = {"unscheduled": None, "best": None, "numpy": None}
+
+    def __call__(self, event: Event) -> None:
+        from search.events import Finished, NewBest, Prepared
+
+        match event:
+            case Prepared(baseline, numpy):
+                self._seconds.update(unscheduled=finite(baseline.seconds), numpy=numpy)
+            case NewBest(measurement):
+                self._save(measurement.candidate.trace, best=measurement.seconds)
+            case Finished(result):
+                self._content.update(flop=result.task.flop, key=result.task.key)
+                self._content.update(max_error=result.max_error, tolerance=result.tolerance)
+                self._save(result.trace, best=result.seconds, numpy=result.numpy)
+
+    def _save(self, trace: Any, **seconds: float | None) -> None:
+        self._seconds.update(seconds)
+        content = {**self._content, "seconds": self._seconds, "trace": trace}
+        try:
+            write_atomically(self._path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            self.problem = ""
+        except OSError as error:  # a full disk is no reason to lose the search
+            self.problem = f"could not write {self._path}: {error.strerror}"
+
+
+def finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
+
+
+_FIELDS = {"workload": str, "shape": list, "target": str, "threads": int}
+
+
+def read(path: str) -> dict[str, Any]:
+    """What `--out` wrote; Usage if the file is something else."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Usage(f"--apply: cannot read {path}: {error.strerror}") from None
+    except ValueError as error:  # of JSON or of UTF-8
+        raise Usage(f"--apply: {path} is not JSON: {error}") from None
+    if not isinstance(content, dict) or "trace" not in content:
+        raise Usage(f"--apply: {path} was not written by --out: it holds no trace")
+    for name, kind in _FIELDS.items():
+        if not isinstance(content.get(name), kind) or isinstance(content.get(name), bool):
+            raise Usage(f"--apply: in {path}, {name!r} should be of type {kind.__name__}, got {content.get(name)!r}")
+    if content.get("format") != FORMAT:
+        raise Usage(f"--apply: {path} has format {content.get('format')!r}; {FORMAT} is understood")
+    seconds = content.get("seconds", {})
+    if not isinstance(seconds, dict) or not all(v is None or isinstance(v, (int, float)) for v in seconds.values()):
+        raise Usage(f"--apply: in {path}, 'seconds' should hold numbers, got {seconds!r}")
+    if content["threads"] < 1:
+        raise Usage(f"--apply: in {path}, 'threads' should be at least 1, got {content['threads']}")
+    return content

@@ -1,0 +1,39 @@
+"""What can be looked at without measuring: the workloads, and the sketches of one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from .arguments import Usage, parse_rules, parse_target, parse_workload, sizes
+
+
+def list_workloads() -> int:
+    """Print the workloads with their sizes."""
+    from .. import workloads
+
+    for name in workloads.names():
+        w = workloads.get(name)
+        print(f"{name:<10} {w.summary}\n{'':<10} --shape {w.usage}  (default {sizes(w.default)})")
+    return 0
+
+
+def show_sketches(args: argparse.Namespace) -> int:
+    """Print each sketch as a script with holes, and the rules that made it."""
+    workload = parse_workload(args.words[0], args.shape)
+    target = parse_target(args.target or "llvm", args.threads)
+
+    from search.show import sketch_text
+    from search.space import generate
+
+    try:
+        sketches = generate(workload.instance().func, target, parse_rules(args.rules), args.space or "full")
+    except ValueError as error:
+        raise Usage(str(error)) from None
+    if args.json:
+        described = [{"name": s.name, "rules": s.rules, "columns": s.columns, "script": sketch_text(s)} for s in sketches]
+        print(json.dumps(described))
+        return 0
+    print("\n".join(sketch_text(s) for s in sketches))
+    print(f"{len(sketches)} sketch{'es' if len(sketches) != 1 else ''} of {workload.name} {sizes(workload.shape)}")
+    return 0

@@ -1,0 +1,105 @@
+"""What is printed at the end: the table of timings, and the JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .arguments import sizes
+
+if TYPE_CHECKING:
+    from search.oracle import Workload
+    from search.result import Result
+
+
+def describe(workload: Workload, target: str, threads: int) -> dict[str, Any]:
+    return {
+        "workload": workload.name,
+        "shape": list(workload.shape),
+        "dtype": workload.dtype,
+        "target": target,
+        "threads": threads,
+    }
+
+
+def as_json(
+    header: dict[str, Any],
+    outcomes: dict[str, int],
+    flop: int,
+    unscheduled: float | None,
+    best: float | None,
+    numpy: float | None,
+    max_error: float | None,
+    tolerance: float | None,
+    elapsed: float,
+) -> str:
+    content = {
+        **{k: header[k] for k in ("workload", "shape", "target", "threads")},
+        "trials": sum(outcomes.values()),
+        "outcomes": outcomes,
+        "seconds": {"unscheduled": unscheduled, "best": best, "numpy": numpy},
+        "flop": flop,
+        "max_error": max_error,
+        "tolerance": tolerance,
+        "elapsed": round(elapsed, 3),
+    }
+    return json.dumps(content, allow_nan=False)
+
+
+def heading(header: dict[str, Any]) -> str:
+    threads = f"{header['threads']} thread{'s' if header['threads'] > 1 else ''}"
+    return f"{header['workload']} {sizes(header['shape'])}  {header['dtype']}  {header['target']}  {threads}"
+
+
+def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None) -> str:
+    """The table: one row a program, compared with the unscheduled one and with numpy. The rows are so named."""
+    times = dict(rows)
+    unscheduled, numpy = times.get("unscheduled"), times.get("numpy")
+    lines = [f"{'':<12} {'time':>12} {'GFLOP/s':>10} {'of peak':>8} {'speed-up':>9} {'x numpy':>8}"]
+    for name, seconds in rows:
+        if seconds is None:
+            continue
+        share = f"{flop / seconds / peak:.1%}" if peak else "-"
+        speedup = f"{unscheduled / seconds:.2f}" if unscheduled else "-"
+        ratio = f"{numpy / seconds:.2f}" if numpy else "-"
+        lines.append(f"{name:<12} {duration(seconds):>12} {flop / seconds / 1e9:>10.2f} {share:>8} {speedup:>9} {ratio:>8}")
+    return "\n".join(lines)
+
+
+def error_line(max_error: float | None, tolerance: float | None) -> str:
+    if max_error is None or tolerance is None:
+        return "not compared with the float64 reference"
+    return f"largest error against float64: {max_error:.2g} of its scale; tolerance {tolerance:.2g}"
+
+
+def table(header: dict[str, Any], result: Result) -> str:
+    best = [("best found", result.seconds)] if result.trace is not None else []
+    rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
+    lines = [heading(header), "", timings(rows, result.task.flop, result.peak), error_line(result.max_error, result.tolerance)]
+    if result.baseline_stopped is not None:
+        times = result.baseline_stopped / result.seconds
+        lines.append(
+            f"the unscheduled program was stopped after {duration(result.baseline_stopped)}: "
+            f"the best found is at least {times:.0f} times as fast"
+        )
+    ended = "interrupted after " if result.interrupted else ""
+    lines.append(f"{ended}{result.trials} trials in {result.elapsed:.1f} s: {tally(result.outcomes)}")
+    if result.interrupted:
+        lines.append("numpy was timed at the start, not in turns with the best")
+    if result.trace is None and not result.interrupted:
+        lines.append("no candidate was faster than the program as written")
+    return "\n".join(lines)
+
+
+def tally(outcomes: dict[str, int]) -> str:
+    """Counts by outcome, those that occurred: `61 ok, 2 run_timeout`."""
+    return ", ".join(f"{n} {kind}" for kind, n in outcomes.items() if n) or "none"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
