@@ -12,7 +12,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help tune test fuzz lint bench clean
+.PHONY: help tune test fuzz lint bench gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ lint: $(READY) ## check style, formatting and types
 
 bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: tables, and one JSON object a line; 3 to 4 minutes
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+gpu: ## check the GPU kernels on this machine's GPU and time them beside torch; PYTHON must have cuda-python, torch and numpy
+	@$(PYTHON) -m tests.codegen.cuda.on_device && $(PYTHON) -m benchmarks.gpu
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

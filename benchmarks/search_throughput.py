@@ -1,7 +1,10 @@
 """Candidates a second that the search draws and scores, proposes, instantiates (replays their traces) and builds, in one process.
 
-`scored` draws populations and lets the cost model judge them; `proposed` is the whole of `propose`, batch after batch;
-`instantiated` replays traces into programs; `built` lowers and compiles those too.
+`sampled` draws rows; `described` evaluates the features of populations from symbolic sketches, `judged` the trees on features,
+`scored` is both and all between, by a model trained on pretended times; `by_formula` is the tile model. `proposed` is the whole
+of `propose`, batch after batch; `instantiated` replays traces into programs; `built` lowers and compiles those too. `fit_ms` is
+how long the trees take to be grown for 256 measured programs, `sketch_ms` how long deriving the sketches takes, `symbolic_ms` how
+long building their symbolic programs, once for each variant among a thousand rows. `statements` is how many a program has.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from typing import Any
 import numpy as np
 
 import tir
-from costmodel import TileModel
+from costmodel import GBDTModel, TileModel
+from costmodel.features import chunks
 from schedule import Trace, replay
 from search.family import family
 from search.geometry import machine
 from search.sample import sample
 from search.space import generate
-from search.strategies import search as named_search
+from search.strategies import search as search_of
 from search.task import Task
 
 from . import programs
@@ -31,31 +35,70 @@ ROWS = ("mlp", "gmm", "conv2d", "depthwise", "softmax", "layernorm")
 
 DEFAULT = ("mlp", "conv2d", "softmax")
 
-POPULATION = 1024  # rows that are drawn and scored at a time
+POPULATION = 8192  # rows that are scored at a time
+
+TRAINED = 256  # programs that the model learned from
+
+SKETCHES = 8  # whose rows are scored in turn
 
 BATCH = 16  # candidates that are proposed at a time
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """One result. Each rate is measured for a quarter of the time."""
+    """One result. Each rate is measured for an equal share of the time."""
     func = programs.instance(row).func
     target = tir.Target("llvm", num_cores=options.threads)
     rng = np.random.default_rng(options.seed)
     start = time.perf_counter()
     sketches = generate(func, target)
     sketch_seconds = time.perf_counter() - start
-    model = TileModel(machine(target))
-    families = {s.name: family(s) for s in sketches}
-    search = named_search(Task.of(func, target))
-    turn = cycle(sketches)
+    judged = sketches[:SKETCHES]
+    populations = {s.name: sample(s, target, POPULATION, rng) for s in judged}
+    start = time.perf_counter()
+    for s in judged:
+        list(family(s).programs(populations[s.name]))
+    symbolic_seconds = time.perf_counter() - start
+    model, formula = GBDTModel(machine(target)), TileModel(machine(target))
+    for s in judged:
+        rows = populations[s.name][: TRAINED // len(judged)]
+        model.update(family(s), rows, np.exp(rng.standard_normal(len(rows)) - formula.score(family(s), rows)))
+    start = time.perf_counter()
+    model.score(family(judged[0]), populations[judged[0].name][:1])
+    fit_seconds = time.perf_counter() - start
+    search = search_of(Task.of(func, target))
+    traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
+    turns = {name: cycle(judged) for name in ("sampled", "described", "judged", "scored", "by_formula")}
+
+    def draw() -> int:
+        return len(sample(next(turns["sampled"]), target, POPULATION, rng))
+
+    def describe() -> int:
+        s = next(turns["described"])
+        for members, program in family(s).programs(populations[s.name]):
+            for _ in chunks(program, populations[s.name][members], model.machine):
+                pass
+        return POPULATION
+
+    described = [
+        next(chunks(program, populations[s.name][members], model.machine, extra=1))[1].copy()
+        for s in judged
+        for members, program in [next(iter(family(s).programs(populations[s.name])))]
+    ]
+    turn = cycle(described)
+
+    def judge() -> int:
+        matrices = next(turn)
+        for matrix in matrices:
+            model.forest.predict(matrix)
+        return matrices.shape[2]
 
     def score() -> int:
-        sketch = next(turn)
-        rows = sample(sketch, target, POPULATION, rng)
-        model.score(families[sketch.name], rows)
-        return len(rows)
+        s = next(turns["scored"])
+        return len(model.score(family(s), populations[s.name]))
 
-    traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
+    def by_formula() -> int:
+        s = next(turns["by_formula"])
+        return len(formula.score(family(s), populations[s.name]))
 
     def instantiate() -> int:
         try:
@@ -72,13 +115,25 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         return 1
 
     rates = {
+        "sampled_per_s": draw,
+        "described_per_s": describe,
+        "judged_per_s": judge,
         "scored_per_s": score,
+        "by_formula_per_s": by_formula,
         "proposed_per_s": lambda: len(search.propose(BATCH, rng)),
         "instantiated_per_s": instantiate,
         "built_per_s": build,
     }
     found = {name: rate(work, options.seconds / len(rates)) for name, work in rates.items()}
-    yield {"sketches": len(sketches), "sketch_ms": 1e3 * sketch_seconds, **found, **circumstances()}
+    yield {
+        "sketches": len(sketches),
+        "statements": float(np.mean([len(m) for m in described])),
+        "sketch_ms": 1e3 * sketch_seconds,
+        "symbolic_ms": 1e3 * symbolic_seconds,
+        "fit_ms": 1e3 * fit_seconds,
+        **found,
+        **circumstances(),
+    }
 
 
 def rate(work: Callable[[], int], seconds: float) -> float:

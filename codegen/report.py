@@ -191,7 +191,7 @@ class _Program:
     """The loops of a lowered program by function and block of its LLVM IR: `loops[function, block]` are fields of a Loop."""
 
     def __init__(self, lowered: PrimFunc, llvm_ir: str):
-        from .llvm.emit import ascii_name
+        from .llvm.values import ascii_name
 
         self.loops: dict[tuple[str, str], dict] = {}
         heads: dict[str, list[tuple[str, str]]] = {}

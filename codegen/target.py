@@ -20,8 +20,8 @@ class Target:
     Target("llvm"), Target("llvm -num-cores 1 -mcpu znver4"), Target("llvm", num_cores=1), Target("cuda", arch="sm_90").
     What is not given is the host's: `num_cores` (threads a kernel uses), `mcpu` and `mattr` (LLVM's names of the processor and of
     its features), `vector_bits` (widest vector register), cache sizes `l1`, `l2`, `l3` in bytes (data cache of a core, of a core,
-    shared). For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and subnormal numbers,
-    for speed. Raises ValueError for what it does not understand.
+    shared). For cuda: `arch`, and `fast_math` (1 or 0), which trades accuracy of division and math functions, and
+    subnormal numbers, for speed. Raises ValueError for what it does not understand.
     """
 
     kind: str
@@ -114,7 +114,9 @@ def _complete(given: dict) -> dict:
         arch = given.get("arch", "sm_90")
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
-        fast = {"0": False, "1": True}.get(str(int(given["fast_math"]) if isinstance(given.get("fast_math"), bool) else given.get("fast_math", 0)))
+        fast = {"0": False, "1": True}.get(
+            str(int(given["fast_math"]) if isinstance(given.get("fast_math"), bool) else given.get("fast_math", 0))
+        )
         if fast is None:
             raise ValueError(f"target option fast_math must be 0 or 1, got {given['fast_math']!r}")
         return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch, "fast_math": fast}

@@ -235,16 +235,21 @@ def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> lis
 
 def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:
     """Operations a byte of the loops from the innermost outwards, sampled where they have done a tenth, two tenths, ..., all."""
+    if not operations:
+        return [0.0] * SAMPLES
     curve = [i / b for i, b in zip(inner, bytes_at, strict=True)]
+    both = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float32)) for x in (*inner, *curve)))
+    done, intensity = np.stack(both[: len(inner)]), np.stack(both[len(inner) :])
     result: list[Value] = []
+    last = len(inner) - 1
     for k in range(SAMPLES):
-        at = inner[0] * ((k + 1) / SAMPLES)
-        value = curve[-1]
-        for d in reversed(range(len(inner) - 1)):  # the innermost level that has done as much, between it and the one inside
-            step = _most(inner[d] - inner[d + 1], 1.0)
-            between = curve[d + 1] + (curve[d] - curve[d + 1]) * ((at - inner[d + 1]) / step)
-            value = _where(_and_not(inner[d + 1] < at, inner[d] < at), between, value)
-        result.append(value * operations)
+        at = done[0] * np.float32((k + 1) / SAMPLES)
+        level = np.count_nonzero(done >= at, axis=0) - 1  # the innermost that has done as much; the sample is between it and
+        within = np.minimum(level + 1, last)  # the one inside
+        outside, inside = (np.take_along_axis(intensity, x[None], axis=0)[0] for x in (level, within))
+        more, less = (np.take_along_axis(done, x[None], axis=0)[0] for x in (level, within))
+        part = (at - less) / np.maximum(more - less, 1.0)
+        result.append((inside + (outside - inside) * part) * np.float32(operations))
     return result
 
 

@@ -13,6 +13,7 @@ relative to the best of its task, so that what is fast is predicted best. What d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import numpy as np
 from .family import Family
 from .features import NAMES, chunks, features
 from .geometry import Machine
-from .loopnest import Program
+from .loopnest import Program, Statement
 from .tile_model import TileModel
 from .trees import Forest
 
@@ -39,7 +40,7 @@ class Boosting:
     added: int = 16  # trees for new data
     depth: int = 6
     rate: float = 0.15
-    leaf: int = 3  # statements at least
+    leaf: int = 6  # statements at least
     share: float = 0.5  # of the features tried at each node
     sample: float = 0.8  # of the programs that each tree sees
     least: int = 24
@@ -60,7 +61,7 @@ class GBDTModel:
         self.boosting = boosting or Boosting()
         self._formula = TileModel(machine)
         self._rng = np.random.default_rng(seed)
-        self._forest = Forest.empty(self.boosting.depth)
+        self.forest = Forest.empty(self.boosting.depth)
         self._matrix = np.empty((0, FORMULA + 1), dtype=np.float32)  # a row a statement
         self._program = np.empty(0, dtype=np.int64)  # of which program it is one
         self._task = np.empty(0, dtype=np.int64)  # of each program
@@ -80,24 +81,29 @@ class GBDTModel:
         if self.programs < self.boosting.least:
             return self._formula.score(family, rows)
         self._fit()
-        result = np.full(len(rows), -np.inf)
-        formula = self._formula.score(family, rows)
-        for members, program in family.programs(rows):
+        formula = self._formula.score(family, rows).astype(np.float32)
+        total = np.zeros(len(rows), dtype=np.float32)
+        for statement, members in self._statements(family, rows):
             whole = len(members) == len(rows)
-            part = self._predict(program, rows if whole else rows[members], formula if whole else formula[members])
-            result[members] = part
-        return result
+            self._add(statement, rows if whole else rows[members], formula if whole else formula[members], members, total)
+        return np.where(total > 0, -np.log(np.maximum(total, 1e-30)), -np.inf).astype(np.float64)
 
-    def _predict(self, program: Program, rows: np.ndarray, formula: np.ndarray) -> np.ndarray:
-        result = np.empty(len(rows))
-        for start, chunk in chunks(program, rows, self.machine, extra=1):
-            n = chunk.shape[2]
-            total = np.zeros(n, dtype=np.float32)
-            for matrix in chunk:
-                matrix[FORMULA] = formula[start : start + n]
-                total += np.exp(self._forest.predict(matrix) + LN2 * matrix[ESTIMATE])
-            result[start : start + n] = -np.log(total)
-        return result
+    def _statements(self, family: Family, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
+        """The statements of all programs, each once with the numbers of the rows that have it: variants share most of them."""
+        found: dict[int, tuple[Statement, list[np.ndarray]]] = {}
+        for members, program in family.programs(rows):
+            for statement in program.statements:
+                found.setdefault(id(statement), (statement, []))[1].append(members)
+        for statement, parts in found.values():
+            yield statement, np.concatenate(parts)
+
+    def _add(self, statement: Statement, rows: np.ndarray, formula: np.ndarray, members: np.ndarray, total: np.ndarray) -> None:
+        """Add the predicted nanoseconds of a statement to those of the rows that have it."""
+        for start, chunk in chunks(Program((statement,)), rows, self.machine, extra=1):
+            (matrix,) = chunk
+            stop = start + matrix.shape[1]
+            matrix[FORMULA] = formula[start:stop]
+            total[members[start:stop]] += np.exp(self.forest.predict(matrix) + LN2 * matrix[ESTIMATE])
 
     # --- learning ---
 
@@ -129,17 +135,17 @@ class GBDTModel:
         if self._fitted == self.programs:
             return
         options = self.boosting
-        anew = self.programs >= (1 + options.growth) * self._rebuilt or len(self._forest) + options.added > 2 * options.trees
+        anew = self.programs >= (1 + options.growth) * self._rebuilt or len(self.forest) + options.added > 2 * options.trees
         chosen = self._chosen()
         place = np.full(self.programs, -1)
         place[chosen] = np.arange(len(chosen))
         mine = place[self._program] >= 0
         matrix, program = self._matrix[mine], place[self._program[mine]]
-        forest = Forest.empty(options.depth) if anew else self._forest
+        forest = Forest.empty(options.depth) if anew else self.forest
         predicted = forest.predict(np.ascontiguousarray(matrix.T)) + LN2 * matrix[:, ESTIMATE]
         weight = np.maximum(self.throughputs()[chosen], options.weight)
         trees = options.trees if anew else options.added
-        self._forest = forest + self._boosted(matrix, program, predicted, self._targets()[chosen], weight, trees)
+        self.forest = forest + self._boosted(matrix, program, predicted, self._targets()[chosen], weight, trees)
         self._fitted = self.programs
         if anew:
             self._rebuilt = self.programs
@@ -208,9 +214,9 @@ class GBDTModel:
                 task=self._task,
                 seconds=self._seconds,
                 tasks=np.array(self._tasks, dtype=np.str_),
-                features=self._forest.features,
-                thresholds=self._forest.thresholds,
-                values=self._forest.values,
+                features=self.forest.features,
+                thresholds=self.forest.thresholds,
+                values=self.forest.values,
                 counts=np.array([self._fitted, self._rebuilt]),
             )
 
@@ -226,6 +232,6 @@ class GBDTModel:
             model._tasks = data["tasks"].tolist()
             forest = Forest(data["features"], data["thresholds"], data["values"])
             if forest.depth == model.boosting.depth:
-                model._forest = forest
+                model.forest = forest
                 model._fitted, model._rebuilt = data["counts"].tolist()
         return model

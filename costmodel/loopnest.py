@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tir import dtypes
 from tir.affine import Interval, polynomial
@@ -38,7 +38,7 @@ from tir.ir import (
 )
 from tir.simplify import simplify
 from tir.size import lesser
-from tir.traverse import children, substitute, variables, walk
+from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,20 @@ class _Found:
     useful: int
 
 
-def program(func: PrimFunc) -> Program:
-    """The description of a function, scheduled or not, before it is lowered."""
+@dataclass
+class Known:
+    """What was found out about the nests of one function, for others that have the same ones (the same objects)."""
+
+    nests: dict[tuple[int, ...], tuple[_Found, tuple[Loop, ...], tuple[Touched, ...]]] = field(default_factory=dict)
+    statements: dict[tuple, Statement] = field(default_factory=dict)
+
+
+def program(func: PrimFunc, known: Known | None = None) -> Program:
+    """The description of a function, scheduled or not, before it is lowered.
+
+    Statements that are the same in several functions described with the same `known` are the same objects.
+    """
+    known = known or Known()
     found: list[_Found] = []
 
     def visit(
@@ -135,15 +147,29 @@ def program(func: PrimFunc) -> Program:
 
     visit(func.body, (), "", {}, frozenset(), 1)
     accesses = [{n.buffer.name for n in walk(f.store) if isinstance(n, (Load, Store))} for f in found]
-    temporary = {b.name for b in func.allocs} | {b.name for f in found for b in _allocated_in(func)}
-    return Program(tuple(_statement(f, found, accesses, temporary) for f in found))
+    inside = [s.allocs for s in walk_stmts(func.body) if isinstance(s, Block)]
+    temporary = {b.name for buffers in (func.allocs, *inside) for b in buffers}
+    return Program(tuple(_statement(f, found, accesses, temporary, known) for f in found))
 
 
-def _allocated_in(func: PrimFunc) -> list[Buffer]:
-    return [b for n in walk(func.body) if isinstance(n, Block) for b in n.allocs]
+def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], temporary: set[str], known: Known) -> Statement:
+    key = (id(f.store), *map(id, f.loops))
+    if key not in known.nests:
+        known.nests[key] = f, *_nest(f)  # with what the key speaks of, so that no other object gets its place
+    _, loops, touched = known.nests[key]
+    others = {t.buffer: _others(f, t.buffer, found, accesses) for t in touched}
+    written = f.store.buffer.name
+    outside = None
+    if written in temporary:
+        outside = min(_common(f, g) for g, names in zip(found, accesses, strict=True) if written in names)
+    whole = (*key, outside, *others.values())
+    if whole not in known.statements:
+        known.statements[whole] = Statement(f.block, loops, touched, operations(f.store.value), f.useful, outside, others)
+    return known.statements[whole]
 
 
-def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], temporary: set[str]) -> Statement:
+def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
+    """The loops around a store, and what it accesses in them."""
     ranges: dict[str, Interval] = {}
     for loop in f.loops:
         ranges[loop.name] = extent_range(loop.extent, ranges)
@@ -176,18 +202,11 @@ def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], tempora
         writes = any(w for *_, w in uses)
         touched.append(Touched(name, dtypes.nbytes(buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
     touched.sort(key=lambda t: not t.written)
-    others = {t.buffer: _others(f, t.buffer, found, accesses) for t in touched}
-    written = f.store.buffer.name
-    outside = None
-    if written in temporary:
-        outside = min(_common(f, g) for g, names in zip(found, accesses, strict=True) if written in names)
     loops = tuple(
-        Loop(
-            x.name, e, x.kind, x.name in f.reduce, x.thread, annotation(x.annotations, "pragma_auto_unroll_max_step", 0)
-        )
+        Loop(x.name, e, x.kind, x.name in f.reduce, x.thread, annotation(x.annotations, "pragma_auto_unroll_max_step", 0))
         for x, e in zip(f.loops, extents, strict=True)
     )
-    return Statement(f.block, loops, tuple(touched), operations(f.store.value), f.useful, outside, others)
+    return loops, tuple(touched)
 
 
 def _common(f: _Found, g: _Found) -> int:

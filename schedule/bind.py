@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tir.affine import polynomial, to_expr
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store
-from tir.points import evaluate, grid, size
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
+from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
-from tir.traverse import variables, walk
+from tir.traverse import loads, stores, variables, walk
 
 from .error import ScheduleError, nearest
 from .parallel import independent_iterations, need_markable
@@ -26,10 +26,32 @@ OWN = {
 }
 
 
+SHARED = ("shared", "shared.dyn")
+
 POINTS = 1 << 20  # instances that are enumerated at most
 
 
-def _reduces_together(loop: For) -> bool:
+def _same_for_all(loop: For, name: str) -> bool:
+    """Whether all iterations of a thread loop store the same to a buffer, so that the block may do it once, for all."""
+    return all(
+        loop.name not in variables(s)
+        for s in statements(loop.body)
+        if type(s) is Block and any(x.buffer.name == name for x in stores(s))
+    ) and not any(
+        x.buffer.name != name and any(y.buffer.name == x.buffer.name for y in stores(loop.body))
+        for s in statements(loop.body)
+        if type(s) is Block and any(y.buffer.name == name for y in stores(s))
+        for x in loads(s)
+    )
+
+
+def _step_of_the_block(outer: For, inner: For) -> bool:
+    """Whether a loop inside a thread loop of the same axis fills shared memory for all threads, whoever they are."""
+    scopes = {s.buffer.scope for s in stores(inner)}
+    return scopes <= set(SHARED) and outer.name not in variables(inner)
+
+
+def _reduces_together(loop: For, outside: list[For]) -> bool:
     """Whether the loop drives nothing but the reduction of one block that threads can share; refuses one that they cannot."""
     found = blocks_below(loop.body)
     block = found[0] if len(found) == 1 else None
@@ -40,6 +62,13 @@ def _reduces_together(loop: For) -> bool:
     while type(inner) is For:
         inner = inner.body
     if driven != {Axis.REDUCE} or inner is not block:
+        return False
+    by_axis = {axis: {v for it in block.iters if it.axis is axis for v in variables(it.binding)} for axis in Axis}
+    below = {loop.name} | {s.name for s in statements(loop.body) if type(s) is For}
+    mixed = by_axis[Axis.REDUCE] & by_axis[Axis.SPATIAL] & below  # loops that start a reduction as they go on with it
+    mixed |= {s.name for s in outside if s.name in by_axis[Axis.REDUCE] and s.extent != Const(1, s.extent.dtype)}
+    guards = [c for c in conjuncts(block.predicate) if variables(c) & by_axis[Axis.REDUCE]]
+    if mixed or any(variables(c) & (by_axis[Axis.SPATIAL] & below) for c in guards):
         return False
     reducer = reducer_of(block, True)
     if len(reducer.outputs) > 1:
@@ -87,10 +116,10 @@ def _apart(path: list[Stmt]) -> bool:
                       + [values[name] for name in sorted(fixed)], axis=1) if moving or fixed else None  # fmt: skip
     if places is None:
         return counts[loop.name] <= 1
-    rows, place = np.unique(places, axis=0, return_inverse=True)
+    rows, place = distinct(places)
     low, high = np.full(len(rows), counts[loop.name]), np.full(len(rows), -1)
-    np.minimum.at(low, place.reshape(-1), values[loop.name])
-    np.maximum.at(high, place.reshape(-1), values[loop.name])
+    np.minimum.at(low, place, values[loop.name])
+    np.maximum.at(high, place, values[loop.name])
     return bool(np.all(low == high))
 
 
@@ -103,10 +132,12 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
     Legal     the iterations are independent, as for `parallel`, where each block has its own of temporaries in shared memory and
               each thread of those in local memory, but none of those in global memory. Loops inside one another are bound to
-              different axes, the blocks outside the threads. A loop bound to threadIdx may also drive the reduction of a
-              block, its init included, that alone is below it, with one result and +, *, min, max, and, or: then the threads
-              reduce together. Each reduces its iterations, from the value that init stores, the results are combined in any
-              order, and every thread gets what is stored. Floating results differ by rounding.
+              different axes, the blocks outside the threads; only a loop that fills shared memory for the whole block, and
+              depends on no thread around it, may be bound to an axis again: the threads share its iterations.
+              A loop bound to threadIdx may also drive the reduction of a block, its init included, that alone is below it,
+              if no loop around drives it too, with one result and +, *, min, max, and, or: then the threads reduce together.
+              Each reduces its iterations, from the value that init stores, the results are combined in any order, and every
+              thread gets what is stored. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """
     above = path_to_loop(func, loop)
@@ -128,6 +159,8 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
             )  # fmt: skip
         if other.kind is Kind.THREAD and other.thread == thread_axis:
             first, second = (other, target) if other in outside else (target, other)
+            if kind == "threadIdx" and _step_of_the_block(first, second):
+                continue
             raise ScheduleError(
                 f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
                 (first, "outer loop"),
@@ -148,8 +181,9 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
 
     def private() -> set[str]:
         scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
-        return {name for name in private_buffers(func, above) if scopes[name] in OWN[kind]}
+        own = {name for name in private_buffers(func, above) if scopes[name] in OWN[kind] or scopes[name] in SHARED}
+        return {name for name in own if scopes[name] in OWN[kind] or _same_for_all(target, name)}
 
-    if not (kind == "threadIdx" and _reduces_together(target)) and not _apart(above):
+    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not _apart(above):
         independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

@@ -98,7 +98,9 @@ def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: li
         share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
         dims = _dimensions(block, target)
     except Unproved as reason:
-        if not loops and target.name not in scope.outputs:
+        # A buffer of its own is copied as a whole; of one from outside of a block, other parts may be those of other instances.
+        own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
+        if not loops and own and target.name not in scope.outputs:
             return {}
         where = f" in an iteration of `{loops[-1].name}`" if loops else ""
         raise ScheduleError(

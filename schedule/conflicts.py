@@ -165,7 +165,7 @@ class Instances:
                 self.expansion[loop.name] = total  # type: ignore[assignment]
         self.moving = self.below | {name for digits in self.digits.values() for name, _, _ in digits}
         self._polynomials: dict[Expr, Polynomial] = {}
-        self._distinct: dict[tuple, bool] = {}
+        self._distinct: dict[tuple, tuple[bool, Indices, Indices]] = {}
         self._renamings: dict[tuple[int, int, str], Polynomial] = {}
         self._kept: list[list[tuple[Polynomial, Polynomial]]] = []
         self._known_cases: dict[tuple, list[Case]] = {}
@@ -205,11 +205,11 @@ class Instances:
         for x, y in zip(a, b, strict=True):
             if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
                 return True
-        key = (a, b, tuple(relation.items()))
+        key = (id(a), id(b), *relation.items())
         known = self._distinct.get(key)
         if known is None:
-            known = self._distinct[key] = self._are_distinct(a, b, relation)
-        return known
+            known = self._distinct[key] = (self._are_distinct(a, b, relation), a, b)  # kept, so that the ids stay theirs
+        return known[0]
 
     def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         pairs = [(self.polynomial(x), self.polynomial(y)) for x, y in zip(a, b, strict=True)]

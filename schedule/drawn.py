@@ -38,7 +38,7 @@ _KINDS: dict[type, type] = {int: DrawnInt, float: DrawnFloat, str: DrawnStr}
 
 
 def can_be_named(value: Any) -> bool:
-    """Whether later steps can refer to a value: to an integer, a number or a text, but not to None, a bool, a list or an object."""
+    """Whether later steps can refer to a value: to an integer, a number or a text, not to None, a bool, a list or an object."""
     return type(value) in _KINDS
 
 

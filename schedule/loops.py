@@ -7,7 +7,7 @@ from typing import Any
 
 from tir.affine import Interval
 from tir.analysis.regions import extent_range
-from tir.ir import TRUE, Block, Const, Expr, For, Stmt, conjunction, conjuncts
+from tir.ir import TRUE, Block, Const, Expr, For, Stmt, Var, conjunction, conjuncts
 from tir.simplify import prove, simplify
 from tir.traverse import map_children, substitute, variables
 
@@ -42,6 +42,8 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
 
     def replaced_once(expr: Expr) -> tuple[Expr, list[str]] | None:
         """The expression with its variables replaced, and those it has now; None where that changes nothing."""
+        if type(expr) is Var and expr.name not in wanted:
+            return None
         if expr not in memo:
             memo[expr] = (new := substitute(expr, mapping), sorted(variables(new))) if variables(expr) & wanted else None
         return memo[expr]

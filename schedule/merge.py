@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import islice, pairwise, product
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
@@ -27,6 +27,7 @@ from .conflicts import (
 from .dataflow import Names, shared
 from .error import ScheduleError, listing
 from .primitive import need_serial, path_to_loop, primitive, replace_path, statements
+from .private import private_buffers
 
 
 @primitive
@@ -42,7 +43,8 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
                   S(i_m)
                   T(i_m)
     Legal     where every dependence from S to T stays within an iteration or goes forward: T(j) needs nothing of S(i), and S(i)
-              nothing that T(j) changes, for j before i. What stands between the nests must be independent of those that move
+              nothing that T(j) changes, for j before i; but for temporaries used only here, of which each iteration of either
+              reads nothing but what it has written itself. What stands between the nests must be independent of those that move
               past it.
     Example   chain: s.merge("i", "i_1")
     """
@@ -93,9 +95,10 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
         bodies.append(substitute(chain[-1].body, mapping))  # type: ignore[arg-type]
 
     around = [s for s in common if type(s) is For]
+    private = cache(lambda: private_buffers(func, *paths))
     for n, later in enumerate(bodies):
         for m, earlier in enumerate(bodies[:n]):
-            _need_forward(around, merged, nests[m], nests[n], earlier, later)
+            _need_forward(around, merged, nests[m], nests[n], earlier, later, private)
     place = _place(around, siblings, places)
     stmts = [s for n, s in enumerate(siblings) if n not in places[:place] and n not in places[place + 1 :]]
     result = nest(merged, seq(*bodies))
@@ -144,8 +147,17 @@ def _names(func: PrimFunc, chain: Sequence[For], removed: Iterable[For]) -> list
     return result
 
 
-def _need_forward(around: list[For], merged: list[For], first: list[For], second: list[For], earlier: Stmt, later: Stmt) -> None:
-    """Refuse unless no iteration of `later` depends on an iteration of `earlier` that would come after it.
+def _need_forward(
+    around: list[For],
+    merged: list[For],
+    first: list[For],
+    second: list[For],
+    earlier: Stmt,
+    later: Stmt,
+    private: Callable[[], set[str]],
+) -> None:
+    """Refuse unless no iteration of `later` depends on an iteration of `earlier` that would come after it; buffers that are
+    `private` to the iterations of either don't count.
 
     After merging, `later` at j runs before `earlier` at i exactly if j < i lexicographically: there is a loop in which j is
     less, all outer ones being equal. For each such loop, each pair of accesses of which one writes must touch different elements.
@@ -166,7 +178,7 @@ def _need_forward(around: list[For], merged: list[For], first: list[For], second
     for level in range(len(merged)):
         relation = {m.name: SAME if n < level else GREATER if n == level else ANY for n, m in enumerate(merged)}
         for shown, x, y in pairs:
-            if not instances.distinct(x.indices, y.indices, relation):
+            if not instances.distinct(x.indices, y.indices, relation) and x.buffer.name not in private():
                 one, other = touching(*shown, x, y)
                 raise ScheduleError(
                     f"cannot prove that no dependence through `{x.buffer.name}` goes from a later iteration of "

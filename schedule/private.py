@@ -4,45 +4,49 @@ from __future__ import annotations
 
 from tir.affine import Polynomial, Ranges, add, bounds, constant, polynomial
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store
+from tir.analysis.written import self_contained
+from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.simplify import prove
 from tir.traverse import stores, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
+from .guards import ranges_around
 from .placement import loops_and_ranges
 from .window import Unproved, affine_index, covered, difference
 
 
-def private_buffers(func: PrimFunc, path: list[Stmt]) -> set[str]:
-    """The temporaries of which each iteration of the last loop on a path may have its own copy.
+def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> set[str]:
+    """The temporaries of which each iteration of the last loop on a path, or on each of several in one block, may have its own.
 
-    Such a buffer is accessed under the loop only, and all that an iteration reads of it has been written in the same
-    iteration before: for each reader there is an earlier writer whose window, in the loops around both, holds what is read.
+    Such a buffer is accessed under these loops only, and all that an iteration reads of it has been written in the same iteration
+    before. The code generator asks the same when it gives each iteration its own.
     """
-    loop = path[-1]
+    paths = [path, *others]
     cut = max((n for n, s in enumerate(path) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
     scope = Scope(func, around, path[cut + 1])
-    under = scope.leaves_under(loop)
+    under = [leaf for leaf in scope.leaves if any(leaf.under(p[-1]) for p in paths)]
     names = {n for leaf in under for n in leaf.writes} - scope.outputs
     for leaf in scope.leaves:
-        if not leaf.under(loop):
+        if leaf not in under:
             names -= leaf.reads | leaf.writes
-    return {name for name in names if _written_first(scope, under, name)}
+    touched = {id(leaf.stmt): leaf.reads | leaf.writes for leaf in under}
 
+    def using(name: str, s: Stmt) -> Stmt | None:
+        """The part of a statement that accesses a buffer, in its loops."""
+        if id(s) in touched:
+            return s if name in touched[id(s)] else None
+        if type(s) is Seq:
+            kept = [part for x in s.stmts if (part := using(name, x)) is not None]
+            return seq(*kept) if kept else None
+        body = using(name, s.body)  # type: ignore[attr-defined]
+        return None if body is None else s.with_(body=body)
 
-def _written_first(scope: Scope, under: list[Leaf], name: str) -> bool:
-    for reader in under:
-        if name not in reader.reads:
-            continue
-        itself = reader.stmt
-        if type(itself) is Block and itself.init is not None and any(s.buffer.name == name for s in stores(itself.init)):
-            continue
-        if not any(
-            holds(scope, writer, reader, name) for writer in under if writer.order < reader.order and name in writer.writes
-        ):
-            return False
-    return True
+    def owned(name: str) -> bool:
+        parts = [(using(name, p[-1].body), ranges_around(p)) for p in paths]  # type: ignore[attr-defined]
+        return all(part is None or self_contained(part, scope.buffer(name), ranges) for part, ranges in parts)
+
+    return {name for name in names if owned(name)}
 
 
 def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:

@@ -37,9 +37,10 @@ def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
     match stmt:
         case For(extent=Const(value)):
             size = max(useful_iterations(stmt, ranges), 1) if value > 1 else value
+            name = stmt.name
             if size < value:
-                stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)  # type: ignore[assignment]
-            ranges = {**ranges, stmt.name: (0, size - 1)}
+                stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)
+            ranges = {**ranges, name: (0, size - 1)}
         case For():
             ranges = {**ranges, stmt.name: extent_range(stmt.extent, ranges)}
         case Block():

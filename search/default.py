@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import TileModel
-from schedule import Schedule, ScheduleError, library, replay
+from schedule import Schedule, ScheduleError, library, library_cuda, replay
 from tir.ir import PrimFunc
 
 from .family import family

@@ -5,8 +5,8 @@ What differs from the original, and why (`docs/search.md` tells more):
     - A bandit deals the trials of a batch to the sketches; each is evolved by itself, and only if it gets some.
     - Populations and operators are matrices, and every row is legal, so that nothing is tried and thrown away.
     - Parents are chosen by rank, the best always survive, and some of each generation are drawn anew.
-    - Before there is anything to learn from, a formula ranks; then it and the learned model have a say as large as each has proved
-      right about the candidates measured so far.
+    - Before there is anything to learn from, a formula ranks; then it and the learned model have a say as large as each has
+      proved right about the candidates measured so far.
     - Mutations that make better children are taken more often.
     - Of a batch, part are one mutation away from the best measured, and those drawn blindly are drawn for that batch. Near
       copies of each other are not measured together.
@@ -89,8 +89,8 @@ class Evolution:
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
     measured rows and their children are proposed unseen. `rng` of `propose` decides everything: the same seed and measurements
-    give the same candidates. For a live display: `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was
-    then measured, in recent batches; None before there is one), `shares` (trials by sketch).
+    give the same candidates. For a live display: `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what
+    was then measured, in recent batches; None before there is one), `shares` (trials by sketch).
     """
 
     def __init__(

@@ -8,11 +8,12 @@ from functools import lru_cache
 import numpy as np
 
 from costmodel import Family, Program, program
+from costmodel.loopnest import Known
 from schedule import ScheduleError, replay
 
 from .geometry import nests
 from .sketch import Sketch
-from .symbolic import symbolic
+from .symbolic import Memory, symbolic
 from .task import key
 
 
@@ -24,11 +25,13 @@ def family(sketch: Sketch) -> Family:
     for each row.
     """
     known: dict[tuple[int, ...], Program | None] = {}
+    memory = Memory()
+    described = Known()
 
     def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
         for variant, members in _variants(sketch, rows):
             if variant not in known:
-                known[variant] = _symbolic(sketch, variant)
+                known[variant] = _symbolic(sketch, variant, memory, described)
             shared = known[variant]
             if shared is not None:
                 yield members, shared
@@ -44,20 +47,19 @@ def family(sketch: Sketch) -> Family:
 
 def _variants(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """The variants among rows, and the numbers of the rows of each."""
-    columns = [b.column for b in sketch.branches]
     if not len(rows):
         return
-    if not columns:
+    if not sketch.branches:
         yield (), np.arange(len(rows))
         return
-    variants, which = np.unique(rows[:, columns], axis=0, return_inverse=True)
+    variants, which = np.unique(sketch.variants(rows), axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     for variant, members in zip(variants.tolist(), np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1]), strict=True):
         yield tuple(variant), members
 
 
-def _symbolic(sketch: Sketch, variant: tuple[int, ...]) -> Program | None:
+def _symbolic(sketch: Sketch, variant: tuple[int, ...], memory: Memory, described: Known) -> Program | None:
     try:
-        return program(symbolic(sketch, variant))
+        return program(symbolic(sketch, variant, memory), described)
     except ScheduleError:
         return None

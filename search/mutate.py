@@ -71,7 +71,9 @@ def _beside(t: Tile, target: Target, rows: np.ndarray, position: int) -> tuple[n
         return size + lanes, np.maximum(1, size - lanes)
     left = -(-t.extent // np.prod(rows[:, t.columns[position + 1 :]], axis=1))
     count = -(-left // size)
-    return np.maximum(size + 1, -(-left // np.maximum(1, count - 1))), np.maximum(1, np.minimum(size - 1, -(-left // (count + 1))))
+    return np.maximum(size + 1, -(-left // np.maximum(1, count - 1))), np.maximum(
+        1, np.minimum(size - 1, -(-left // (count + 1)))
+    )
 
 
 def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -105,9 +107,7 @@ def operators(sketch: Sketch) -> dict[str, Operator]:
     return found
 
 
-def crossover(
-    sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One child of each pair of rows, which has the genes of either: those of a block together as often as not (Ansor's
     node-based crossover), else axis by axis."""
     if not sketch.columns:

@@ -6,7 +6,7 @@ others, too; so it says which loop it means by the block below it, and the names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,21 +70,31 @@ def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], St
 
     `stand_in` gives a step with numbers for what is open in it; open numbers stay in the result.
     """
-    schedule = Schedule(func)
-    made: dict[str, str] = {}  # the names of blocks, where planned names and those made differ
+    made: dict[str, str] = {}
     result: list[Step] = []
     for step in steps:
-
-        named = replace(step, args=tuple((k, _named(v, schedule.func, made, k)) for k, v in step.args))
-        taken, options = REGISTRY[step.name].spread(stand_in(named).bound)
-        schedule._apply(step.name, *taken, **options)
-        new = schedule.trace[-1].results
-        made |= {planned: actual for planned, actual in zip(step.results, new, strict=True) if isinstance(planned, str)}
-        result.append(replace(named, results=new))
+        func, named = take(func, step, stand_in, made)
+        made |= renamed(step, named)
+        result.append(named)
     return tuple(result)
 
 
-def _named(value: Any, func: PrimFunc, made: dict[str, str], parameter: str) -> Any:
+def take(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
+    """The function after one planned step, and the step with names; `made` are the names of blocks where they differ from those
+    planned."""
+    schedule = Schedule(func)
+    named = replace(step, args=tuple((k, _named(v, func, made, k)) for k, v in step.args))
+    taken, options = REGISTRY[step.name].spread(stand_in(named).bound)
+    schedule._apply(step.name, *taken, **options)
+    return schedule.func, replace(named, results=schedule.trace[-1].results)
+
+
+def renamed(planned: Step, named: Step) -> dict[str, str]:
+    """What a step made, by the name that it was planned to have."""
+    return {old: new for old, new in zip(planned.results, named.results, strict=True) if isinstance(old, str)}
+
+
+def _named(value: Any, func: PrimFunc, made: Mapping[str, str], parameter: str) -> Any:
     match value:
         case LoopOf(block, index):
             return loops_of(func, made.get(block, block))[index].name

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from schedule import Schedule
 
 PHASES = ("prepare", "propose", "build", "run", "race")
+MEASURING = ("run", "race")
 
 
 class NothingFound(RuntimeError):
@@ -88,5 +89,5 @@ class Result:
 
     @property
     def measuring(self) -> float:
-        """The share of the elapsed time in which a program was running to be timed or checked, 0 to 1."""
-        return sum(self.phases.get(name, 0.0) for name in ("prepare", "run", "race")) / self.elapsed if self.elapsed else 0.0
+        """The share of the elapsed time that went to running candidates, to time and to check them, 0 to 1."""
+        return sum(self.phases.get(name, 0.0) for name in MEASURING) / self.elapsed if self.elapsed else 0.0

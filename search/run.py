@@ -18,8 +18,9 @@ from .provenance import same_compiler, versions
 from .ranking import spearman
 from .records import Record, Records, RecordsError
 from .result import PHASES, NothingFound, Result
+from .sketch import Sketch
 from .task import Task
-from .warm_start import examples
+from .warm_start import examples, is_of
 
 BATCH = 16  # candidates proposed at once
 IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
@@ -30,7 +31,8 @@ POLISH = 0.15  # share of the budget, the last, that goes to candidates next to 
 
 
 class Run:
-    """The state of one call of autotune. `best` is the fastest checked candidate so far, `problem` what went wrong on the way."""
+    """The state of one call of autotune. `best` is the fastest checked candidate so far, `exhausted` whether the search had
+    nothing new to propose, `problem` what went wrong on the way."""
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class Run:
         self._tolerance: float | None = None
         self._phases = dict.fromkeys(PHASES, 0.0)
         self._scored: float | None = None
+        self._idle = 0  # candidates in a row that were copies of earlier ones
         self.best: Measurement | None = None
+        self.exhausted = False
         self.problem = ""
         earlier = records.of(task.key, task.target) if records is not None else []
         own = versions()
@@ -70,6 +74,11 @@ class Run:
     def _record_best(self, told: Sequence[Record]) -> None:
         checked = [r.measurement for r in told if r.measurement.outcome == "ok" and r.measurement.max_error is not None]
         self.best = min(checked, key=lambda m: m.seconds, default=None)
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were measured, copies of earlier ones left out."""
+        return len(self._measurements)
 
     def emit(self, event: Event) -> None:
         for callback in self._callbacks:
@@ -89,36 +98,50 @@ class Run:
     def search(self, measurer: Measurer, search: Search, first: Sequence[Candidate], rng: np.random.Generator) -> None:
         """Prepare, measure the first candidates, then rounds of proposing and measuring until the budget or the space is used
         up."""
+        self.start(measurer, search, first)
+        while not self.spent() and not self.exhausted:
+            n, polish = self._share(search)
+            self.step(measurer, search, rng, n, polish)
+
+    def start(self, measurer: Measurer, search: Search, first: Sequence[Candidate]) -> None:
+        """Prepare, tell the search what is known, and measure the first candidates."""
         with self.phase("prepare"):
             self._prepare(measurer, len(search.sketches) if hasattr(search, "sketches") else None)
         measurer.remember(self._again)
         with self.phase("propose"):
             if self._records is not None and hasattr(search, "warm_start"):
                 search.warm_start(examples(self._records, self._task))
-            if self._earlier:
-                search.tell(self._earlier)
+            if known := self._known_to(search):
+                search.tell(known)
         if first:
             self._round(measurer, search, first if self._trials is None else first[: self._trials])
-        idle = 0
-        while not self._spent() and idle < IDLE:
-            with self.phase("propose"):
-                proposed = self._proposed(search, rng)
-            if not proposed:
-                break
-            before = len(self._measurements)
-            self._round(measurer, search, proposed)
-            idle = 0 if len(self._measurements) > before else idle + len(proposed)
 
-    def _proposed(self, search: Search, rng: np.random.Generator) -> Sequence[Candidate]:
-        """The next batch: from the search, and near the end of the budget next to the best, if the search can tell."""
+    def step(self, measurer: Measurer, search: Search, rng: np.random.Generator, n: int, polish: bool = False) -> int:
+        """One round of at most `n` candidates, next to the best if `polish` and the search can; returns how many were new
+        trials. Sets `exhausted` where the search has nothing new any more."""
+        with self.phase("propose"):
+            proposed = (search.polish(n, rng) if polish and hasattr(search, "polish") else ()) or search.propose(n, rng)
+        before = len(self._measurements)
+        if proposed:
+            self._round(measurer, search, proposed)
+        new = len(self._measurements) - before
+        self._idle = 0 if new else self._idle + len(proposed)
+        self.exhausted = not proposed or self._idle >= IDLE
+        return new
+
+    def _known_to(self, search: Search) -> list[Measurement]:
+        """What was measured earlier, but for candidates of other sketches that have the name of one of the search's."""
+        own = {s.name: s for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+        return [m for m in self._earlier if m.candidate.sketch not in own or is_of(m.candidate, own[m.candidate.sketch])]
+
+    def _share(self, search: Search) -> tuple[int, bool]:
+        """How many candidates the next round has, and whether they are to be next to the best, as near the end of the budget."""
         batch = self._batch()
         left = batch if self._trials is None else self._trials - len(self._measurements)
-        if not hasattr(search, "polish"):
-            return search.propose(min(batch, left), rng)
-        last = 0 if self._trials is None else int(POLISH * self._trials)  # so many for polishing
+        last = int(POLISH * self._trials) if self._trials is not None and hasattr(search, "polish") else 0
         if left > last and self._used() < 1 - POLISH:
-            return search.propose(min(batch, left - last), rng)
-        return search.polish(min(batch, left), rng) or search.propose(min(batch, left), rng)
+            return min(batch, left - last), False
+        return min(batch, left), True
 
     def _batch(self) -> int:
         """How many candidates to propose at once: fewer where there is no time left for many."""
@@ -273,7 +296,8 @@ class Run:
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
 
-    def _spent(self) -> bool:
+    def spent(self) -> bool:
+        """Whether the budget is used up."""
         return (self._trials is not None and len(self._measurements) >= self._trials) or self._late()
 
     def _late(self) -> bool:

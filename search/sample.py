@@ -41,9 +41,9 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     """The rows in canonical form, a new matrix: of rows that lead to the same program, or to one that only guards more, one.
 
     Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
-    made of whole vectors; perfect ones become the largest divisor that is no larger. Innermost tiles shrink until the accumulators
-    of a block fit the vector registers. Columns of runs of steps that a branch did not pick are set to their first value. Applying
-    it twice changes nothing more.
+    made of whole vectors; perfect ones become the largest divisor that is no larger. Innermost tiles shrink until the
+    accumulators of a block fit the vector registers. Columns of runs of steps that a branch did not pick are set to their first
+    value. Applying it twice changes nothing more.
     """
     rows = rows.copy()
     for block in dict.fromkeys(t.block for t in sketch.tiles):
@@ -133,7 +133,7 @@ def _used(sketch: Sketch, values: dict[int, int]) -> set[int]:
         entry = work.pop()
         if isinstance(entry, Branch):
             found.add(entry.column)
-            work += entry.options[values[entry.column]]
+            work += entry.options[values[entry.column] % len(entry.options)]
         else:
             found |= {hole.column for _, value in entry.args for hole in _holes(value)}
     return found

@@ -37,7 +37,7 @@ def _columns(sketch: Sketch, variant: Sequence[int]) -> list[str]:
         notes += ["vectorised"] if t.vector else []
         what = f"tile{'s' if t.columns[1:] else ''} of {t.axis.removeprefix('v_')} in {t.block} (of {t.extent})"
         found.append((t.columns[0], "; ".join([f"{names}: {what}", *notes])))
-    labels = {}
+    labels: dict[int, list[str]] = {}
     for branch, value in zip(sketch.branches, variant, strict=True):
         if branch.column not in labels or len(branch.options) > len(labels[branch.column]):
             labels[branch.column] = [f"[{x}]" if n == value else x for n, x in enumerate(branch.labels)]

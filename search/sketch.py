@@ -136,6 +136,11 @@ class Sketch:
     def _pick(self, variant: tuple[int, ...]) -> tuple[Step, ...]:
         if not self.branches:
             return self.steps  # type: ignore[return-value]
+        row = self.stand_ins()
+        return by_name(self.func, self.planned(variant), lambda step: _filled(step, row))
+
+    def planned(self, variant: Sequence[int]) -> list[Step]:
+        """The steps of a variant as they were planned: with loops by place in what is inside of branches."""
         numbers = iter(zip(self.branches, variant, strict=True))
 
         def visit(steps: Sequence[Step | Branch]) -> list[Step]:
@@ -149,8 +154,7 @@ class Sketch:
                     result.append(step)
             return result
 
-        row = self.stand_ins()
-        return by_name(self.func, visit(self.steps), lambda step: _filled(step, row))
+        return visit(self.steps)
 
     def stand_ins(self) -> list[int]:
         """A row: tiles of 1, and the first option of each choice."""

@@ -8,28 +8,75 @@ chosen such that no special case arises: tiles of more than one iteration, and m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 
-from schedule import replay
+from schedule import ScheduleError
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
-from tir.ir import Const, For, Node, PrimFunc, Stmt
-from tir.size import Size, lesser
-from tir.traverse import blocks, loops, rewrite, variables
+from tir.ir import Const, For, Node, PrimFunc, Seq, Stmt, seq
+from tir.size import Formula, Size, formula, lesser
+from tir.traverse import blocks, loops, rewrite, variables, walk
 
-from .sketch import Hole, Sketch, Tile
+from .planned import renamed, take
+from .sketch import Branch, Hole, Sketch
 
 PRIMES = (3, 2, 5, 7)
 
 
-def symbolic(sketch: Sketch, variant: Sequence[int]) -> PrimFunc:
-    """The program of a variant, with constants that are `Size`. Raises ScheduleError where the witness is refused."""
-    row = witness(sketch, variant)
-    steps = [_filled(step, row) for step in sketch.picked(variant)]
-    made = {name for step in steps if step.name in ("split", "fuse") for name in step.results}
-    func = replay(sketch.func, steps).func
-    return func.with_(body=_clipped(func.body, made | {x.name for x in loops(sketch.func.body)}))
+# What the steps taken so far make, by the next one: a function, the step with names, and what the steps after it make.
+Replayed = dict[Step, "tuple[PrimFunc, Step, Replayed]"]
+
+
+@dataclass
+class Memory:
+    """What was made for one variant of a sketch and serves others: what runs of steps make, and nests (by identity, so the old
+    ones are kept, too) with their loops clipped, of which equal ones are one object."""
+
+    replayed: Replayed = field(default_factory=dict)
+    clipped: dict[int, tuple[Stmt, Stmt]] = field(default_factory=dict)
+    equal: dict[tuple[str, tuple[Formula, ...]], Stmt] = field(default_factory=dict)
+    dividing: Memory | None = None  # what was made with tiles that divide
+
+
+def symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory | None = None) -> PrimFunc:
+    """The program of a variant, with constants that are `Size`. Raises ScheduleError where no witness is legal.
+
+    Variants made with the same `memory` share the nests in which they don't differ, as the same objects. Where steps are legal
+    for tiles that divide only, these are the witness.
+    """
+    memory = memory or Memory()
+    try:
+        return _symbolic(sketch, variant, memory, witness(sketch, variant))
+    except ScheduleError:
+        if not any(t.perfect for t in sketch.tiles):
+            raise
+        memory.dividing = memory.dividing or Memory()
+        return _symbolic(sketch, variant, memory.dividing, witness(sketch, variant, divides=True))
+
+
+def _symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory, row: list[int]) -> PrimFunc:
+    cut = {x.name for x in loops(sketch.func.body)}
+    made: dict[str, str] = {}
+    func, below = sketch.func, memory.replayed
+    for step in sketch.planned(variant):
+        if step not in below:
+            below[step] = *take(func, step, lambda s: _filled(s, row), made), {}
+        func, named, below = below[step]
+        made |= renamed(step, named)
+        if step.name in ("split", "fuse"):
+            cut.update(named.results)
+    nests = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    for nest in nests:
+        if id(nest) not in memory.clipped:
+            clipped = _clipped(nest, cut)
+            memory.clipped[id(nest)] = nest, memory.equal.setdefault((repr(clipped), _formulas(clipped)), clipped)
+    return func.with_(body=seq(*(memory.clipped[id(nest)][1] for nest in nests)))
+
+
+def _formulas(stmt: Stmt) -> tuple[Formula, ...]:
+    """The formulas of all constants, which the text of nodes does not show."""
+    return tuple(formula(n.value) for n in walk(stmt) if isinstance(n, Const) and isinstance(n.value, Size))
 
 
 def _clipped(stmt: Stmt, cut: set[str]) -> Stmt:
@@ -51,27 +98,42 @@ def _clipped(stmt: Stmt, cut: set[str]) -> Stmt:
     return rewrite(stmt, clip)
 
 
-def witness(sketch: Sketch, variant: Sequence[int]) -> list[int]:
-    """A row of a variant whose numbers are as different as the extents allow."""
+def witness(sketch: Sketch, variant: Sequence[int], divides: bool = False) -> list[int]:
+    """A row of a variant whose numbers are as different as the extents allow, and tiles divide if need be."""
     row = [1] * sketch.columns
     primes = cycle(PRIMES)
     for tile in sketch.tiles:
-        for column, size in zip(tile.columns, _sizes(tile, [next(primes) for _ in tile.columns]), strict=True):
+        for column, size in zip(tile.columns, _sizes(tile.extent, [next(primes) for _ in tile.columns], divides), strict=True):
             row[column] = size
     for choice in sketch.choices:
         row[choice.column] = max(choice.options)
-    for branch, value in zip(sketch.branches, variant, strict=True):
-        row[branch.column] = value
+    numbers = iter(variant)
+
+    def visit(steps: Sequence[Step | Branch], taken: bool) -> None:
+        for step in steps:
+            if isinstance(step, Branch):
+                number = next(numbers)
+                if taken:
+                    row[step.column] = number
+                for n, option in enumerate(step.options):
+                    visit(option, taken and n == number)
+
+    visit(sketch.steps, True)
     return row
 
 
-def _sizes(tile: Tile, wanted: list[int]) -> list[int]:
-    """Sizes near `wanted`, but such that at least two tiles fit the extent if it is larger than 1."""
+def _sizes(extent: int, wanted: list[int], divides: bool) -> list[int]:
+    """Sizes near `wanted`, but such that at least two tiles fit the extent if it is larger than 1; all divide it if need be."""
     sizes: list[int] = []
-    left = max(1, (tile.extent - 1))
+    left = extent if divides else max(1, extent - 1)
     for n, size in enumerate(wanted):
-        further = 2 ** (len(wanted) - n - 1)  # what the levels further in would like to have
-        sizes.append(max(1, min(size, left // further if left >= 2 * further else left, left)))
+        if divides:
+            most = max(1, left // min(2 ** (len(wanted) - n), left))  # leaves 2 for each of the other levels if there is as much
+            divisors = [d for d in range(1, most + 1) if left % d == 0]
+            sizes.append(next((d for d in divisors if d >= size), divisors[-1]))
+        else:
+            further = 2 ** (len(wanted) - n - 1)  # what the levels further in would like to have
+            sizes.append(max(1, min(size, left // further if left >= 2 * further else left)))
         left //= sizes[-1]
     return sizes
 

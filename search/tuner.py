@@ -130,9 +130,7 @@ def _first(task: Task, run: Run, first: Sequence[Candidate] | None) -> Sequence[
             return []
 
 
-def _search(
-    task: Task, search: Any, model: str | CostModel | None, space: str | None, rules: Sequence[Rule] | None
-) -> Search:
+def _search(task: Task, search: Any, model: str | CostModel | None, space: str | None, rules: Sequence[Rule] | None) -> Search:
     """What proposes candidates for the task."""
     if search is None or isinstance(search, str):
         from . import strategies

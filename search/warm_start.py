@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .measure import Candidate
 from .provenance import fingerprint
-from .records import Record, Records
+from .records import Records
 from .sketch import Sketch
 from .task import Task
 
@@ -30,15 +31,14 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     for summary in sorted(others, key=lambda s: -s.last)[:TASKS]:
         found = records.of(summary.workload, task.target)[-CANDIDATES:]
         for sketch in generate(records.func(summary.workload), Target(task.target)):
-            same = [r for r in found if r.measurement.candidate.sketch == sketch.name and _is_of(r, sketch)]
+            same = [r for r in found if r.measurement.candidate.sketch == sketch.name and is_of(r.measurement.candidate, sketch)]
             if same:
                 rows = np.array([r.measurement.candidate.row for r in same], dtype=np.int64).reshape(len(same), sketch.columns)
                 yield sketch, rows, np.array([r.seconds for r in same])
 
 
-def _is_of(record: Record, sketch: Sketch) -> bool:
-    """Whether the sketch makes the recorded trace of the recorded row."""
-    candidate = record.measurement.candidate
+def is_of(candidate: Candidate, sketch: Sketch) -> bool:
+    """Whether the sketch makes the trace of the candidate from its row: sketches of other spaces and versions share names."""
     if len(candidate.row) != sketch.columns or any(candidate.row[c.column] not in c.options for c in sketch.choices):
         return False
     return sketch.trace(candidate.row).as_json() == candidate.trace

@@ -403,7 +403,16 @@ def test_the_best_schedule_in_a_folder_is_found(tmp_path: Path) -> None:
 
 KEYS = {
     ("compile_time", "gmm"): {"candidates", "illegal", "kernels", "total_ms", "cpu_ms", *(f"{p}_ms" for p in PHASES)},
-    ("search_throughput", "gmm"): {"sketches", "scored_per_s", "proposed_per_s", "instantiated_per_s", "built_per_s"},
+    ("search_throughput", "gmm"): {
+        "sketches",
+        "sampled_per_s",
+        "described_per_s",
+        "judged_per_s",
+        "scored_per_s",
+        "proposed_per_s",
+        "instantiated_per_s",
+        "built_per_s",
+    },
     ("interpreter", "softmax"): {"way", "first_s", "median_ms", "mflops"},
     ("import_time", "import"): {"statement", "median_ms", "quartiles_ms", "runs"},
     ("vector_math", "sqrt"): {"dtype", "lanes", "tir_ns", "numpy_ns"},

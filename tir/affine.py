@@ -69,9 +69,14 @@ def as_constant(p: Polynomial) -> int | None:
 
 
 def to_expr(p: Polynomial, dtype: str = "int32") -> Expr:
-    """The polynomial as an expression: terms in order, the constant last, subtraction where a coefficient is negative."""
+    """The polynomial as an expression: terms in order, the constant last, subtraction where a coefficient is negative; a positive
+    term comes first, if there is one."""
     result: Expr | None = None
-    for m, c in sorted(p.items(), key=lambda term: term[0] == ()):
+    terms = sorted(p.items(), key=lambda term: term[0] == ())
+    if terms and terms[0][1] < 0:
+        first = next((n for n, (_, c) in enumerate(terms) if c > 0), 0)
+        terms.insert(0, terms.pop(first))
+    for m, c in terms:
         magnitude = abs(c) if result is not None else c
         term: Expr | None = None
         for atom in m:

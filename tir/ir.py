@@ -38,7 +38,8 @@ class Node:
 
     def with_(self, **changes: Any) -> Any:
         """A copy with the given fields changed."""
-        return type(self)(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+        fields: dict[str, Any] = {name: getattr(self, name) for name in type(self).__slots__}  # type: ignore[var-annotated]
+        return type(self)(**{**fields, **changes})
 
 
 class Expr(Node):

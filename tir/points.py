@@ -17,7 +17,7 @@ _NUMPY = {
 
 
 def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """All combinations of values of variables, of which each has `counts` from 0 up: for each an array as long as there are many."""
+    """All combinations of values of variables, of which each has `counts` from 0 up: an array a variable, in step."""
     axes = np.meshgrid(*(np.arange(n) for n in counts.values()), indexing="ij")
     return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
 
@@ -41,6 +41,22 @@ def evaluate(e: Expr, values: Mapping[str, np.ndarray]) -> np.ndarray:
             return _NUMPY[op](evaluate(a, values), evaluate(b, values))
         case _:
             raise ValueError(f"`{e}` is not made of variables and constants")
+
+
+def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows of an integer matrix, and for each row which of these it is; much faster than `np.unique(axis=0)`."""
+    if not len(rows) or not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), np.int64)
+    low = rows.min(axis=0)
+    spans = [int(n) for n in rows.max(axis=0) - low + 1]
+    if prod(spans) >= 2**62:
+        found, place = np.unique(rows, axis=0, return_inverse=True)
+        return found, place.reshape(-1)
+    key = np.zeros(len(rows), np.int64)
+    for column, span in zip((rows - low).T, spans, strict=True):
+        key = key * span + column
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    return rows[first], place.reshape(-1)
 
 
 def size(counts: Mapping[str, int]) -> int:

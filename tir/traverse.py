@@ -86,7 +86,7 @@ def map_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
         return node
     if type(node) is Seq:
         return node.with_(stmts=tuple(new))
-    if type(node) is Block and node.init is not None:
+    if type(node) is Block and len(new) > 1:
         return node.with_(init=new[0], body=new[1])
     if type(node) is If:
         return node.with_(then=new[0], **({"orelse": new[1]} if len(new) > 1 else {}))
@@ -163,7 +163,7 @@ def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
     """Replace the statement `old` (by identity); ValueError if it is not there."""
     found = False
 
-    def visit(n: Node) -> Node:
+    def visit(n):
         nonlocal found
         if n is old:
             found = True
@@ -173,7 +173,7 @@ def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
     result = visit(node)
     if not found:
         raise ValueError("the statement to replace is not in this tree")
-    return result  # type: ignore[return-value]
+    return result
 
 
 def path_to(node: Node, name: str) -> tuple[Stmt, ...]:

@@ -1272,7 +1272,9 @@ def _races(func: PrimFunc) -> Iterator[Finding]:
     def loop(s: For, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]) -> Iterator[Finding]:
         how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
         reduces = _reduces_over(s)
-        together = reduces is not None and s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and reduces[0].init is not None
+        together = (
+            reduces is not None and s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and reduces[0].init is not None
+        )
         if reduces is not None and not together:
             block, name = reduces
             yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{name}`)", s)

@@ -16,8 +16,8 @@ class CompileError(CodegenError):
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes: registers a thread, bytes of local memory a thread that registers spill to and come from, bytes of its
-    stack frame, and bytes of shared and constant memory a block."""
+    """What one kernel takes: registers a thread, bytes that a thread stores and loads where registers spill, bytes of its stack
+    frame, and bytes of shared and constant memory a block."""
 
     name: str
     registers: int

@@ -1,4 +1,4 @@
-"""The CUDA driver, through cuda-python: modules, launches, device memory, events, and errors that say whether the context is lost."""
+"""The CUDA driver, through cuda-python: modules, launches, device memory, and errors that say whether the context is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from .compile import INSTALL
 
 # Errors after which every call in this process fails: only a new process helps.
 STICKY = frozenset(
-    "CUDA_ERROR_ILLEGAL_ADDRESS CUDA_ERROR_LAUNCH_TIMEOUT CUDA_ERROR_HARDWARE_STACK_ERROR CUDA_ERROR_ILLEGAL_INSTRUCTION "
-    "CUDA_ERROR_MISALIGNED_ADDRESS CUDA_ERROR_INVALID_ADDRESS_SPACE CUDA_ERROR_INVALID_PC CUDA_ERROR_LAUNCH_FAILED "
-    "CUDA_ERROR_ASSERT CUDA_ERROR_ECC_UNCORRECTABLE".split()
-)
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "ILLEGAL_ADDRESS", "LAUNCH_TIMEOUT", "HARDWARE_STACK_ERROR", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS",
+        "INVALID_ADDRESS_SPACE", "INVALID_PC", "LAUNCH_FAILED", "ASSERT", "ECC_UNCORRECTABLE",
+    )
+)  # fmt: skip
 
 
 class DeviceError(RuntimeError):
@@ -107,7 +109,9 @@ class Module:
         return self._functions[name]
 
 
-def launch(function: Any, grid: Sequence[int], block: Sequence[int], shared: int, stream: int, values: tuple, types: tuple) -> None:
+def launch(
+    function: Any, grid: Sequence[int], block: Sequence[int], shared: int, stream: int, values: tuple, types: tuple
+) -> None:
     """Start a kernel; errors of the kernel itself come with a later call."""
     call("cuLaunchKernel", function, *grid, *block, shared, stream, (values, types), 0)
 
@@ -181,7 +185,13 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     if interface is not None:
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
-        return int(interface["data"][0] or 0), shape, dtype.name, strides is None or _contiguous(shape, strides, dtype.itemsize), a
+        return (
+            int(interface["data"][0] or 0),
+            shape,
+            dtype.name,
+            strides is None or _contiguous(shape, strides, dtype.itemsize),
+            a,
+        )
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
     capsule = a.detach().__dlpack__() if hasattr(a, "detach") else a.__dlpack__()
@@ -189,7 +199,9 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     t = _Tensor.from_address(get(capsule, b"dltensor"))
     if t.device_type not in ON_DEVICE:
-        raise TypeError(f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()")
+        raise TypeError(
+            f"must be on the device, got {type(a).__name__} in the host's memory; use driver.DeviceArray.of or torch's .cuda()"
+        )
     kind = _CODES.get(t.code, f"code{t.code}")
     name = "bool" if kind == "bool" else f"{kind}{t.bits}"
     shape = tuple(t.shape[i] for i in range(t.ndim))

@@ -33,12 +33,14 @@ from tir.ir import (
     Stmt,
     Store,
     Var,
+    annotation,
 )
 from tir.script.printer import stmt_text
 from tir.simplify import simplify
 from tir.traverse import children, loads, stores, substitute, variables, walk, walk_stmts
 
 from ..passes.gpu_kernels import AXES, GPUError
+from ..passes.gpu_pipeline import ASYNCHRONOUS
 from ..passes.gpu_sync import BARRIER
 from .expressions import STORAGE, VALUE, Expressions, flat, stored, wide
 from .lanes import in_step, together
@@ -50,19 +52,21 @@ STATIC = 48 * 1024  # bytes of shared memory that need no permission from the dr
 UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
 
-KEYWORDS = set(
-    "asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
-    "for friend goto if inline int long mutable namespace new operator private protected public register return short signed sizeof "
-    "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while main half "
-    "exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid "
-    "threadIdx blockIdx blockDim gridDim warpSize and or not xor".split()
-)
+# Names that C++, CUDA or the prelude has.
+_WORDS = """
+asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float
+for friend goto if inline int long mutable namespace new operator private protected public register return short signed sizeof
+static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while main half
+exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid
+threadIdx blockIdx blockDim gridDim warpSize and or not xor dynamic_shared y0 y1 yn j0 j1 jn
+"""
+KEYWORDS = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C of a program: all of `text`, of which `kernels` holds the functions alone; `lines` says, by line number from 1, which
-    statement of the IR a line came from; `shared_bytes` the shared memory that each kernel needs at launch."""
+    """CUDA C of a program: all of `text`, of which `kernels` holds the functions alone; `lines` says, by line number from 1,
+    which statement of the IR a line came from; `shared_bytes` the dynamic shared memory that each kernel needs at launch."""
 
     text: str
     kernels: str
@@ -98,6 +102,7 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
+        self.asynchronous = any(isinstance(s, For) and annotation(s.annotations, ASYNCHRONOUS) for s in walk_stmts(kernel.body))
         self.write = Expressions(self.names, dict(kernel.ranges()))
         self.head()
         self.stmt(kernel.body)
@@ -177,6 +182,8 @@ class _Kernel:
                 self.line(f"__align__(16) {STORAGE[buffer.dtype]} {self.name(buffer.name)}[{_size(buffer)}];", s)
                 self.stmt(body)
             case Evaluate(Call(op)) if op == BARRIER:
+                if self.asynchronous:
+                    self.line("copy_async_wait();")
                 self.line("__syncthreads();")
             case Evaluate(Const()):
                 pass
@@ -265,7 +272,10 @@ class _Kernel:
         if isinstance(store.value, Load) and width and vectors.get(store.value) == width:  # a copy
             for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype)):
                 to, source = place(store.buffer, store.indices, part), place(store.value.buffer, store.value.indices, part)
-                self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
+                if width == WIDEST and annotation(s.annotations, ASYNCHRONOUS) and store.value.buffer.scope == "global":
+                    self.line(f"copy_async({to}, {source});", store)
+                else:
+                    self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
             return
         self.line("{", s)
         self.depth += 1
@@ -286,7 +296,10 @@ class _Kernel:
         self.write.lanes = {x: f"{name}[{lane}]" for x, name in names.items()}
         element = f"{target}[{lane}]" if width else self.write.element(store.buffer, store.indices)
         self.line("#pragma unroll")
-        self.line(f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {stored(self.write(store.value), store.buffer.dtype)};", store)
+        self.line(
+            f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {stored(self.write(store.value), store.buffer.dtype)};",
+            store,
+        )
         self.write.lanes = {}
         if width:
             per, vector = width // dtypes.nbytes(store.buffer.dtype), VECTOR[width]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tir import dtypes
 from tir.affine import Interval
-from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.ir import COMPARISONS, INTRINSICS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.simplify import bounds, simplify, wraps
 from tir.traverse import substitute, variables
 
@@ -22,8 +22,7 @@ STORAGE = {
 VALUE = STORAGE | {"float16": "float", "bfloat16": "float"}
 HALVES = ("float16", "bfloat16")
 UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
-MATH = {"exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf", "abs": "fabs", "floor": "floor",
-        "ceil": "ceil", "pow": "pow"}  # fmt: skip
+MATH = {name: name for name in INTRINSICS} | {"abs": "fabs"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
 ATOM = 9
@@ -79,7 +78,9 @@ class Expressions:
             return f"{op}imum<{kind}>({self(a)}, {self(b)})", ATOM
         if op in ("//", "%"):
             if dtypes.is_float(a.dtype):
-                quotient = rounded(f"{_function('floor', a.dtype)}({rounded(f'{self.at(a, 6)} / {self.at(b, 7)}', a.dtype)})", a.dtype)
+                quotient = rounded(
+                    f"{_function('floor', a.dtype)}({rounded(f'{self.at(a, 6)} / {self.at(b, 7)}', a.dtype)})", a.dtype
+                )
                 if op == "//":
                     return quotient, ATOM
                 return rounded(f"({self.at(a, 5)} - {rounded(f'{quotient} * {self.at(b, 7)}', a.dtype)})", a.dtype), ATOM
@@ -165,7 +166,9 @@ def literal(c: Const) -> tuple[str, int]:
     if dtypes.is_float(c.dtype):
         suffix = "" if c.dtype == "float64" else "f"
         if math.isnan(c.value):
-            return (f"__int_as_float(0x7fc00000){'' if suffix else ' '}".strip() if suffix else "(double)__int_as_float(0x7fc00000)"), 7
+            return (
+                f"__int_as_float(0x7fc00000){'' if suffix else ' '}".strip() if suffix else "(double)__int_as_float(0x7fc00000)"
+            ), 7
         if math.isinf(c.value):
             text = "__int_as_float(0x7f800000)"
             return (f"{'-' if c.value < 0 else ''}{text if suffix else '(double)' + text}"), 7

@@ -24,7 +24,7 @@ class Tried:
 
 
 def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray], timeout: float = 60.0) -> Tried:
-    """Build, run and time a scheduled function on copies of `arrays` in a new process, which is killed after `timeout` seconds."""
+    """Build, run and time a scheduled function on copies of `arrays` in a new process, killed after `timeout` seconds."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_child, args=(theirs, func, target, tuple(arrays)), daemon=True)

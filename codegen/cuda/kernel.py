@@ -103,7 +103,9 @@ class CudaKernel:
     def _arguments(self, arrays: tuple) -> tuple[dict[str, int], dict[str, int], list]:
         name, params = self.func.name, self.func.params
         if len(arrays) != len(params):
-            raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
+            raise ArgumentError(
+                f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}"
+            )
         sizes: dict[str, int] = {}
         for p, a in zip(params, arrays, strict=True):
             if not isinstance(p, Buffer):
@@ -132,7 +134,9 @@ class CudaKernel:
             end = address + prod(shape) * dtypes.nbytes(p.dtype)
             for start, stop, other in spans:
                 if start < end and address < stop and {other, p.name} & self._written:
-                    raise ArgumentError(f"{name}: {other} and {p.name} overlap in memory, and one of them is written; pass a copy")
+                    raise ArgumentError(
+                        f"{name}: {other} and {p.name} overlap in memory, and one of them is written; pass a copy"
+                    )
             spans.append((address, end, p.name))
             pointers[p.name] = address
             alive.append(owner)

@@ -17,7 +17,9 @@ def in_step(s: Stmt, lane: Var, n: int, ranges: dict[str, Interval]) -> Stmt:
 
     def visit(e):
         match e:
-            case Binary("//" | "%" as op, a, Const(c)) if c > 0 and lane.name in variables(a) and dtypes.is_int(a.dtype) and not wraps(a):
+            case Binary("//" | "%" as op, a, Const(c)) if (
+                c > 0 and lane.name in variables(a) and dtypes.is_int(a.dtype) and not wraps(a)
+            ):
                 coarse, fine, g = _cells(polynomial(simplify(a, ranges)), int(c), ranges)
                 if coarse is not None:
                     inner = Binary(op, to_expr(coarse, a.dtype), Const(c // g, a.dtype))
@@ -51,8 +53,10 @@ def together(condition: Expr, lane: Var, n: int, ranges: dict[str, Interval]) ->
             # n x + lane < n y exactly if x < y, for 0 <= lane < n
             p = polynomial(simplify(Binary("-", a, b), ranges))
             rest = {m: k for m, k in p.items() if m != (lane,)}
-            return p.get((lane,)) == 1 and all(k % n == 0 for k in rest.values()) and not any(
-                lane.name in variables(atom) for m in rest for atom in m
+            return (
+                p.get((lane,)) == 1
+                and all(k % n == 0 for k in rest.values())
+                and not any(lane.name in variables(atom) for m in rest for atom in m)
             )
         case _:
             return False

@@ -22,6 +22,12 @@ template <typename T> __device__ __forceinline__ T floordiv(T a, T b) {
 template <typename T, typename F> __device__ __forceinline__ T truncated(F x) { return x - x == 0 ? (T)(long long)x : (T)0; }""",
     "sigmoid": """template <typename T> __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + (T)exp(-x)); }
 template <> __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }""",
+    "copy_async_wait": """// All 16 bytes that this thread copies without waiting are there.
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }""",
+    "copy_async": """// 16 bytes from global to shared memory, without waiting.
+__device__ __forceinline__ void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}""",
     "float16_value": """__device__ __forceinline__ float float16_value(unsigned short bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
@@ -32,7 +38,9 @@ template <> __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }""",
-    "bfloat16_value": """__device__ __forceinline__ float bfloat16_value(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }""",
+    "bfloat16_value": """__device__ __forceinline__ float bfloat16_value(unsigned short bits) {
+  return __uint_as_float((unsigned)bits << 16);
+}""",
     "bfloat16_bits": """// To the nearest, ties to even.
 __device__ __forceinline__ unsigned short bfloat16_bits(float x) {
   unsigned bits = __float_as_uint(x);

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tir.affine import Interval
 from tir.analysis.regions import extent_range
-from tir.ir import Buffer, Const, Expr, For, Kind, PrimFunc, Stmt, Var
+from tir.ir import Buffer, Const, Expr, For, Let, PrimFunc, Stmt, Var
 from tir.simplify import simplify, simplify_tree
-from tir.traverse import stores, walk, walk_stmts
+from tir.traverse import stores, substitute, walk, walk_stmts
 
 from ..passes import simplify_all
 from ..passes.gpu_buffers import fold_gaps, hoist_shared, local_buffers, place_local, place_shared
 from ..passes.gpu_kernels import AXES, SHARED, GPUError, Nest, distribute, divide, interleave, strip, used
+from ..passes.gpu_pipeline import double_buffer, settle
 from ..passes.gpu_reduce import cross_thread
 from ..passes.gpu_sync import barriers
 from ..passes.lower_blocks import lower_blocks
@@ -66,8 +68,8 @@ def lower_cuda(func: PrimFunc, target) -> Program:
     for n, k in zip(nests, kernels, strict=True):
         for b in used(n.body).values():
             if b.scope != "global" and seen.setdefault(b.name, k.name) != k.name:
-                raise GPUError(f"`{b.name}` in {b.scope} memory is used by two kernels, {seen[b.name]} and {k.name}; keep it in global "
-                               "memory, or move its producer into the loops of its consumer (compute_at)")  # fmt: skip
+                raise GPUError(f"`{b.name}` in {b.scope} memory is used by two kernels, {seen[b.name]} and {k.name}; keep it in "
+                               "global memory, or move its producer into the loops of its consumer (compute_at)")  # fmt: skip
     needed = {p.name for k in kernels for p in k.params}
     temporaries = tuple(b for b in lowered.allocs if b.scope == "global" and b.name in needed)
     return Program(func, host, kernels, temporaries)
@@ -87,11 +89,10 @@ def _device(nest: Nest, func: PrimFunc, known: list[Buffer], outer: dict[str, In
     single = {v.name: Const(0) for v in nest.axes.values() if ranges[v.name] == (0, 0)}
     body = distribute(interleave(nest.body))
     body = place_shared(nest, body, func, ranges)
-    threaded = body
-    body = strip(nest, barriers(nest, body, ranges))
+    threaded = body = double_buffer(body)
+    body = settle(barriers(nest, body, ranges), int(re.findall(r"\d+", target.arch)[0]) >= 80)
+    body = strip(nest, body)
     body = place_local(nest, threaded, body, ranges)
-    from tir.traverse import substitute
-
     body = simplify_tree(substitute(body, single), ranges)  # type: ignore[assignment]
     body = fold_gaps(body, local_buffers(body), ranges)
     body = unroll(func.with_(body=body), target).body
@@ -108,11 +109,6 @@ def _device(nest: Nest, func: PrimFunc, known: list[Buffer], outer: dict[str, In
 
 def _free(body: Stmt, bound: set[str]) -> list[Var]:
     """The variables that a kernel takes as arguments: symbolic sizes and loops of the host."""
-    from tir.ir import Let
-
     inside = bound | {s.var.name for s in walk_stmts(body) if isinstance(s, (For, Let))}
     found = {n.name: n for n in walk(body) if type(n) is Var and n.name not in inside}
     return list(found.values())
-
-
-__all__ = ["DeviceFunction", "Kind", "Program", "lower_cuda"]

@@ -14,7 +14,8 @@ from tir import dtypes
 from tir.ir import Binary, Cast, Expr, Load
 
 if TYPE_CHECKING:
-    from .emit import Function, Value, _Place
+    from .emit import Function
+    from .values import Place, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Lo
     return e, pairs[::-1]
 
 
-def _run(places: list[_Place], count: int) -> tuple[_Place, list[int]] | None:
+def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
     """The first place, and the order of all, if they are side by side, either for all lanes or for each."""
     first = places[0]
     if any(p.stride not in (0, count) or p.stride != first.stride for p in places):
@@ -113,7 +114,7 @@ def _run(places: list[_Place], count: int) -> tuple[_Place, list[int]] | None:
     return places[order.index(0)], order
 
 
-def _operand(writer: Function, place: _Place, instruction: Instruction, lanes: int) -> str:
+def _operand(writer: Function, place: Place, instruction: Instruction, lanes: int) -> str:
     """An operand of the instruction: `count` elements for each lane."""
     pointer = writer.point(place)
     buffer = place.access.buffer

@@ -10,9 +10,9 @@ import numpy as np
 from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, PrimFunc, Seq, Stmt, Store, annotation
-from tir.points import evaluate, grid
+from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
-from tir.traverse import children, rewrite, variables, walk_stmts
+from tir.traverse import children, loads, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained
 from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread, used
@@ -82,12 +82,12 @@ def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Int
         for writes, fixed, points in sets:
             if not writes:
                 have = written.get(fixed)
-                if have is None or len(np.unique(np.concatenate([have, points]), axis=0)) > len(have):
+                if have is None or len(distinct(np.concatenate([have, points]))[0]) > len(have):
                     return False
         for writes, fixed, points in sets:
             if writes:
                 old = written.get(fixed)
-                written[fixed] = np.unique(points if old is None else np.concatenate([old, points]), axis=0)
+                written[fixed] = distinct(points if old is None else np.concatenate([old, points]))[0]
     return True
 
 
@@ -150,7 +150,8 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
             part.append(frozenset(still.items()))
             rests.append(to_expr(rest))
         parts.add(tuple(part))
-        offsets.append(_values(rests, inner))
+        known = all(variables(i) <= threads | set(inner) | set(ranges) and not loads(i) for i in indices)
+        offsets.append(_values(rests, inner) if known else None)
 
     def visit(s) -> None:
         match s:
@@ -168,10 +169,10 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
     visit(before)
     hint = "put it in shared memory (set_scope), or give all its statements the same thread loops"
     if len(parts) != 1:
-        raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a thread "
-                       f"may read what another wrote; {hint}")  # fmt: skip
+        raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a "
+                       f"thread may read what another wrote; {hint}")  # fmt: skip
     known = [x for x in offsets if x is not None]
-    touched = np.unique(np.concatenate(known), axis=0) if len(known) == len(offsets) else None
+    touched = distinct(np.concatenate(known))[0] if len(known) == len(offsets) else None
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
     if single or self_contained(body, buffer, dict(ranges)):
         return
@@ -188,7 +189,7 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     values = grid({name: h + 1 for name, h in zip(used, highs, strict=True) if h is not None})
     total = prod(h + 1 for h in highs if h is not None)
     columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
-    return np.unique(np.stack(columns, 1), axis=0) if columns else np.zeros((1, 0), np.int64)
+    return distinct(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
 def _apart(nest: Nest, part: tuple, offsets: np.ndarray) -> bool:
@@ -207,7 +208,7 @@ def _apart(nest: Nest, part: tuple, offsets: np.ndarray) -> bool:
     if threads == 1 or not starts or threads * len(offsets) > POINTS:
         return threads == 1
     elements = (np.stack(starts, 1)[:, None, :] + offsets[None, :, :]).reshape(-1, len(starts))
-    return len(np.unique(elements, axis=0)) == len(elements)
+    return len(distinct(elements)[0]) == len(elements)
 
 
 def fold_gaps(body: Stmt, buffers: dict[str, Buffer], ranges: Mapping[str, Interval]) -> Stmt:
@@ -238,8 +239,7 @@ def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt
     visit(body, dict(ranges))
     strides = sorted({abs(c) for p, _ in found for m, c in p.items() if m} - {1})
     for stride in reversed(strides):
-        split = [({m: c for m, c in p.items() if c % stride == 0 and m}, {m: c for m, c in p.items() if c % stride or not m}, inner)
-                 for p, inner in found]  # fmt: skip
+        split = [(*_halves(p, stride), inner) for p, inner in found]
         lows = [bounds(low, inner) for _, low, inner in split]
         highs = [bounds(high, inner) for high, _, inner in split]
         if any(None in x for x in (*lows, *highs)) or any(a < 0 or b >= stride for a, b in lows) or any(a < 0 for a, _ in highs):  # type: ignore[operator]
@@ -249,23 +249,25 @@ def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt
             continue
 
         def divided(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-            p = polynomial(simplify(indices[d], ranges))
-            high = {m: c // stride for m, c in p.items() if c % stride == 0 and m}  # noqa: B023
-            low = {m: c for m, c in p.items() if c % stride or not m}  # noqa: B023
-            return (*indices[:d], to_expr(high), to_expr(low), *indices[d + 1 :])
+            high, low = _halves(polynomial(simplify(indices[d], ranges)), stride)  # noqa: B023
+            quotient = {m: c // stride for m, c in high.items()}  # noqa: B023
+            return (*indices[:d], to_expr(quotient), to_expr(low), *indices[d + 1 :])
 
         def change(n):
             match n:
                 case Buffer() if n.name == name:
                     return n.with_(shape=(*n.shape[:d], Const(count), Const(width), *n.shape[d + 1 :]))  # noqa: B023
-                case Load(b, indices) if b.name == name:
-                    return n.with_(indices=divided(indices))  # noqa: B023
-                case Store(b, indices) if b.name == name:
-                    return n.with_(indices=divided(indices))  # noqa: B023
+                case Load() | Store() if n.buffer.name == name:
+                    return n.with_(indices=divided(n.indices))
             return None
 
         return rewrite(body, change)
     return body
+
+
+def _halves(p: Polynomial, stride: int) -> tuple[Polynomial, Polynomial]:
+    """The terms that are multiples of a stride, and the rest with the constant."""
+    return {m: c for m, c in p.items() if c % stride == 0 and m}, {m: c for m, c in p.items() if c % stride or not m}
 
 
 def local_buffers(body: Stmt) -> dict[str, Buffer]:
@@ -276,4 +278,3 @@ def local_buffers(body: Stmt) -> dict[str, Buffer]:
 def size(b: Buffer) -> int:
     """The elements of a buffer of constant shape."""
     return prod(int(d.value) for d in b.shape)  # type: ignore[attr-defined]
-

@@ -88,7 +88,7 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
             axis = s.thread
             if axis in around and around[axis].name in variables(s.body):
                 raise GPUError(
-                    f"`{s.name}` and `{around[axis].name}` around it are both bound to {axis}, and the statements below use both; "
+                    f"`{s.name}` and `{around[axis].name}` around it are both bound to {axis}, and statements below use both; "
                     "fuse the two and bind the result"
                 )
             if axis.startswith("blockIdx") and axis in extents:
@@ -121,8 +121,10 @@ def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
     def visit(s: Stmt, around: set[str]) -> None:
         if isinstance(s, Store) and s.buffer.scope == "global" and axes - around:
             missing = ", ".join(sorted(axes - around))
-            raise GPUError(f"{name}: `{s.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
-                           "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both")  # fmt: skip
+            raise GPUError(
+                f"{name}: `{s.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
+                "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both"
+            )
         inside = around | {s.thread} if isinstance(s, For) else around
         for c in children(s):
             if isinstance(c, Stmt):
@@ -211,10 +213,7 @@ def distribute(s: Stmt) -> Stmt:
     if not is_thread(s, "threadIdx"):
         return s
     assert isinstance(s, For)
-    steps = [x for x in walk_stmts(s.body) if (isinstance(x, Store) and x.buffer.scope in SHARED and s.name not in variables(x))
-             or (isinstance(x, For) and x.thread == s.thread)
-             or (isinstance(x, Seq) and sum(any(is_thread(y, "threadIdx") for y in walk_stmts(c)) for c in x.stmts) > 1)]  # fmt: skip
-    if not steps:
+    if not any(_step(x, s) for x in walk_stmts(s.body)):
         return s
 
     def uniform(x: Stmt) -> bool:
@@ -224,6 +223,19 @@ def distribute(s: Stmt) -> Stmt:
         return (inside and isinstance(x, For) and _bound_inside(x, s.thread)) or (whole and s.name not in variables(x))
 
     return _push(s, s.body, uniform)
+
+
+def _step(x: Stmt, loop: For) -> bool:
+    """Whether a statement in a thread loop is one of the whole block."""
+    match x:
+        case Store(buffer):
+            return buffer.scope in SHARED and loop.name not in variables(x)
+        case For():
+            return x.thread == loop.thread
+        case Seq(stmts):
+            return sum(any(is_thread(y, "threadIdx") for y in walk_stmts(c)) for c in stmts) > 1
+        case _:
+            return False
 
 
 def _bound_inside(s: Stmt, axis: str) -> bool:
@@ -247,7 +259,7 @@ def strip(nest: Nest, body: Stmt) -> Stmt:
             return inner if s.extent.value == threads[s.thread] else If(nest.axes[s.thread] < s.extent, inner)
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
-        bound = any(is_thread(x, "threadIdx") for x in walk_stmts(s))
+        bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
         if missing and not bound and written and "local" not in written:
             for axis in missing:
                 s = If(nest.axes[axis].equal(Const(0)), s)
@@ -255,8 +267,6 @@ def strip(nest: Nest, body: Stmt) -> Stmt:
         return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
     return visit(body, frozenset())
-
-
 
 
 def used(s: Stmt) -> dict[str, Buffer]:

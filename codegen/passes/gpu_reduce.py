@@ -70,7 +70,7 @@ class _Rewriting:
         if isinstance(s, For) and s.kind is Kind.THREAD:
             kernel = kernel or s
             if _reducing(s):
-                return self.reduce(s, tuple(x for x in around if is_thread(x, "threadIdx")), kernel)
+                return self.reduce(s, around, kernel)
         inside = (*around, s) if isinstance(s, For) else around
         return map_children(s, lambda c: self.visit(c, inside, kernel) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
@@ -86,12 +86,27 @@ class _Rewriting:
             chain.append(inner)
             inner = inner.body
         if not isinstance(inner, Block) or inner.init is None:
-            raise GPUError(f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init")
+            raise GPUError(
+                f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init"
+            )
         block = inner
         bound = {it.var: it.binding for it in block.iters}
         driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
         if [x for x in chain[1:] if x.kind is Kind.THREAD and x.name in driving]:
             raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
+        if (
+            driving
+            & set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE), set())
+            & {x.name for x in chain}
+        ):
+            raise GPUError(
+                f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing"
+            )
+        outer = next((x for x in around if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
+        if outer is not None:
+            raise GPUError(
+                f"`{outer.name}` around the threads of `{loop.name}` drives the same reduction; reorder it inside of them"
+            )
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
         partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
@@ -100,7 +115,9 @@ class _Rewriting:
         apart = [c for c in conjuncts(block.predicate) if not variables(c) & driving]
         mixed = [c for c in conjuncts(block.predicate) if variables(c) & driving and variables(c) & {x.name for x in spatial}]
         if mixed:
-            raise GPUError(f"`{block.name}`: the condition {mixed[0]} mixes loops that reduce with others, which threads cannot share")
+            raise GPUError(
+                f"`{block.name}`: the condition {mixed[0]} mixes loops that reduce with others, which threads cannot share"
+            )
 
         def again(body: Stmt) -> Stmt:
             """`body` under copies of the loops that do not reduce."""
@@ -123,15 +140,20 @@ class _Rewriting:
         warps, mask = _lanes(loop, n, block_of)
         final = Store(place.buffer, place.indices, mine)
         if mask and n <= WARP:
-            steps = [Store(partial, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(d), Const(mask, "int64")), mine.dtype)))
-                     for d in _distances(n)]  # fmt: skip
+            steps = _butterfly(mine, combine, n, mask)
             result = final if place.buffer.scope == "local" else If(loop.var.equal(Const(0)), final)
             return loop.with_(body=seq(first, update, again(seq(*steps, guarded(condition, result)))))
-        return self.meet(loop, around, kernel, n, warps if mask else 0, mask, first, update, again, condition, place, mine, combine, final)
+        return self.meet(
+            loop, around, kernel, n, warps if mask else 0, mask, first, update, again, condition, place, mine, combine, final
+        )
 
     def meet(self, loop, around, kernel, n, warps, mask, first, update, again, condition, place, mine, combine, final) -> Stmt:
         """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each thread."""
-        others = [x for x in around if x.thread != loop.thread and not any(x.name in variables(i) for i in place.indices)]
+        others = [
+            x
+            for x in around
+            if is_thread(x, "threadIdx") and x.thread != loop.thread and not any(x.name in variables(i) for i in place.indices)
+        ]
         count = warps or n
         shape = (*(x.extent for x in others), *place.buffer.shape, Const(count))
         meeting = self.buffer(f"{place.buffer.name}_meeting", shape, mine.dtype, "shared")
@@ -144,8 +166,7 @@ class _Rewriting:
             return again(loop.with_(var=var, body=make(var)))
 
         if warps:
-            steps = [Store(mine.buffer, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(d), Const(mask, "int64")), mine.dtype)))
-                     for d in _distances(WARP)]  # fmt: skip
+            steps = _butterfly(mine, combine, WARP, mask)
             put = If((loop.var % WARP).equal(Const(0)), Store(meeting, at(loop.var // WARP).indices, mine))
             start = loop.with_(body=seq(first, update, again(seq(*steps, put))))
             tree = []
@@ -154,6 +175,7 @@ class _Rewriting:
             tree = []
             half = 1 << (n - 1).bit_length() >> 1
             while half >= 1:
+
                 def step(t: Var, half: int = half) -> Stmt:
                     return If(conjunction(t < half, t + half < n), Store(meeting, at(t).indices, combine(at(t), at(t + half))))
 
@@ -186,7 +208,9 @@ def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
         match value:
             case Binary(op, a, b) if op in ("+", "*", "min", "max", "and", "or") and place in (a, b):
                 return place, lambda x, y: Binary(op, x, y), begun[0].value
-    raise GPUError(f"`{block.name}` is reduced across threads, but is not C[...] = C[...] op f with op one of +, *, min, max, and, or")
+    raise GPUError(
+        f"`{block.name}` is reduced across threads, but is not C[...] = C[...] op f with op one of +, *, min, max, and, or"
+    )
 
 
 def _into(body: Stmt, name: str, partial: Buffer) -> Stmt:
@@ -215,6 +239,9 @@ def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:
     return 0, 0
 
 
-def _distances(n: int) -> list[int]:
-    """The distances of a butterfly among `n` lanes, a power of two."""
-    return [n >> k for k in range(1, n.bit_length())]
+def _butterfly(mine: Load, combine: Callable[[Expr, Expr], Expr], n: int, mask: int) -> list[Stmt]:
+    """Steps after which each of n lanes, a power of two, has the combination of all."""
+    return [
+        Store(mine.buffer, mine.indices, combine(mine, Call(SHUFFLE, (mine, Const(n >> k), Const(mask, "int64")), mine.dtype)))
+        for k in range(1, n.bit_length())
+    ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tir.affine import Interval, Polynomial, polynomial
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
+    Binary,
     Buffer,
     Call,
     Const,
@@ -38,14 +39,14 @@ from tir.ir import (
     conjuncts,
     seq,
 )
-from tir.points import evaluate, grid
+from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
 
 from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread
 
 BARRIER = "sync_threads"
-POINTS = 1 << 21  # (element, thread) pairs that are enumerated for one access, at most
+POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
 
 Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
 
@@ -60,6 +61,20 @@ class Access:
     walk: Walk
     carried: Path = ()  # of an earlier iteration of the loop at this path
     varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
+
+
+def _turns(fixed: tuple) -> dict[str, int]:
+    """The loops that are in indices only as remainders, k % c or (k + 1) % c: the number of values that show all there is."""
+    found: dict[str, int] = {}
+    for part in fixed:
+        for monomial, _ in part:
+            for atom in monomial:
+                match atom:
+                    case Binary("%", a, Const(c)) if c > 0:
+                        found |= {name: lcm(found.get(name, 1), int(c)) for name in variables(a)}
+                    case _:
+                        found |= dict.fromkeys(variables(atom), 0)  # no: it is there otherwise
+    return {name: n for name, n in found.items() if 0 < n <= 64}
 
 
 @dataclass(eq=False)
@@ -92,6 +107,10 @@ class Walk:
             self.known[used] = _points(self, more | self.moving)
         return self.known[used]
 
+    def in_turn(self, turns: dict[str, int]) -> tuple[tuple | None, np.ndarray | None]:
+        """The same for each value of the loops `turns`, which becomes a column in front of the offsets."""
+        return _points(self, {**turns, **self.moving}, tuple(sorted(turns)))
+
 
 def barriers(nest: Nest, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
     """`body` with the barriers that its threads need. GPUError where one would be needed that not all threads reach."""
@@ -104,7 +123,7 @@ class _Placing:
     def __init__(self, nest: Nest, ranges: dict[str, Interval]):
         self.nest, self.ranges = nest, ranges
         self.before: set[Path] = set()
-        self.loops: set[Path] = set()
+        self.inner: set[Path] = set()  # loops and conditions, which a barrier of every iteration stays outside of
         self.cache: dict[Path, list[Access]] = {}
 
     def run(self, body: Stmt) -> Stmt:
@@ -123,6 +142,7 @@ class _Placing:
                 return self.insert(c, (*path, count))
 
             s = map_children(s, child)
+            s = seq(*s.stmts) if isinstance(s, Seq) else s
         return seq(Evaluate(Call(BARRIER, (), "int32")), s) if path in self.before else s
 
     def visit(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
@@ -137,7 +157,7 @@ class _Placing:
                     pending = self.visit(x, (*path, n), pending, ranges)
                 return pending
             case For(var, extent, body):
-                self.loops.add(path)
+                self.inner.add(path)
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 below = (*path, 0)
                 out = self.visit(body, below, [], inside)
@@ -150,6 +170,7 @@ class _Placing:
                     pending = []
                 return _union(out, first if isinstance(extent, Const) else _union(first, pending))
             case If(_, then, orelse):
+                self.inner.add(path)
                 condition = self.accesses(Evaluate(s.condition), (*path, -1), ranges)
                 pending = self.check(condition, path, pending)
                 result = self.visit(then, (*path, 0), pending, ranges)
@@ -177,10 +198,10 @@ class _Placing:
 
     def place(self, a: Access, path: Path) -> int:
         """How much of `path` leads to the statement before which a barrier separates `a` from what is there: the outermost
-        that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop."""
+        that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop or condition."""
         if a.carried:
             n = len(a.carried) + 1
-            while n < len(path) and path[:n] not in self.loops:
+            while n < len(path) and path[:n] not in self.inner:
                 n += 1
             return n
         n = 0
@@ -209,10 +230,12 @@ def _conflict(a: Access, b: Access) -> bool:
         return False
     varying = a.varying | b.varying
     (fixed_a, points_a), (fixed_b, points_b) = a.walk.points(varying), b.walk.points(varying)
+    if fixed_a is not None and fixed_b is not None and fixed_a != fixed_b and not varying:
+        turns = _turns(fixed_a) | _turns(fixed_b)
+        (fixed_a, points_a), (fixed_b, points_b) = a.walk.in_turn(turns), b.walk.in_turn(turns)
     if points_a is None or points_b is None or fixed_a != fixed_b:
         return True
-    rows, place = np.unique(np.concatenate([points_a[:, :-1], points_b[:, :-1]]), axis=0, return_inverse=True)
-    place = place.reshape(-1)
+    rows, place = distinct(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
     thread = np.concatenate([points_a[:, -1], points_b[:, -1]])
     n = len(points_a)
 
@@ -287,8 +310,8 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
     return found
 
 
-def _points(w: Walk, moving: dict[str, int | None]) -> tuple[tuple | None, np.ndarray | None]:
-    needed = set(w.threads)
+def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = ()) -> tuple[tuple | None, np.ndarray | None]:
+    needed = {*w.threads, *kept}
     fixed, offsets = [], []
     for i in w.indices:
         still: Polynomial = {}
@@ -310,10 +333,10 @@ def _points(w: Walk, moving: dict[str, int | None]) -> tuple[tuple | None, np.nd
         return tuple(fixed), None
     values = grid(counts)  # type: ignore[arg-type]
     total = prod(counts.values())  # type: ignore[type-var]
-    kept = np.ones(total, bool)
+    holds = np.ones(total, bool)
     for g in usable:
-        kept &= np.broadcast_to(evaluate(g, values), kept.shape).astype(bool)
-    columns = []
+        holds &= np.broadcast_to(evaluate(g, values), holds.shape).astype(bool)
+    columns = [values[name] for name in kept]
     for rest in offsets:
         column = np.zeros(total, np.int64)
         for m, c in rest.items():
@@ -324,4 +347,4 @@ def _points(w: Walk, moving: dict[str, int | None]) -> tuple[tuple | None, np.nd
         columns.append(column)
     x, y, z = (values[t] for t in w.threads)
     columns.append(x + w.block[0] * (y + w.block[1] * z))
-    return tuple(fixed), np.unique(np.stack(columns, 1)[kept], axis=0)
+    return tuple(fixed), distinct(np.stack(columns, 1)[holds])[0]

@@ -11,14 +11,14 @@ from math import ceil
 
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block, Iter, Select
-from tir.traverse import walk
+from tir.affine import polynomial
+from tir.ir import Block, Iter, Select, Var
+from tir.traverse import variables, walk
 
-from .processor import Processor
+from .processor import Processor, balanced
 from .structure import Contraction, contraction, extent, is_elementwise, is_plain, loop_of, size, stored
 
 WORTH_THREADS = 1 << 19  # multiply-adds below which a second thread costs more than it saves
-MOST = 8  # rows of a register tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,17 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     """Good sizes, computed from the extents and the processor."""
     pixels = _pixels(c)
     count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
-    rows = min(range(1, min(MOST, count) + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
-    line = (width + size(c.sums)) * c.bits // 8
-    strip = max(1, min(ceil(count / rows), processor.l1 // 3 // (line * rows)))
-    parts = ceil(ceil(count / rows) / strip)
-    return Tiles(rows, 1, ceil(ceil(count / rows) / parts))
+    most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
+    rows = min(range(1, most + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
+    line = width * _stride(c, c.vector) * c.bits // 8
+    strip = balanced(ceil(count / rows), max(1, processor.l1 // 3 // (line * rows * _stride(c, pixels[-1].var.name))), 1)
+    return Tiles(rows, 1, strip)
+
+
+def _stride(c: Contraction, axis: str) -> int:
+    """How many elements of the input lie between two neighbours along an axis."""
+    steps = [polynomial(i).get((Var(axis),), 0) for i in c.right.indices if axis in variables(i)]
+    return max(1, *steps)
 
 
 def apply(

@@ -16,11 +16,12 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Load
 from tir.traverse import stores
 
-from .processor import Processor
+from .processor import Processor, balanced
 from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
 
-WHOLE, PART = 1024, 768  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
-WORTH_THREADS = 1 << 21  # multiply-adds below which a second thread costs more than it saves: about ten microseconds of work
+WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
+REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
+WORTH_THREADS = 3 << 20  # multiply-adds below which a second thread may cost more than it saves: some twenty microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,16 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     threads = _threads(c, processor)
     alone = outer >= 2 * threads or threads == 1
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
-    # A block of rows and a block of columns, half of the second-level cache each.
-    mt = _balanced(row_tiles, max(1, processor.l2 // 2 // (mr * K // chunks * element)), 1 if alone or not by_rows else threads)
-    nt = _balanced(column_tiles, max(1, processor.l2 // 2 // (nr * K // chunks * element)), 1 if by_rows else threads)
+    # A block of rows and one of columns, so large that both stay in the second-level cache beside what else comes through it. All
+    # columns come by once for each block of rows: where these are many, larger blocks of rows are better.
+    line = ceil(K / chunks) * element
+    rows_share, columns_share = (8, 9) if chunks == 1 else (15, 6)  # of the cache, in 24ths
+    mt = balanced(row_tiles, max(1, processor.l2 * rows_share // 24 // (mr * line)), 1 if alone or not by_rows else threads)
+    nt = balanced(column_tiles, max(1, processor.l2 * columns_share // 24 // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.sums[-1].var.name or tails or big
-    right = M >= 2 * mr and (N % lanes != 0 or N * K * element > processor.l1)
+    right = M >= REUSED * mr and N * K * element > processor.l2
     return Tiles(
         mr,
         nr,
@@ -88,9 +92,11 @@ def register_tile(M: int, N: int, K: int, lanes: int, registers: int) -> tuple[i
     store.
     """
     best: tuple[float, int, int] | None = None
+    # A tile as wide as the matrix may end in a part of a vector, of more than one lane.
+    whole = {v: (v - 1) * lanes + 1 < N < v * lanes for v in range(1, 5)}
     for v in range(1, 5):
         for m in range(1, min(M, registers) + 1):
-            if m * v + v + 1 > registers - 1 or (v > 1 and v * lanes > N):
+            if m * v + v + 1 > registers - 1 or (v > 1 and v * lanes > N and not whole[v]):
                 continue
             step = max(m * v / 2, 4.0) + 0.4 * v + 0.06 * m
             cost = ceil(M / m) * ceil(N / (v * lanes)) * (step * K + m * v + 20)
@@ -98,18 +104,12 @@ def register_tile(M: int, N: int, K: int, lanes: int, registers: int) -> tuple[i
                 best = (cost, m, v)
     assert best is not None
     _, m, v = best
-    return m, v * lanes if N >= lanes else N
+    return m, min(v * lanes, N)
 
 
 def _shared(tiles: int, threads: int) -> float:
     """How busy threads are that share so many tiles: 1 where all have as many."""
     return tiles / (ceil(tiles / threads) * threads)
-
-
-def _balanced(tiles: int, most: int, multiple: int) -> int:
-    """Tiles of a block, at most `most`, so that all blocks have about as many and their number is a multiple of `multiple`."""
-    blocks = ceil(ceil(tiles / most) / multiple) * multiple
-    return max(1, ceil(tiles / blocks))
 
 
 def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
 
@@ -52,3 +53,15 @@ def partial_results(length: int, lanes: int, registers: int) -> int:
         if length % (count * lanes) == 0:
             return count * lanes
     return registers * lanes if length >= 4 * registers * lanes else lanes
+
+
+def balanced(tiles: int, most: int, multiple: int) -> int:
+    """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have
+    as little room as possible for tiles that there are not: those need guards."""
+
+    def room(count: int) -> int:
+        return ceil(ceil(tiles / count) / multiple) * multiple * count - tiles
+
+    least = max(1, (most + 1) // 2)
+    counts = {ceil(tiles / (ceil(ceil(tiles / n) / multiple) * multiple)) for n in range(least, most + 1)}
+    return min(counts, key=lambda n: (room(n), -n))

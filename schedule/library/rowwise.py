@@ -96,7 +96,7 @@ def _cheap(block: Block, rank: int) -> bool:
     """Whether to compute each element of a row again where it is used is cheaper than to keep the row: sums and products."""
     whole = is_elementwise(block) and len(block.iters) == rank
     return whole and all(
-        isinstance(n, Load | Const | Var | Buffer) or isinstance(n, Binary) and n.op in "+-*" for n in walk(stored(block).value)
+        isinstance(n, Load | Const | Var | Buffer) or (isinstance(n, Binary) and n.op in "+-*") for n in walk(stored(block).value)
     )
 
 

@@ -42,8 +42,9 @@ class Contraction:
 
     @property
     def bits(self) -> int:
-        """The width of an element of the result."""
-        return dtypes.bits(self.store.buffer.dtype)
+        """The width of an element of the result, as it is computed: half precision in 32 bits."""
+        dtype = self.store.buffer.dtype
+        return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
 
 
 def contraction(block: Block) -> Contraction | None:

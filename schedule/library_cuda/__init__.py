@@ -14,7 +14,7 @@ from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 
-from ..library.structure import contraction, epilogue, is_elementwise
+from ..library.structure import epilogue, is_elementwise
 from . import elements, products, rows
 
 __all__ = ["elements", "products", "rows", "schedule"]
@@ -26,7 +26,7 @@ def schedule(func: PrimFunc) -> Schedule:
     _inline(s)
     done: set[str] = set()
     for name in [b.name for b in blocks_below(s.func.body)]:
-        found = contraction(find_block(s.func, name)) if name not in done else None
+        found = products.matches(find_block(s.func, name)) if name not in done else None
         if found is None or not products.suits(found):
             continue
         after = epilogue(s, name)

@@ -23,7 +23,7 @@ def apply(s: Schedule, block: str, after: str | None, done: set[str]) -> None:
             s.compute_inline(p)
     b = find_block(s.func, block)
     loops = s.get_loops(block)
-    driving = {it.axis: set() for it in b.iters}
+    driving: dict[Axis, set[str]] = {it.axis: set() for it in b.iters}
     for it in b.iters:
         driving[it.axis] |= variables(it.binding)
     spatial = [x for x in loops if x in driving.get(Axis.SPATIAL, set())]

@@ -1,8 +1,8 @@
 """Products of matrices, batches of them, and convolutions: tiles through shared memory, accumulated in registers.
 
-A block computes a tile of the result step by step along the sum; in each step its threads load a tile of either factor into shared
-memory together, and each thread multiplies a small tile in registers. Where axes do not fill tiles, a matrix product is padded
-with zeros in shared memory, so that no inner loop has a condition.
+A block computes a tile of the result step by step along the sum; in each step its threads load a tile of either factor into
+shared memory together, and each thread multiplies a small tile in registers. Where axes do not fill tiles, a matrix product is
+padded with zeros in shared memory, so that no inner loop has a condition.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from schedule.primitive import find_block, find_loop, loops_of
+from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Const, Load
-from tir.traverse import loads, variables
+from tir.ir import Block, Cast, Const, Load
+from tir.traverse import loads, rewrite, variables
 
-from ..library.structure import Contraction, extent, is_plain, loop_of, size
+from ..library.structure import Contraction, contraction, extent, is_plain, iterations, loop_of, size
 
 PROCESSORS = 132  # of an H100 or H200: fewer blocks leave some idle
 LANES = 16  # bytes that a thread loads at once
@@ -38,6 +38,12 @@ class Tile:
 
 
 TILES = (Tile(128, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 2, 2), Tile(16, 16, 16, 1, 1))
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a contraction, whose factors may be converted before they are multiplied, as halves are to float32."""
+    plain = rewrite(block, lambda n: n.value if isinstance(n, Cast) and isinstance(n.value, Load) else None)
+    return contraction(plain)
 
 
 def suits(c: Contraction) -> bool:
@@ -108,6 +114,7 @@ def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None
     s.bind(ty, "threadIdx.y")
     s.bind(tx, "threadIdx.x")
     s.unroll(ki)
+    s.annotate(ko, "double_buffer", 1)
     shape = (tile.rows // tile.thread_rows, across)
     for copy in (left, right):
         _load(s, copy, 2, shape)
@@ -129,8 +136,8 @@ def _write_back(s: Schedule, after: str, tile: Tile, strip: int) -> None:
 def _load(s: Schedule, copy: str, rank: int, threads: tuple[int, int]) -> None:
     """All threads load a tile together: neighbours in a warp load neighbours in memory, several elements each where they fit."""
     loops = [x.name for x in loops_of(s.func, copy)][-rank:]
-    total = prod(int(find_loop(s.func, x).extent.value) for x in loops)  # type: ignore[attr-defined]
-    width = int(find_loop(s.func, loops[-1]).extent.value)  # type: ignore[attr-defined]
+    sizes: list[int] = [iterations(s, x) or 1 for x in loops]
+    total, width = prod(sizes), sizes[-1]
     source = next(iter(_sources(s, copy)), None)
     most = LANES // dtypes.nbytes(source.dtype) if source is not None else 1
     lanes = most
@@ -224,7 +231,7 @@ def _fused(s: Schedule, loops: list[str]) -> str:
 def _cut(extents: dict[str, int], last: str, rows: list[str]) -> dict[str, tuple[int, int]]:
     """Threads and registers for each spatial loop: up to 256 threads and 16 elements a thread, the innermost axis first."""
     budget = {"threads": 256, "registers": 16}
-    result = {x: (1, 1) for x in extents}
+    result = dict.fromkeys(extents, (1, 1))
     side = {True: 16, False: 16}
     for x in sorted(extents, key=lambda x: (x != last, x in rows)):
         group = x in rows
@@ -242,7 +249,7 @@ def _cut(extents: dict[str, int], last: str, rows: list[str]) -> dict[str, tuple
 def _spread_result(s: Schedule, after: str, c: Contraction, parts: dict[str, tuple[int, int]], order: list[str]) -> None:
     """The result goes from registers to its place, by the same threads."""
     loops = [x.name for x in loops_of(s.func, after)][1:]
-    axes = [it for it in find_block(s.func, after).iters]
+    axes = find_block(s.func, after).iters
     names = [i.name for i in c.store.indices]  # type: ignore[attr-defined]
     by_axis = {it.var.name: loop_of(it) for it in (*c.batch, *c.rows, *c.columns)}
     threads: dict[str, str] = {}

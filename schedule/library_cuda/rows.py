@@ -34,10 +34,10 @@ def matches(s: Schedule, name: str, taken: Collection[str]) -> Rows | None:
     along its memory."""
     last = find_block(s.func, name)
     rank = _rank(last)
-    if rank is None or rank < 1:
+    if rank is None:
         return None
     for r in (rank, rank - 1):
-        if r < 1:
+        if r < 1 and (r < 0 or last.init is None):  # one number: a single block
             continue
         stages = _stages(s, name, r, taken)
         reducing = [x for x in (*stages, name) if find_block(s.func, x).init is not None]
@@ -69,7 +69,7 @@ def _stages(s: Schedule, last: str, rank: int, taken: Collection[str]) -> list[s
             continue
         if not consumers <= {last, *found} or _extents(b)[:rank] != rows:
             continue
-        if all(_same_row(find_block(s.func, c), b.body.buffer.name, rank) for c in consumers):  # type: ignore[union-attr]
+        if all(_same_row(find_block(s.func, c), b.body.buffer.name, rank) for c in consumers):  # type: ignore[attr-defined]
             found.insert(0, name)
     return found
 
@@ -101,6 +101,8 @@ def apply(s: Schedule, group: Rows) -> None:
     longest = max(_width(s, name, group.rank) for name in blocks)
     threads = min(MOST, max(WARP, 1 << (longest - 1).bit_length()))
     loops = s.get_loops(group.last)[: group.rank]
+    if not loops:
+        loops = [s.add_unit_loop(s.get_loops(group.last)[0])]
     row = s.fuse(*loops) if len(loops) > 1 else loops[0]
     for name in reversed(stages):
         s.compute_at(name, row)
@@ -116,7 +118,7 @@ def _shortened(s: Schedule, group: Rows) -> list[str]:
     kept: list[str] = []
     for name in group.stages:
         b = find_block(s.func, name)
-        size = _width(s, name, group.rank) * dtypes.nbytes(b.body.buffer.dtype)  # type: ignore[union-attr]
+        size = _width(s, name, group.rank) * dtypes.nbytes(b.body.buffer.dtype)  # type: ignore[attr-defined]
         costly = any(isinstance(n, Call) for n in walk(b.body)) and len(s.get_consumers(name)) > 1
         if is_elementwise(b) and (size > room or not costly):
             s.compute_inline(name)

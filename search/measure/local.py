@@ -144,6 +144,11 @@ class LocalMeasurer:
         self._workers.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def pause(self) -> None:
+        """End the worker processes until they are needed again; the data and all results are kept."""
+        for worker in self._workers:
+            worker.kill()
+
     # --- the reference -------------------------------------------------------------------------------------------------
 
     def prepare_data(self, distribution: int = 0) -> None:

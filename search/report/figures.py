@@ -15,7 +15,7 @@ from tir import dtypes
 from tir.ir import const_shape
 
 from ..measure import Measurement
-from ..result import PHASES, Result
+from ..result import MEASURING, PHASES, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,8 +120,7 @@ def phases(result: Result) -> str:
     spent.append(("other", max(0.0, result.elapsed - sum(seconds for _, seconds in spent))))
     drawn: list[str] = []
     with _drawn(drawn, 4.2, 2.2, "seconds by phase") as axes:
-        measuring = ("prepare", "run", "race")
-        colours = [BLUE if name in measuring else GREY for name, _ in spent[::-1]]
+        colours = [BLUE if name in MEASURING else GREY for name, _ in spent[::-1]]
         bars = axes.barh([name for name, _ in spent[::-1]], [seconds for _, seconds in spent[::-1]], color=colours)
         axes.bar_label(bars, fmt="%.1f s", fontsize=8, padding=2)
         axes.set(xlabel="seconds (blue: measuring)")

@@ -41,7 +41,7 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         tried += f", after {result.earlier} of earlier runs"
     if result.interrupted:
         tried += ", interrupted"
-    shares = f"A program was running to be timed or checked for {result.measuring:.0%} of the time."
+    shares = f"Candidates were running, to be timed and checked, for {result.measuring:.0%} of the time."
     if result.scored_per_second is not None:
         shares += f" The cost model judged {result.scored_per_second:,.0f} candidates a second."
     roof = "The roof is what arithmetic and memory allow if every parameter is moved once"

@@ -61,5 +61,6 @@ def test_what_can_be_dumped():
         tir.dump(Schedule(matmul(3, 4, 5)))  # type: ignore[arg-type]
     assert str(raised.value) == "dump takes a PrimFunc, got Schedule (a Schedule's program is its .func)"
     with pytest.raises(ValueError) as refused:
-        tir.dump(FUNC, "cuda")
-    assert str(refused.value) == "dump: target kind 'cuda' has no backend yet; use 'llvm'"
+        tir.dump(FUNC, "cuda", after="asm")
+    assert str(refused.value) == "dump: there is no stage 'asm' for cuda; the stage is cuda"
+    assert tir.dump(FUNC, "cuda").startswith('extern "C" __global__ void')

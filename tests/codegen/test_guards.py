@@ -21,7 +21,7 @@ def test_a_serial_loop_stops_where_its_guard_would():
         "clip_loops",
         """
         for i_0 in range(4):
-            for i_1 in range(T.min(4, i_0 * -4 + 13)):
+            for i_1 in range(T.min(4, 13 - i_0 * 4)):
                 B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * T.float32(2.0)
         """,
     )
@@ -37,7 +37,7 @@ def test_loops_that_would_start_outside_do_not_run():
         "clip_loops",
         """
         for i_0 in range(3):
-            for i_1 in range(T.min(5, i_0 * -5 + 13)):
+            for i_1 in range(T.min(5, 13 - i_0 * 5)):
                 B[i_0 * 5 + i_1] = A[i_0 * 5 + i_1] * T.float32(2.0)
         """,
     )
@@ -47,7 +47,7 @@ def test_loops_that_would_start_outside_do_not_run():
         "clip_loops",
         """
         for i in range(5):
-            for j in range(T.min(3, i * -3 + 13)):
+            for j in range(T.min(3, 13 - i * 3)):
                 C[i * 3 + j] = A[i * 3 + j]
         """,
     )
@@ -63,11 +63,11 @@ def test_every_guard_finds_its_loop():
         "clip_loops",
         """
         for i_init, j_0_init in T.grid(7, 4):
-            for j_1_init in range(T.min(4, j_0_init * -4 + 13)):
+            for j_1_init in range(T.min(4, 13 - j_0_init * 4)):
                 C[i_init, j_0_init * 4 + j_1_init] = T.float32(0.0)
         for k_0, i in T.grid(3, 7):
-            for k_1, j_0 in T.grid(T.min(2, k_0 * -2 + 5), 4):
-                for j_1 in range(T.min(4, j_0 * -4 + 13)):
+            for k_1, j_0 in T.grid(T.min(2, 5 - k_0 * 2), 4):
+                for j_1 in range(T.min(4, 13 - j_0 * 4)):
                     C[i, j_0 * 4 + j_1] = C[i, j_0 * 4 + j_1] + A[i, k_0 * 2 + k_1] * B[k_0 * 2 + k_1, j_0 * 4 + j_1]
         """,
     )
@@ -177,7 +177,7 @@ def test_the_test_stands_outside_the_reduction():
                         for j_1 in T.vectorized(8):
                             C[i_0 * 2 + i_1, j_0 * 8 + j_1] = C[i_0 * 2 + i_1, j_0 * 8 + j_1] + A[i_0 * 2 + i_1, k] * B[k, j_0 * 8 + j_1]
             else:
-                for i_1_init in range(T.min(2, i_0 * -2 + 7)):
+                for i_1_init in range(T.min(2, 7 - i_0 * 2)):
                     for j_1_init in T.vectorized(8):
                         if j_0 * 8 + j_1_init < 13:
                             C[i_0 * 2 + i_1_init, j_0 * 8 + j_1_init] = T.float32(0.0)

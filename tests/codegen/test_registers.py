@@ -108,7 +108,7 @@ def test_a_nest_of_loops_reduces_into_one_register():
             C_reg = T.decl_buffer((1,), scope="register")
             C_reg[0] = T.float32(0.0)
             for k_0 in range(3):
-                for k_1 in range(T.min(3, k_0 * -3 + 7)):
+                for k_1 in range(T.min(3, 7 - k_0 * 3)):
                     C_reg[0] = C_reg[0] + A[i, k_0 * 3 + k_1] * B[k_0 * 3 + k_1, j]
             C[i, j] = C_reg[0]
         """,
@@ -242,7 +242,7 @@ def test_a_guard_over_the_reduction_stays_inside():
     ("statement", "lines"),
     [
         (Store(C, (k,), Load(C, (Const(3),)) + 1.0), ["C[k] = C[3] + T.float32(1.0)"]),
-        (seq(update(i), update(12 - i)), ["C[i] = C[i] + A[k]", "C[i * -1 + 12] = C[i * -1 + 12] + A[k]"]),
+        (seq(update(i), update(12 - i)), ["C[i] = C[i] + A[k]", "C[12 - i] = C[12 - i] + A[k]"]),
         (For(j, Const(4), Store(C, (i,), Load(A, (i,))), Kind.VECTORIZED), ["for j in T.vectorized(4):", "    C[i] = A[i]"]),
     ],
     ids=["one moves and meets the other", "they may be one", "one place for all lanes"],

@@ -99,10 +99,7 @@ def test_a_kernel_that_goes_gives_its_memory_back():
 def test_an_exported_kernel_can_be_told_to_let_go(tmp_path):
     func = through(300_007)
     header = codegen.build(func, ONE).export(tmp_path / "back.so").read_text()
-    assert (
-        "int back(const float *x, float *z);\nvoid back_release(void); /* frees what back keeps between calls;"
-        in header
-    )
+    assert "int back(const float *x, float *z);\nvoid back_release(void); /* frees what back keeps between calls;" in header
     library = ctypes.CDLL(str(tmp_path / "back.so"))
     x, z = integers(func, 0)
     for _ in range(2):

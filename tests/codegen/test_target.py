@@ -32,6 +32,7 @@ def test_the_host():
         ("llvm -mcpu x86-64 -mattr +avx2,+fma", {"mattr": "+avx2,+fma", "vector_bits": 256}),
         ("llvm -vector-bits 256 -l1 49152 -l2 2097152 -l3 33554432", {"vector_bits": 256, "l1": 49152, "l2": 2**21, "l3": 2**25}),
         ("cuda -arch sm_90a", {"kind": "cuda", "arch": "sm_90a"}),
+        ("cuda -fast-math 1", {"kind": "cuda", "arch": "sm_90", "fast_math": True}),
         ("cuda", {"kind": "cuda", "arch": "sm_90", "mcpu": "", "mattr": ""}),
     ],
 )
@@ -84,7 +85,7 @@ def test_lanes():
         (
             "llvm -colour red",
             {},
-            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, kind",
+            "target option '-colour' is unknown; known are num_cores, mcpu, mattr, vector_bits, l1, l2, l3, arch, fast_math, kind",
         ),
         ("llvm", {"cores": 3}, "target option 'cores' is unknown; did you mean num_cores?"),
         ("llvm -num-cores two", {}, "target option num_cores must be an integer, got 'two'"),
@@ -95,6 +96,8 @@ def test_lanes():
         ("llvm -vector-bits wide", {}, "target option vector_bits must be an integer, got 'wide'"),
         ("llvm -vector-bits 100", {}, "target option vector_bits must be a power of two from 64 to 2048, got 100"),
         ("llvm -arch sm_90", {}, "target option arch is for cuda; use mcpu with llvm"),
+        ("cuda -fast-math yes", {}, "target option fast_math must be 0 or 1, got 'yes'"),
+        ("llvm -fast-math 1", {}, "target option fast_math is for cuda"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
         ("llvm", {"kind": "metal"}, "target kind 'metal' is unknown; known are llvm, cuda"),
         (3, {}, "a target is a string such as 'llvm -num-cores 2', got 3"),

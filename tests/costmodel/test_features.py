@@ -105,7 +105,7 @@ def test_loops_of_one_iteration_do_not_count():
 
 def test_guards_waste_iterations():
     s = tir.Schedule(matmul(7, 13, 109))
-    i, j, k = s.get_loops("C")
+    i, j, _ = s.get_loops("C")
     s.split(i, [None, 4])
     s.split(j, [None, 16])
     (f,) = described(s.func)
@@ -115,7 +115,7 @@ def test_guards_waste_iterations():
 
 def test_a_fused_loop_moves_by_its_parts():
     s = tir.Schedule(matmul(7, 13, 109))
-    i, j, k = s.get_loops("C")
+    i, j, _ = s.get_loops("C")
     s.parallel(s.fuse(i, j))
     (f,) = described(s.func)
     assert [f[f"B{n}.unique_bytes"] for n in range(3)] == [close(4 * n) for n in (7 * 109, 7 * 13, 13 * 109)]
@@ -180,7 +180,7 @@ def test_the_register_tile():
 
 def test_threads_of_a_gpu():
     s = tir.Schedule(matmul(64, 7, 64))
-    i, j, k = s.get_loops("C")
+    i, j, _ = s.get_loops("C")
     s.bind(i, "blockIdx.x")
     s.bind(j, "threadIdx.x")
     (f,) = described(s.func)

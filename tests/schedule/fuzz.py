@@ -239,7 +239,9 @@ def regression(stored: dict, compiler: Compiler | None = None) -> tuple[str, str
             kept = replay(before, (*kept.trace, step))
         except ScheduleError:
             continue
-    return None if compiler is None else fault(before, kept.trace.steps, stored["seed"], compiler)
+    if compiler is None or any(loop.kind is Kind.THREAD for loop in loops(kept.func)):
+        return None
+    return fault(before, kept.trace.steps, stored["seed"], compiler)
 
 
 # --- compiling, where a crash is only a failure ---------------------------------------------------------------------------

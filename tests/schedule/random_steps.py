@@ -14,7 +14,7 @@ from schedule.drawn import named
 from schedule.primitive import REGISTRY
 from schedule.trace import Step
 from tests.schedule.random_programs import draw
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Select, Store, Var
+from tir.ir import Axis, Binary, Block, Buffer, Const, For, Iter, Load, PrimFunc, Select, Store, Var
 from tir.traverse import blocks, loads, loops, path_to, stores, variables
 
 # How often a primitive is drawn, where not once.
@@ -379,7 +379,7 @@ def _is_temporary(s: Schedule, block: str, number: int) -> bool:
 
 
 def _tensorizing(s: Schedule, d: Draw) -> Recipe:
-    block = _block(s, d, lambda b: b.init is not None and len(b.iters) > 2)
+    block = _block(s, d, lambda b: b.init is not None and len(b.iters) > 2 and _adds_products(b))
     around = s.get_loops(block.name)
     reducing = _reducing(s, block)
     spatial = [x for x in around if x not in reducing]
@@ -392,6 +392,14 @@ def _tensorizing(s: Schedule, d: Draw) -> Recipe:
     yield "reorder", [reducing[0], *inner], {}
     yield "decompose_reduction", [block.name, reducing[0]], {}
     yield "tensorize", [inner[0] if inner else d.loop(), f"fuzz_fma_{n}"], {}
+
+
+def _adds_products(block: Block) -> bool:
+    match block.body:
+        case Store(value=Binary("+", Load(), Binary("*", Load(dtype="float32"), Load()))):
+            return True
+        case _:
+            return False
 
 
 def _lifting(s: Schedule, d: Draw) -> Recipe:

@@ -1,6 +1,9 @@
-from schedule import Schedule
+import pytest
+
+from schedule import Schedule, ScheduleError
 from tests.schedule.harness import check, refuse
 from tests.schedule.programs import matmul, vector
+from tir import te
 
 
 def test_blocks_and_threads():
@@ -65,9 +68,9 @@ bind('i', 'threadIdx.w'): `threadIdx.w` is no thread axis; these are blockIdx.x,
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.bind("k", "threadIdx.x"),
+        lambda s: s.bind("k", "blockIdx.x"),
         """
-bind('k', 'threadIdx.x'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
+bind('k', 'blockIdx.x'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
       |               ^ cannot be bound
     9 |         with T.block("C"):
@@ -140,3 +143,54 @@ bind('j', 'threadIdx.x'): `j` is inside the vectorized loop `i`
   hint: lanes of a vector cannot start threads; bind an outer loop
 """,
     )
+
+
+def test_threads_reduce_together():
+    s = Schedule(matmul())
+    s.bind("k", "threadIdx.x")
+    check(
+        s,
+        matmul(),
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            for i, j in T.grid(7, 13):
+                for k in T.thread_binding(5, thread="threadIdx.x"):
+                    with T.block("C"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_threads_reduce_one_block_with_its_init():
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "i")
+    loop = s.get_loops("C_update")[-1]
+    with pytest.raises(ScheduleError, match=f"`{loop}` drives the reduction axis `v_k` of `C_update`"):
+        s.bind(loop, "threadIdx.x")
+    s = Schedule(matmul())
+    mixed = s.fuse("j", "k")
+    with pytest.raises(ScheduleError, match=f"`{mixed}` drives the reduction axis `v_k` of `C`"):
+        s.bind(mixed, "threadIdx.x")
+
+
+def test_fused_and_split_loops_are_told_apart_by_enumeration():
+    A = te.placeholder((7, 5, 3), "float32", name="A")
+    s = Schedule(te.create_prim_func([A, te.compute((7, 5, 3), lambda i, j, k: A[i, j, k] * te.const(2, "float32"), name="B")]))
+    _, inner = s.split(s.fuse(*s.get_loops("B")), [None, 32])
+    s.bind(inner, "threadIdx.x")
+    assert 'T.thread_binding(32, thread="threadIdx.x")' in s.script
+
+
+def test_threads_do_not_go_on_with_a_reduction_of_a_loop_around():
+    s = Schedule(matmul())
+    outer, inner = s.split("k", [None, 2])
+    with pytest.raises(ScheduleError, match=f"`{inner}` drives the reduction axis `v_k` of `C`"):
+        s.bind(inner, "threadIdx.x")
+    s.reorder(inner, outer)
+    s.bind(inner, "threadIdx.x")

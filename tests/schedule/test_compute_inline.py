@@ -70,7 +70,7 @@ def test_transposed_and_several_consumers():
             for i_2 in range(13):
                 with T.block("D"):
                     v_i = T.axis.spatial(13, i_2)
-                    D[v_i] = A[0, v_i] + T.float32(1.0) + (A[6, v_i * -1 + 12] + T.float32(1.0))
+                    D[v_i] = A[0, v_i] + T.float32(1.0) + (A[6, 12 - v_i] + T.float32(1.0))
         """,
     )
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from schedule import Schedule
-from tests.schedule.harness import check, refuse, without_header
+from schedule import Schedule, ScheduleError
+from tests.schedule.harness import check, refuse, same_numbers, well_formed, without_header
 from tests.schedule.programs import chain
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -414,3 +414,44 @@ def test_the_published_program_at_full_size():
     s.merge("m_0_m", "m_0")
     found, wanted = (re.sub(r"\b([a-z]+_[01])_\d\b", r"\1", without_header(f.script())) for f in (s.func, merged))
     assert found == wanted
+
+
+def rows_through(later: int = 13):
+    """B = 2 (A + 1) and C = 3 (A + 2), row by row through one temporary row."""
+    return parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+    row = T.alloc_buffer((13,))
+    for i in range(7):
+        for j in range(13):
+            with T.block("row"):
+                v_i, v_j = T.axis.remap("OS", [i, j])
+                row[v_j] = A[v_i, v_j] + T.float32(1.0)
+        for j_1 in range(13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j_1])
+                B[v_i, v_j] = row[12 - v_j] * T.float32(2.0)
+    for i_1 in range(7):
+        for j_2 in range({later}):
+            with T.block("row_1"):
+                v_i, v_j = T.axis.remap("OS", [i_1, j_2])
+                row[v_j] = A[v_i, v_j] + T.float32(2.0)
+        for j_3 in range(13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_3])
+                C[v_i, v_j] = row[v_j] * T.float32(3.0)
+"""
+    )
+
+
+def test_a_temporary_that_each_iteration_writes_anew():
+    before = rows_through()
+    s = Schedule(before)
+    s.merge("i", "i_1")
+    assert s.get_child_blocks("i_m") == ["row", "B", "row_1", "C"]
+    well_formed(s.func)
+    same_numbers(before, s.func)
+    # The second nest reads a place that only the first has written.
+    with pytest.raises(ScheduleError, match="no dependence through `row` goes from a later iteration of `i`"):
+        Schedule(rows_through(12)).merge("i", "i_1")

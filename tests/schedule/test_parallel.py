@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, elementwise, matmul, vector
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
@@ -213,9 +213,13 @@ def test_buffers_of_the_iteration():
     s = Schedule(before)
     s.parallel("i")
     same_numbers(before, s.func)
-    shared = PrimFunc("main", (A, B), For(i, Const(7), body), (T,))
+    s = Schedule(PrimFunc("main", (A, B), For(i, Const(7), body), (T,)))  # so is a temporary that each iteration writes itself
+    s.parallel("i")
+    well_formed(s.func)
+    same_numbers(before, s.func)
+    part = seq(For(j, Const(4), Store(T, (j,), A[i, j])), For(k, Const(5), Store(B, (i, k), T[Const(4) - k])))
     with pytest.raises(Exception, match="touch different elements of `T`"):
-        Schedule(shared).parallel("i")
+        Schedule(PrimFunc("main", (A, B), For(i, Const(7), part), (T,))).parallel("i")
 
 
 def test_extent_of_one_is_always_independent():

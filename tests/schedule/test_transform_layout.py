@@ -255,7 +255,7 @@ def test_integers():
             for ax0, ax1, ax2 in T.grid(2, 2, 4):
                 with T.block("B"):
                     v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v0, v1, v2] = T.if_then_else(v1 * 8 + v0 * 4 + v2 < 13, A[v1 * -8 - v0 * 4 - v2 + 12] * 2, 7)
+                    B[v0, v1, v2] = T.if_then_else(v1 * 8 + v0 * 4 + v2 < 13, A[12 - v1 * 8 - v0 * 4 - v2] * 2, 7)
             for i_1 in range(13):
                 with T.block("C"):
                     v_i = T.axis.spatial(13, i_1)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError, wire
+from search.measure.local import _suspicious
 from search.measure.outcome import Measurement
-from search.oracle import Workload, max_error, scale_of, tolerance
+from search.oracle import CHUNK, Workload, max_error, scale_of, stored_error, tolerance
 from search.task import Task, flop, key, target_text
 from tir import te, workloads
 
@@ -94,6 +95,37 @@ def test_slow_candidates_are_run_once_and_cut_off(measurer):
     assert not close.cut and len(close.samples) == 2 and close.max_error is not None and slow.max_error is None
     assert fast.max_error is not None and len(fast.samples) >= 6
     assert measurer.best == fast.seconds
+
+
+@pytest.mark.parametrize(
+    ("timings", "expected"),
+    [
+        ([[1.0, 1.01, 0.99], [1.0, 1.02, 1.01]], False),
+        ([[1.0, 1.01, 0.99], [1.2, 1.21, 1.2]], True),  # they disagree
+        ([[1.0, 1.0, 1.0], [1.0, 0.7, 1.0, 1.4, 1.01]], True),  # the last has a wide spread
+        ([[1.0, 1.0, 5.0], [1.0, 1.0, 1.0]], False),  # the first had one, and was confirmed
+        ([[1.0], [1.05]], False),
+    ],
+)
+def test_timings_are_suspicious_where_they_disagree_or_spread(timings, expected):
+    assert _suspicious(timings) is expected
+
+
+def test_new_bests_are_timed_again_until_their_timings_agree(measurer, monkeypatch):
+    measurer.prepare()
+    times = iter([0.01, 0.02, 0.02, 0.02, 0.005, 0.0051])  # lucky at first; steady
+    asked = []
+
+    def ask(worker, limit, **request):
+        asked.append(request["op"])
+        return {"outcome": "ok", "max_error": 1e-7} if request["op"] == "check" else {"outcome": "ok", "samples": [next(times)]}
+
+    monkeypatch.setattr(measurer, "_ask", ask)
+    (lucky,) = measurer.measure([candidate(sleep=0.01)])
+    assert lucky.samples == (0.01, 0.02, 0.02, 0.02) and measurer.best == 0.02
+    (steady,) = measurer.measure([candidate(sleep=0.005)])
+    assert steady.samples == (0.005, 0.0051)
+    assert asked == ["run", "check", "run", "run", "run", "run", "check", "run"]
 
 
 def test_equal_programs_are_measured_once(measurer):
@@ -240,6 +272,21 @@ def test_errors_are_relative_to_the_size_of_the_result():
     zeros = np.zeros(3)
     assert max_error(zeros + np.array([0, 0, 1e-30]), zeros, scale_of(zeros)) == float("inf")
     assert max_error(zeros, zeros, scale_of(zeros)) == 0.0
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 7])
+def test_large_arrays_are_compared_piece_by_piece(size):
+    rng = np.random.default_rng(0)
+    expected = rng.uniform(-1, 1, (1, size)) if size else np.empty((1, 0))
+    stored = expected.astype("float32")
+    scale = scale_of(expected)
+    assert stored_error(stored, "float32", expected, scale) == max_error(stored.astype("float64"), expected, scale) <= 2.0**-24
+    for place in {0, size // 2, size - 1} if size else ():
+        for value in (np.nan, np.inf, 7.0):
+            wrong = stored.copy()
+            wrong[0, place] = value
+            error = stored_error(wrong, "float32", expected, scale)
+            assert error == (float("inf") if value != 7.0 else pytest.approx(abs(7.0 - expected[0, place]) / scale[0, place]))
 
 
 def test_tolerance_grows_with_the_reduction():

@@ -312,7 +312,9 @@ def test_misses_of_empty_missing_and_invalid_records(path, tmp_path):
         best_schedule(own.func, own.target, records=path)
     stale = {"version": 1, "steps": [{"name": "split", "args": {"loop": "nowhere", "factors": [None, 3]}, "results": []}]}
     filled(path, None, ok(0.1, trace=stale)).close()
-    with pytest.raises(NoRecord, match=r"the best record, made with tir .*, does not apply any more: step 1 of 1, split\('nowhere'"):
+    with pytest.raises(
+        NoRecord, match=r"the best record, made with tir .*, does not apply any more: step 1 of 1, split\('nowhere'"
+    ):
         best_schedule(own.func, own.target, records=path)
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from codegen.target import Target
 from schedule import Schedule, replay
-from search.rules import CacheWrite, FuseRows, Inline, MultiLevelTiling, ReduceInLanes, Skip, TilingWithFusion, Verdict
+from search.rules import CacheWrite, FuseRows, Inline, MultiLevelTiling, Packing, ReduceInLanes, Skip, TilingWithFusion, Verdict
 from search.rules.tiling import elementwise_consumer, reuses_data
 from search.sketch import Sketch, State
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed, without_header
-from tests.search.programs import argmax, batched_matmul, elementwise_chain, matmul, sum_of_three_axes, total
+from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tir import te, workloads
-from tir.ir import PrimFunc
-from tir.traverse import blocks
+from tir.ir import For, Kind, PrimFunc, const_shape
+from tir.traverse import blocks, loops, path_to
 
 ONE = Target("llvm", num_cores=1, vector_bits=512)
 TWO = Target("llvm", num_cores=2, vector_bits=512)
@@ -307,30 +307,43 @@ def fused(block: str) -> list[str]:
     return [*levels, f"{block}: multi-level tiling"]
 
 
-def tiled(block: str) -> list[str]:
-    """A block that gets one: the copy out of its cache."""
+def product(block: str, long: bool = False) -> list[str]:
+    """A matrix product with an elementwise consumer; `long`: with a sum that may run in parts."""
     *levels, alone = fused(block)
-    return [*(f"{block}: cache write; {level}" for level in levels), alone]
+    return [*levels, f"{block}: packing", *([f"{block}: packing, the sum in parts"] if long else []), alone]
+
+
+def tiled(block: str, long: bool = False) -> list[str]:
+    """A matrix product that gets a consumer for its tiles: the copy out of its cache."""
+    one, two, *others = product(block, long)
+    return [f"{block}: cache write; {one}", f"{block}: cache write; {two}", *others]
 
 
 def test_sketches_of_a_matrix_product():
-    for func in (matmul(), batched_matmul(), matmul(512, 512, 512), workloads.make("gmm").func):
+    for func in (matmul(), batched_matmul(), matmul(511, 511, 511)):
         assert rules_of(generate(func, TWO)) == tiled("C")
+    for func in (matmul(7, 512, 109), workloads.make("gmm").func):
+        assert rules_of(generate(func, TWO)) == tiled("C", long=True)
+
+
+def test_what_cannot_be_packed():
+    """One row, which reuses nothing of the right operand; windows, whose indices are sums of axes."""
+    assert only(Packing(), matmul(1, 13, 109)) == set()
+    assert only(Packing(), conv2d()) == set()
+    assert only(Packing(), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == set()
+    assert only(Packing(), matmul(2, 13, 109)) == {"C"}
+    assert only(Packing(), MLP) == {"C", "F"}
 
 
 def test_sketches_of_chained_matrix_products():
-    A, B, E = (te.placeholder(s, name=n) for s, n in (((7, 13), "A"), ((13, 109), "B"), ((109, 5), "E")))
-    k, l = te.reduce_axis((0, 13), name="k"), te.reduce_axis((0, 109), name="l")
-    C = te.compute((7, 109), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    F = te.compute((7, 5), lambda i, j: te.sum(C[i, l] * E[l, j], axis=l), name="F")
-    sketches = generate(te.create_prim_func([A, B, E, F]), TWO)
+    sketches = generate(chained_matmuls(), TWO)
     assert set(rules_of(sketches)) == {f"{f}; {c}" for f in tiled("F") for c in tiled("C")}
-    assert len(sketches) == 9
+    assert len(sketches) == 16
 
 
 def test_sketches_of_matmul_exp_matmul():
     found = rules_of(generate(MLP, TWO))
-    assert len(found) == 9 and set(found) == {f"{f}; D: skip; {c}" for f in tiled("F") for c in fused("C")}
+    assert len(found) == 16 and set(found) == {f"{f}; D: skip; {c}" for f in tiled("F") for c in product("C")}
     assert found[0] == f"{tiled('F')[0]}; D: skip; {fused('C')[0]}"
 
 
@@ -435,21 +448,66 @@ SCRIPTS = [
 @pytest.mark.parametrize("n", range(3))
 def test_scripts_of_a_matrix_product(n):
     func = matmul()
-    sketch = generate(func, TWO)[n]
-    scheduled = replay(func, sketch.trace([1, 1, 3, 2, 1, 32, 5]))
+    sketch = [s for s in generate(func, TWO) if "packing" not in str(s)][n]
+    row = [1, 1, 3, 2, 1, 32, 5, *[0] * (sketch.columns - 7)]  # the first of each way to go on
+    scheduled = replay(func, sketch.trace(row))
     body = dedent(SCRIPTS[n]).strip().replace("GUARD", GUARD)
     assert without_header(scheduled.script) == f"{dedent(HEAD).strip()}\n{indent(body, '    ')}"
     well_formed(scheduled.func)
     same_numbers(func, scheduled.func)
 
 
+def packed_row(sketch: Sketch, left: int, right: int) -> list[int]:
+    """Tiles of 3 rows by 32 columns, two of columns in a block; what is done to the operands."""
+    row = sketch.stand_ins()
+    sizes = {"v_i": (1, 3), "v_j": (2, 32), "v_k": (200,)}
+    for t in sketch.tiles:
+        for column, size in zip(t.columns, sizes[t.axis], strict=True):
+            row[column] = size
+    for c in sketch.choices:
+        row[c.column] = {"pack A for C": left, "pack B for C": right}.get(c.name, 0)
+    return row
+
+
+@pytest.mark.parametrize("func", [matmul(7, 13, 109), matmul(7, 513, 37), batched_matmul()])
+def test_operands_are_packed_in_every_way(func):
+    for sketch in generate(func, TWO):
+        if "packing" not in str(sketch):
+            continue
+        ways = {(left, right): sketch.variant(packed_row(sketch, left, right)) for left in range(3) for right in range(2)}
+        assert len(set(ways.values())) == 6
+        for left, right in ways:
+            scheduled = replay(func, sketch.trace(packed_row(sketch, left, right)))
+            well_formed(scheduled.func)
+            same_numbers(func, scheduled.func, seeds=(0,))
+            copies = {b.name for b in blocks(scheduled.func)} - {"C"}
+            assert copies == {*(["A_global"] if left else []), *(["B_global"] if right else [])}
+
+
+def test_a_packed_product():
+    """The loop order of GotoBLAS: the left block is packed where threads start on a block of rows, the right one in front."""
+    func = matmul()
+    (sketch,) = [s for s in generate(func, TWO) if "packing" in str(s)]
+    scheduled = replay(func, sketch.trace(packed_row(sketch, 1, 1)))
+    assert [x.name for x in path_to(scheduled.func.body, "C") if isinstance(x, For)] == [
+        "i_0", "j_0", "i_1", "j_1", "k", "i_2", "j_2"
+    ]  # fmt: skip
+    kinds = {x.name: x.kind for x in loops(scheduled.func.body)}
+    assert (kinds["i_2"], kinds["j_2"]) == (Kind.UNROLLED, Kind.VECTORIZED)
+    shapes = {b.name: const_shape(b) for b in scheduled.func.allocs}
+    assert shapes["B_global"] == (2, 2, 13, 32)  # 109 columns filled up to 2 blocks of 2 tiles
+
+
 def test_one_core_gets_no_parallel_loops():
     for func in (matmul(), MLP, SOFTMAX):
-        assert all(step.name not in ("parallel", "fuse") for s in generate(func, ONE) for step in s.steps)
+        for sketch in generate(func, ONE):
+            for n in range(4):
+                row = [n if c in {b.column for b in sketch.branches} else 1 for c in range(sketch.columns)]
+                assert all(step.name not in ("parallel", "fuse") for step in sketch.picked(sketch.variant(row)))
 
 
 def test_a_sketch_in_words_and_its_holes():
-    sketch = generate(matmul(), TWO)[0]
-    assert str(sketch) == "sketch 0: C: cache write; C: tiling with fusion at level 1 (7 holes)"
-    with pytest.raises(ValueError, match=r"sketch 0 has 7 hole\(s\), got a row of 6"):
+    sketch = generate(matmul(), ONE)[0]
+    assert str(sketch) == "sketch 0: C: cache write; C: tiling with fusion at level 1 (9 holes)"
+    with pytest.raises(ValueError, match=r"sketch 0 has 9 hole\(s\), got a row of 6"):
         sketch.trace([1] * 6)

@@ -10,11 +10,12 @@ import pytest
 from codegen.target import Target
 from search.evolution import Evolution
 from search.family import family
-from search.measure import Candidate, Measurement
+from search.measure import Candidate, Limits, Measurement
 from search.records import Records
 from search.sample import sample
 from search.space import generate
 from search.task import Task
+from search.tuner import autotune
 from search.warm_start import examples
 from tir import workloads
 
@@ -66,6 +67,31 @@ def test_what_does_not_fit_is_left_out(records):
     ):
         records.add(run, Measurement(candidate, "ok", (0.1,), max_error=0.0))
     assert [(s.name, r.tolist()) for s, r, _ in examples(records, OWN)] == [(sketch.name, [row])]
+
+
+def test_a_resumed_search_is_told_of_its_own_sketches_only(records):
+    """Sketches of other spaces have the same names, and may have as many columns."""
+    sketch = SKETCHES[0]
+    row, another = sample(sketch, TARGET, 2, np.random.default_rng(0)).tolist()
+    run = records.start(OTHER)
+    mixed_up = Candidate(sketch.name, tuple(another), sketch.trace(row).as_json())
+    elsewhere = Candidate("elsewhere", (1,), sketch.trace(row).as_json())
+    for m in (measured(sketch, row), *(Measurement(c, "ok", (0.2,), max_error=0.0) for c in (mixed_up, elsewhere))):
+        records.add(run, m)
+    told = []
+
+    class Exhausted:
+        sketches = SKETCHES
+
+        def propose(self, n, rng):
+            return []
+
+        def tell(self, measurements):
+            told.extend((m.candidate.sketch, m.candidate.row) for m in measurements)
+
+    quick = Limits(min_seconds=0.0, min_runs=1, race=0.05)
+    result = autotune(OTHER.func, TARGET, search=Exhausted(), first=(), records=records, limits=quick, workers=1)
+    assert told == [(sketch.name, tuple(row)), ("elsewhere", (1,))] and result.earlier == 3
 
 
 def test_the_search_passes_them_to_its_models(records):

@@ -624,7 +624,7 @@ def test_loops_that_start_elsewhere_or_step():
         """,
         """
         for i, j in T.grid(5, 3):
-            for k in range(i * -1 + 5):
+            for k in range(5 - i):
                 B[i + 2, j * 4 + 1] = A[k + (i + 2), j * 4 + 1 - 1]
         """,
     )
@@ -794,7 +794,7 @@ def test_flat_views_of_parameters_are_resolved():
         """
         for io, ii in T.grid(7, 13):
             cse: T.int32 = io * 13
-            B[io, ii] = A[io, ii] + A[io * -1 + 6, ii * -1 + 12]
+            B[io, ii] = A[io, ii] + A[6 - io, 12 - ii]
         """,
     )
     a, b = np.arange(91, dtype="float32").reshape(7, 13) ** 2, np.zeros((7, 13), "float32")

@@ -66,7 +66,7 @@ def test_products_divide_exactly():
 
 def test_neutral_operations_leave_the_formula():
     a = Size.column(7, 0)
-    for same in (a + 0, 0 + a, a - 0, a * 1, 1 * a, a // 1, +a, -(-a), lesser(a, a)):
+    for same in (a + 0, 0 + a, a - 0, a * 1, 1 * a, a // 1, +a, 0 - (-a), lesser(a, a)):
         assert formula(same) == ("column", 0) and same == 7
 
 

@@ -471,7 +471,8 @@ def test_loops_in_any_order(kind):
     f = matmul()
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: "bound to threadIdx.x"}[kind]
     assert messages(with_kind(f, kind, "i", "j")) == []
-    assert messages(with_kind(f, kind, "k")) == [f"error: loop `k` is {how}, but block `C` reduces over it (`v_k`)"]
+    reduces = [f"error: loop `k` is {how}, but block `C` reduces over it (`v_k`)"]
+    assert messages(with_kind(f, kind, "k")) == ([] if kind is Kind.THREAD else reduces)  # threads of a GPU reduce together
     assert messages(with_kind(matmul(7, 13, 1), kind, "k")) == []
     assert messages(with_kind(f, Kind.UNROLLED, "k")) == []
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include <functional>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -148,11 +149,23 @@ template <typename T> static T shuffle_xor(unsigned mask, T value, int distance,
 }
 #define __shfl_xor_sync(mask, value, distance) shuffle_xor<decltype(+(value))>(mask, value, distance, __LINE__)
 
+// Asynchronous copies happen as late as they may: when they are waited for.
+struct Copy { std::function<void()> run; };
+static std::vector<std::vector<Copy>> copies;
+template <typename T, typename U> static void copy_async(const Place<T>& to, const Place<U>& from) {
+  if ((int)copies.size() <= current) copies.resize(current + 1);
+  copies[current].push_back({[to, from] { *(int4*)to = *(const int4*)from; }});
+}
+static void copy_async_wait() {
+  if (current < (int)copies.size()) { for (Copy& c : copies[current]) c.run(); copies[current].clear(); }
+}
+
 typedef void (*Body)(void*);
 static Body body;
 static void* arguments;
 static void fiber_main() {
   body(arguments);
+  if (current < (int)copies.size() && !copies[current].empty()) FAIL("thread %d ends with copies that it has not waited for", current);
   fibers[current].state = DONE;
   swapcontext(&fibers[current].context, &scheduler);
 }
@@ -180,7 +193,7 @@ static bool release() {
   return true;
 }
 
-static void run_block(dim3 b, bool waits) {
+static void run_block(dim3 b) {
   blockIdx = b;
   block_start = ++epoch;
   for (Erasable* s : erasables) s->erase();
@@ -189,10 +202,6 @@ static void run_block(dim3 b, bool waits) {
   for (int t = 0; t < n; ++t) order[t] = t;
   for (int t = n - 1; t > 0; --t) std::swap(order[t], order[random_below(t + 1)]);
   auto place = [](int t) { return dim3{t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y}; };
-  if (!waits) {
-    for (int t : order) { current = t; threadIdx = place(t); body(arguments); }
-    return;
-  }
   fibers.resize(n);
   if (stack_count < n) { stacks.reset(new char[n * STACK]); stack_count = n; }
   for (int t = 0; t < n; ++t) {
@@ -213,7 +222,7 @@ static void run_block(dim3 b, bool waits) {
   } while (release() && !failure[0]);
 }
 
-static const char* run_grid(Body f, void* args, const int* grid, const int* block, uint64_t seed, bool waits) {
+static const char* run_grid(Body f, void* args, const int* grid, const int* block, uint64_t seed) {
   failure[0] = 0;
   random_state = seed;
   body = f;
@@ -226,7 +235,7 @@ static const char* run_grid(Body f, void* args, const int* grid, const int* bloc
   for (int i = 0; i < n; ++i) order[i] = i;
   for (int i = n - 1; i > 0; --i) std::swap(order[i], order[random_below(i + 1)]);
   for (int i : order) {
-    run_block({i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]}, waits);
+    run_block({i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]});
     if (failure[0]) break;
   }
   return failure[0] ? failure : nullptr;

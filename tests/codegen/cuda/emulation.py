@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from codegen.cuda.emit import Source, emit
+from codegen.cuda.expressions import STORAGE
 from codegen.cuda.launch import evaluate, launches
 from codegen.cuda.prelude import FUNCTIONS
 from codegen.cuda.program import DeviceFunction, Program
@@ -84,13 +85,13 @@ def emulate(*programs: Program) -> list[Emulated]:
     return _compile([(p, s, s.kernels) for p, s in zip(programs, sources, strict=True)])
 
 
-def emulate_text(program: Program, kernels: str) -> Emulated:
-    """A program with other CUDA C than its own, to see that a mistake is caught."""
-    return _compile([(program, emit(program), kernels)])[0]
+def emulate_texts(program: Program, *kernels: str) -> list[Emulated]:
+    """A program with other CUDA C than its own, to see that mistakes are caught."""
+    return _compile([(program, emit(program), k) for k in kernels])
 
 
 def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
-    device = "\n".join(code for name, code in FUNCTIONS.items() if not name.startswith("float16"))
+    device = "\n".join(code for name, code in FUNCTIONS.items() if not name.startswith(("float16", "copy_async")))
     text = [f'#include "{HEADER}"', device]
     for n, (program, _, kernels) in enumerate(parts):
         text.append(f"namespace program_{n} {{\n{_as_cpp(kernels)}\n{''.join(_launcher(k, n) for k in program.kernels)}}}")
@@ -120,8 +121,6 @@ def _as_cpp(kernels: str) -> str:
 
 
 def _launcher(k: DeviceFunction, number: int) -> str:
-    from codegen.cuda.expressions import STORAGE
-
     fields, calls = [], []
     for i, p in enumerate(k.params):
         if isinstance(p, Buffer):
@@ -132,10 +131,9 @@ def _launcher(k: DeviceFunction, number: int) -> str:
             fields.append(f"auto a{i} = ({STORAGE[p.dtype]})v[{2 * i}];")
         calls.append(f"a{i}")
     names = ", ".join(calls)
-    waits = "true"
     body = f"auto call = [&]() {{ {k.name}({names}); }};"
     return (
         f'extern "C" const char* launch_{number}_{k.name}(long long* v, int* grid, int* block, unsigned long long seed) {{\n'
         f"  {' '.join(fields)}\n  {body}\n"
-        f"  return run_grid([](void* f) {{ (*(decltype(call)*)f)(); }}, &call, grid, block, seed, {waits});\n}}\n"
+        f"  return run_grid([](void* f) {{ (*(decltype(call)*)f)(); }}, &call, grid, block, seed);\n}}\n"
     )

@@ -14,7 +14,7 @@ import numpy as np
 from codegen.cuda import GPUError, Program, lower_cuda
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
-from schedule.primitive import blocks_below, find_block, find_loop, loops_of
+from schedule.primitive import blocks_below, find_block, loops_of
 from tests.codegen.cuda.emulation import emulate
 from tests.codegen.fuzz import program
 from tests.codegen.harness import copies, integers
@@ -46,9 +46,10 @@ def scheduled(rng: np.random.Generator, func: PrimFunc) -> Schedule:
         kind = int(rng.integers(4))
         if kind == 0:
             attempt(lambda t, name=name: t.compute_inline(name))
-        elif kind == 1 and (consumers := [c for c in s.get_consumers(name)]):
+        elif kind == 1 and (consumers := s.get_consumers(name)):
             loops = s.get_loops(consumers[0])
-            if loops and attempt(lambda t, name=name, at=loops[int(rng.integers(len(loops)))]: t.compute_at(name, at)):
+            at = loops[int(rng.integers(len(loops)))] if loops else ""
+            if loops and attempt(lambda t, name=name, at=at: t.compute_at(name, at)):
                 attempt(lambda t, name=name: t.set_scope(name, 0, "shared" if rng.random() < 0.6 else "local"))
     for name in [b.name for b in blocks_below(s.func.body)]:
         if any(b.name == name for b in blocks_below(s.func.body)):

@@ -1,0 +1,419 @@
+"""Expressions as LLVM values: scalars, vectors and masks of every dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tir import dtypes
+from tir.affine import polynomial, to_expr
+from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.simplify import bounds, simplify, wraps
+from tir.traverse import walk
+
+from . import dot, halves
+from . import math as vector_math
+from .memory import Memory
+from .values import TYPES, CodegenError, Value, constant, typed, value_suffix, zero
+
+
+class Arithmetic(Memory):
+    """Writes expressions."""
+
+    def splat(self, v: Value, lanes: int | None = None) -> Value:
+        """The value in every lane of the current vector loop."""
+        lanes = lanes or (self.lane[1] if self.lane else 1)
+        if v.lanes != 1 or lanes == 1:
+            return v
+        if not v.name.startswith("%"):
+            return Value(f"splat ({v})", v.type, lanes)
+        frame = self.born.get(v.name, self.top)  # a scalar that was computed further out is spread there
+        frame = frame if frame in self.frames else self.top
+        one = self.op(f"insertelement <{lanes} x {v.type}> poison, {v}, i64 0", v.type, lanes, ("one", v.name, lanes), frame)
+        text = f"shufflevector {one}, {one.full} poison, <{lanes} x i32> zeroinitializer"
+        return self.op(text, v.type, lanes, ("splat", v.name, lanes), frame)
+
+    def together(self, *values: Value) -> tuple[Value, ...]:
+        """The values with the same number of lanes."""
+        lanes = max(v.lanes for v in values)
+        return tuple(self.splat(v, lanes) for v in values)
+
+    def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
+        """An integer value brought to the width of `dtype`; others unchanged."""
+        type = TYPES[dtype]
+        if v.type == type or not v.type.startswith("i") or not type.startswith("i") or "i1" in (v.type, type):
+            return v
+        if v.name.lstrip("-").isdigit():
+            return Value(v.name, type, v.lanes)
+        wider = int(type[1:]) > int(v.type[1:])
+        verb = ("sext" if signed else "zext") if wider else "trunc"
+        return self.op(f"{verb} {v} to {typed(type, v.lanes)}", type, v.lanes, key=(verb, v.name, type))
+
+    def index(self, e: Expr) -> Value:
+        """An integer expression in 64 bits."""
+        return self.as_type(self.expr(e), "int64", dtypes.TABLE[e.dtype].kind != "uint")
+
+    def truth(self, v: Value) -> Value:
+        return v if v.type == "i1" else self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes)
+
+    def negate(self, v: Value) -> Value:
+        ones = "true" if v.lanes == 1 else "splat (i1 true)"
+        return self.op(f"xor {v}, {ones}", "i1", v.lanes)
+
+    def expr(self, e: Expr) -> Value:
+        match e:
+            case Const(value, dtype):
+                return constant(value, dtype)
+            case Var(name):
+                if name in self.constants:
+                    return Value(str(self.constants[name]), "i64")
+                if name not in self.env:
+                    raise CodegenError(f"variable `{name}` is used where it does not exist")
+                return self.env[name]
+            case Load():
+                return self.load(e)
+            case Binary("+") if self.lane is not None and (value := dot.product(self, e)) is not None:
+                return value
+            case Binary(op, a, b) if op in COMPARISONS or op in ("and", "or"):
+                return self._hoisted(e, lambda: self.condition(op, a, b))
+            case Binary(op, a, b):
+                if dtypes.is_float(e.dtype):
+                    return self.float_binary(op, a, b)
+                if wraps(e):
+                    x, y = self.wrapped(a), self.wrapped(b)
+                    return self.int_binary(op, x, y, dtypes.TABLE[e.dtype].kind != "int", exact=False)
+                return self._hoisted(e, lambda: self.int_binary(op, self.index(a), self.index(b), False, exact=True))
+            case Unary("not", a):
+                return self.negate(self.truth(self.expr(a)))
+            case Unary("neg", a):
+                v = self.wrapped(a) if wraps(a) else self.expr(a)
+                if v.type in ("float", "double"):
+                    return self.op(f"fneg {v}", v.type, v.lanes)
+                return self.op(f"sub {v.full} {zero(v)}, {v.name}", v.type, v.lanes)
+            case Cast(dtype, value):
+                return self.cast(dtype, value)
+            case Select(c, t, f, lazy):
+                return self.select(c, t, f, lazy)
+            case Call(op, args):
+                return self.call(op, args, e.dtype)
+            case _:
+                raise CodegenError(f"the llvm backend cannot compile the expression `{e}`")
+
+    def _hoisted(self, e: Expr, write: Callable[[], Value]) -> Value:
+        """A pure integer expression, computed once in the outermost frame that knows its variables."""
+        if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(
+            isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)
+        ):
+            return write()
+        home = self.home(self.variables(e))
+        key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
+        if key in home.known:
+            return home.known[key]
+        home.known[key] = value = self.within(home, write)
+        self.born[value.name] = home
+        return value
+
+    def wrapped(self, e: Expr) -> Value:
+        """An integer operand in the width of its dtype."""
+        return self.as_type(self.expr(e), e.dtype)
+
+    def condition(self, op: str, a: Expr, b: Expr) -> Value:
+        if op in ("and", "or"):
+            x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
+            return self.op(f"{op} {x}, {y.name}", "i1", x.lanes)
+        if dtypes.is_float(a.dtype):
+            x, y = self.together(self.expr(a), self.expr(b))
+            code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
+            return self.op(f"fcmp {code} {x}, {y.name}", "i1", x.lanes)
+        unsigned = dtypes.TABLE[a.dtype].kind == "uint"
+        sides = self._lane_against_rest(a, b)
+        x, y = sides or (self.expr(a), self.expr(b))
+        if x.type != y.type:  # an exact index beside a loaded value
+            x, y = self.as_type(x, "int64", not unsigned), self.as_type(y, "int64", not unsigned)
+        x, y = self.together(x, y)
+        code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
+        sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
+        return self.op(f"icmp {sign}{code} {x}, {y.name}", "i1", x.lanes)
+
+    def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
+        """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples
+        of the lane, which are constants, and the rest, which is one scalar; None otherwise."""
+        if self.lane is None or wraps(a) or wraps(b) or any(isinstance(n, (Load, Call)) for e in (a, b) for n in walk(e)):
+            return None
+        name, lanes = self.lane
+        p = polynomial(simplify(a - b, self.ranges))
+        lane = next((m for m in p if len(m) == 1 and type(m[0]) is Var and m[0].name == name), None)
+        stride = p.pop(lane, 0) if lane is not None else 0
+        if not 0 < abs(stride) * lanes < 2**30 or not all(self._uniform(atom) for m in p for atom in m):
+            return None
+        rest = simplify(to_expr({m: -c for m, c in p.items()}, a.dtype), self.ranges)
+        low, high = bounds(rest, self.ranges)
+
+        def scalar() -> Value:
+            v = self.index(rest)
+            for op, bound, known in (("smin", 2**30, high), ("smax", -(2**30), low)):  # beyond these, no lane makes a difference
+                if known is None or abs(known) > 2**30:
+                    self.intrinsic(f"llvm.{op}.i64", "i64", ["i64", "i64"])
+                    v = self.op(f"call i64 @llvm.{op}.i64({v}, i64 {bound})", "i64")
+            return self.as_type(v, "int32")
+
+        steps = ", ".join(f"i32 {i * stride}" for i in range(lanes))
+        home = self.home(self.variables(rest))
+        key = ("rest", rest, self._copy(self.variables(rest)), lanes)
+        if key not in home.known:
+            home.known[key] = self.within(home, lambda: self.splat(scalar()))
+        return Value(f"<{steps}>", "i32", lanes), home.known[key]
+
+    def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        """An arithmetic operation on two values of one dtype."""
+        if dtypes.is_float(dtype):
+            return self.float_operation(op, x, y, dtype)
+        return self.int_binary(op, x, y, dtypes.TABLE[dtype].kind != "int", exact=False)
+
+    def _neutral(self, op: str, dtype: str) -> Value:
+        """The value that changes nothing when combined by `op`, in the type in which `dtype` is computed."""
+        low, high = dtypes.limits(dtype)
+        value = {"+": 0, "*": 1, "min": high, "max": low}[op]
+        computed = "float32" if dtype in halves.TYPES else dtype
+        return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, computed), dtype)
+
+    def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
+        x, y = self.together(x, y)
+        flags = "nsw " if exact else ""
+        match op:
+            case "+" | "-" | "*":
+                return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {flags}{x}, {y.name}", x.type, x.lanes)
+            case "min" if unsigned and {x.name, y.name} & {"0", f"splat ({x.type} 0)"}:  # LLVM 22 fails on umin(fptoui x, 0)
+                return Value("0", x.type)
+            case "min" | "max":
+                name = f"llvm.{'u' if unsigned else 's'}{op}.{value_suffix(x)}"
+                self.intrinsic(name, x.full, [x.full, x.full])
+                return self.op(f"call {x.full} @{name}({x}, {y})", x.type, x.lanes)
+            case "//" | "%" if unsigned:
+                y = self._safe_divisor(y)
+                return self.op(f"{'udiv' if op == '//' else 'urem'} {x}, {y.name}", x.type, x.lanes)
+            case "//" | "%":
+                y = self._safe_divisor(y)
+                quotient = self.op(f"sdiv {x}, {y.name}", x.type, x.lanes)
+                rest = self.op(f"srem {x}, {y.name}", x.type, x.lanes)
+                signs = self.op(f"xor {rest}, {y.name}", x.type, x.lanes)
+                opposite = self.op(f"icmp slt {signs}, {zero(x)}", "i1", x.lanes)
+                inexact = self.op(f"icmp ne {rest}, {zero(x)}", "i1", x.lanes)
+                adjust = self.op(f"and {opposite}, {inexact.name}", "i1", x.lanes)
+                if op == "//":
+                    one = self.op(f"sext {adjust} to {x.full}", x.type, x.lanes)
+                    return self.op(f"add {quotient}, {one.name}", x.type, x.lanes)
+                fix = self.op(f"select {adjust}, {y}, {x.full} {zero(x)}", x.type, x.lanes)
+                return self.op(f"add {rest}, {fix.name}", x.type, x.lanes)
+            case _:
+                raise CodegenError(f"operator `{op}` is not for integers")
+
+    def _safe_divisor(self, y: Value) -> Value:
+        """The divisor with 1 in lanes that are masked off, where it might be 0."""
+        if self.mask is None or not y.name.startswith("%"):
+            return y
+        if y.lanes == 1:
+            return self.op(f"select {self._any_lane()}, {y}, {y.type} 1", y.type) if self.idle else y
+        return self.op(f"select {self.mask}, {y}, {y.full} splat ({y.type} 1)", y.type, y.lanes)
+
+    def unpacked(self, v: Value, dtype: str) -> Value:
+        """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
+        if dtype == "bool":
+            return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
+        if dtype not in halves.TYPES:
+            return v
+        known = ("unpacked", v.name)
+        if known not in self.top.known:
+            self.top.known[known] = self._convert(v, dtype, "float32", "float")
+            self.packs[self.top.known[known].name] = v
+        return self.top.known[known]
+
+    def packed(self, v: Value, dtype: str) -> Value:
+        """A value as it is stored."""
+        if dtype == "bool":
+            return self.op(f"zext {v} to {typed('i8', v.lanes)}", "i8", v.lanes)
+        if dtype not in halves.TYPES:
+            return self.as_type(v, dtype)
+        return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
+
+    def rounded(self, v: Value, dtype: str) -> Value:
+        """A float or double rounded to a 16-bit type, if `dtype` is one."""
+        if dtype not in halves.TYPES:
+            return v
+        if v.type == "double":
+            v = self._convert(v, "float64", "float32", "float")
+        return self.unpacked(self._convert(v, "float32", dtype, "i16"), dtype)
+
+    def _convert(self, v: Value, source: str, result: str, type: str) -> Value:
+        name = halves.function_name(source, result, v.lanes)
+        if name not in self.module.library:
+            target = self.module.target
+            short = source if source in halves.TYPES else result
+            feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
+            native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)  # type: ignore[attr-defined]
+            self.module.library[name] = halves.definition(source, result, v.lanes, native)
+        return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
+
+    def float_binary(self, op: str, a: Expr, b: Expr) -> Value:
+        dtype = a.dtype
+        if op in ("+", "-") and dtype in ("float32", "float64"):
+            # Multiply-add: one rounding instead of two.
+            for product, other, swapped in ((b, a, False), (a, b, True)):
+                if isinstance(product, Binary) and product.op == "*":
+                    x, y, z = self.expr(product.a), self.expr(product.b), self.expr(other)
+                    if op == "-" and swapped:  # p - z
+                        z = self.op(f"fneg {z}", z.type, z.lanes)
+                    elif op == "-":  # z - p
+                        x = self.op(f"fneg {x}", x.type, x.lanes)
+                    return self.fma(x, y, z)
+        return self.float_operation(op, self.expr(a), self.expr(b), dtype)
+
+    def float_operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        x, y = self.together(x, y)
+        match op:
+            case "+" | "-" | "*" | "/":
+                code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+                result = self.op(f"{code} {x}, {y.name}", x.type, x.lanes)
+            case "min" | "max":  # the first where they are equal, as with zeros of both signs
+                test = self.op(f"fcmp {'olt' if op == 'min' else 'ogt'} {y}, {x.name}", "i1", x.lanes)
+                result = self.op(f"select {test}, {y}, {x}", x.type, x.lanes)
+            case "//" | "%":
+                quotient = self.op(f"fdiv {x}, {y.name}", x.type, x.lanes)
+                result = self.math("floor", self.rounded(quotient, dtype))
+                if op == "%":
+                    result = self.rounded(result, dtype)
+                    product = self.op(f"fmul {result}, {y.name}", x.type, x.lanes)
+                    result = self.op(f"fsub {x}, {self.rounded(product, dtype).name}", x.type, x.lanes)
+            case _:
+                raise CodegenError(f"operator `{op}` is not for floats")
+        return self.rounded(result, dtype)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        x, y, z = self.together(x, y, z)
+        name = f"llvm.fma.{value_suffix(x)}"
+        self.intrinsic(name, x.full, [x.full] * 3)
+        return self.op(f"call {x.full} @{name}({x}, {y}, {z})", x.type, x.lanes)
+
+    def cast(self, dtype: str, value: Expr) -> Value:
+        source = value.dtype
+        v = self.expr(value)
+        to = TYPES[dtype]
+        kind = dtypes.TABLE[source].kind
+        if dtype == "bool":
+            if kind == "float":
+                return self.op(f"fcmp une {v}, {zero(v)}", "i1", v.lanes)
+            return self.truth(v)
+        full = typed(to, v.lanes)
+        if dtypes.is_float(dtype):
+            if kind == "float":
+                if dtype in halves.TYPES:
+                    return v if source == dtype else self.rounded(v, dtype)
+                if v.type == to:
+                    return v
+                return self.op(f"{'fpext' if to == 'double' else 'fptrunc'} {v} to {full}", to, v.lanes)
+            verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
+            if dtype in halves.TYPES:  # by way of a type that holds the integer, so that it is rounded once
+                wide = "double" if v.type in ("i32", "i64") else "float"
+                return self.rounded(self.op(f"{verb} {v} to {typed(wide, v.lanes)}", wide, v.lanes), dtype)
+            return self.op(f"{verb} {v} to {full}", to, v.lanes)
+        if kind == "float":
+            # Narrow integers through 32 bits, as C does.
+            wide = to if dtypes.bits(dtype) >= 32 else "i32"
+            verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == to else "fptosi"
+            return self.as_type(self.op(f"{verb} {v} to {typed(wide, v.lanes)}", wide, v.lanes), dtype)
+        if kind == "bool":
+            return self.op(f"zext {v} to {full}", to, v.lanes)
+        return self.as_type(v, dtype, signed=kind == "int")
+
+    def select(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
+        effects = any(
+            isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side)
+        )
+        if lazy and effects:
+            if self._uniform(c):
+                if (
+                    isinstance(t, Load)
+                    and isinstance(f, Const)
+                    and not any(isinstance(n, Load) for i in t.indices for n in walk(i))
+                ):
+                    return self._load_if(self.truth(self.expr(c)), t, f)
+                return self._lazy_branch(c, t, f)
+            mask = self.truth(self.splat(self.expr(c)))
+            x = self._in_lanes(mask, t)
+            if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
+                return x  # a masked load gives 0 elsewhere
+            y = self._in_lanes(self.negate(mask), f)
+            return self.op(f"select {mask}, {x}, {y}", x.type, x.lanes)
+        condition = self.truth(self.expr(c))
+        x, y = self.together(self._typed_value(t), self._typed_value(f))
+        if condition.lanes > x.lanes:
+            x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
+        return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+
+    def _load_if(self, condition: Value, t: Load, f: Const) -> Value:
+        """A load where the condition holds, a constant elsewhere; without a branch, by loading zeros from elsewhere."""
+        outer, self.wanted = self.wanted, condition
+        x = self.load(t)
+        self.wanted = outer
+        if f.value == 0:
+            return x
+        y = self.splat(self._typed_value(f), x.lanes)
+        return self.op(f"select i1 {condition.name}, {x}, {y}", x.type, x.lanes)
+
+    def _in_lanes(self, mask: Value, e: Expr) -> Value:
+        """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
+        outer = self.mask, self.idle
+        if self.mask is not None:
+            mask = self.op(f"and {mask}, {self.mask.name}", "i1", mask.lanes)
+        self.mask, self.idle = mask, True
+        value = self.splat(self._typed_value(e))
+        self.mask, self.idle = outer
+        return value
+
+    def _any_lane(self) -> Value:
+        """Whether the mask holds in some lane."""
+        assert self.mask is not None
+        name = f"llvm.vector.reduce.or.v{self.mask.lanes}i1"
+        self.intrinsic(name, "i1", [self.mask.full])
+        return self.op(f"call i1 @{name}({self.mask})", "i1", key=("any", self.mask.name))
+
+    def _typed_value(self, e: Expr) -> Value:
+        """The value in the LLVM type of its dtype, so that both sides of a choice agree."""
+        return self.as_type(self.expr(e), e.dtype) if dtypes.is_int(e.dtype) else self.expr(e)
+
+    def _lazy_branch(self, c: Expr, t: Expr, f: Expr) -> Value:
+        condition = self.truth(self.expr(c))
+        lanes = self.lane[1] if self.lane and not (self._uniform(t) and self._uniform(f)) else 1
+        results: list[tuple[Value, str]] = []
+
+        def side(e: Expr) -> Callable[[], None]:
+            def write() -> None:
+                v = self.splat(self._typed_value(e), lanes) if lanes > 1 else self._typed_value(e)
+                results.append((v, self.top.label))
+
+            return write
+
+        self.fork(condition, side(t), side(f))
+        (x, from_x), (y, from_y) = results
+        return self.op(f"phi {x.full} [ {x.name}, %{from_x} ], [ {y.name}, %{from_y} ]", x.type, x.lanes)
+
+    def call(self, op: str, args: tuple[Expr, ...], dtype: str) -> Value:
+        if op == "abs" and dtypes.is_int(dtype):
+            v = self.wrapped(args[0])
+            if dtypes.TABLE[dtype].kind == "uint":
+                return v
+            name = f"llvm.abs.{value_suffix(v)}"
+            self.intrinsic(name, v.full, [v.full, "i1"])
+            return self.op(f"call {v.full} @{name}({v}, i1 false)", v.type, v.lanes)
+        values = self.together(*(self.expr(a) for a in args))
+        return self.rounded(self.math(op, *values), dtype)
+
+    def math(self, op: str, *values: Value) -> Value:
+        x = values[0]
+        dtype = {"float": "float32", "double": "float64"}[x.type]
+        name = vector_math.function_name(op, dtype, x.lanes)
+        if name not in self.module.library:
+            features = self.module.target.mattr.split(",")  # type: ignore[attr-defined]
+            avx512 = "+avx512f" in features and "+avx512vl" in features
+            self.module.library[name] = vector_math.definition(op, dtype, x.lanes, avx512)
+            self.module.declarations |= vector_math.declarations(op, dtype, x.lanes, avx512)
+        return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)

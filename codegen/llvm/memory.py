@@ -1,0 +1,424 @@
+"""Loads and stores: addresses computed where they are known first, vectors, masks, gathers, prefetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+
+from tir import dtypes
+from tir.affine import Polynomial, add, multiply, polynomial
+from tir.ir import Buffer, Expr, Load, Store, Var
+from tir.simplify import simplify
+from tir.traverse import walk
+
+from ..passes.lanes import updated
+from .values import ALIGNMENT, CodegenError, Frame, Place, Value, memory_type, register_type, type_suffix, typed
+from .writer import Writer
+
+STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
+LINE = 64  # bytes that a prefetch fetches
+BUSY = 8  # vector registers that a statement needs beside accumulators and loads from in front of its loop
+STREAMED = 16  # bytes: the alignment that non-temporal stores need, and the shortest that is worth one
+
+
+class Memory(Writer):
+    """Writes accesses to memory."""
+
+    def address(self, buffer: Buffer, offset: Polynomial) -> str:
+        """A pointer to the element at a flat offset (free of the lane): each term is added in the loop where it is known."""
+        size = dtypes.nbytes(buffer.dtype)
+        pointer = self.buffers.get(buffer.name)
+        if pointer is None:
+            raise CodegenError(f"buffer `{buffer.name}` is used where it does not exist")
+        groups: dict[int, Polynomial] = {}
+        levels = {id(f): i for i, f in enumerate(self.frames)}
+        for m, c in offset.items():
+            if m:
+                loads = any(isinstance(n, Load) for atom in m if type(atom) is not Var for n in walk(atom))
+                frame = self.top if loads else self.home(v for atom in m for v in self.variables(atom))
+                groups.setdefault(levels[id(frame)], {})[m] = c
+        for level in sorted(groups):
+            frame = self.frames[level]
+            terms = groups[level]
+            key = (
+                "ptr",
+                pointer,
+                frozenset(terms.items()),
+                self._copy(n for m in terms for a in m for n in self.variables(a)),
+                self._read(terms),
+            )
+            if key not in frame.known:
+                total = ""
+                for m, c in terms.items():
+                    product = ""
+                    for atom in m:
+                        factor = self.index(atom).name
+                        product = self.op(f"mul nsw i64 {product}, {factor}", "i64", frame=frame).name if product else factor
+                    scaled = product if c * size == 1 else self.op(f"mul nsw i64 {product}, {c * size}", "i64", frame=frame).name
+                    total = self.op(f"add nsw i64 {total}, {scaled}", "i64", frame=frame).name if total else scaled
+                frame.known[key] = self.op(f"getelementptr i8, ptr {pointer}, i64 {total}", "ptr", frame=frame)
+            pointer = frame.known[key].name
+        return self._further(pointer, offset.get((), 0) * size)
+
+    def _further(self, pointer: str, nbytes: int) -> str:
+        return (
+            self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name
+            if nbytes
+            else pointer
+        )
+
+    def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
+        """Which copy of the unrolled loops around, as far as `names` depend on them."""
+        return frozenset((n, self.constants[n]) for n in names if n in self.constants)
+
+    def _read(self, terms: Polynomial) -> frozenset[tuple[str, int]]:
+        """The state of the buffers that are read in `terms`."""
+        loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
+        return frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
+
+    def place(self, access: Load | Store) -> Place:
+        """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""
+        found = self._places.get(id(access))
+        if found is None or found.lane != self.lane:
+            offset: Polynomial = {}
+            for index, dim in zip(access.indices, access.buffer.shape, strict=True):
+                offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
+            stride: int | None = 0
+            if self.lane is not None:
+                lane = next((m for m in offset if len(m) == 1 and type(m[0]) is Var and m[0].name == self.lane[0]), None)
+                stride = offset.pop(lane) if lane is not None else 0
+                if not all(self._uniform(atom) for m in offset for atom in m):
+                    offset = add(offset, {lane: stride}) if lane is not None else offset
+                    stride = None
+            copies: list[tuple[str, int]] = []
+            for m, c in list(offset.items()):
+                if len(m) == 1 and type(m[0]) is Var and m[0].name in self.constants:
+                    copies.append((m[0].name, c))
+                    del offset[m]
+            nested = any(v in self.constants for m in offset for atom in m for v in self.variables(atom))
+            found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
+        return found
+
+    def point(self, place: Place) -> str:
+        """A pointer to the element, in the first lane."""
+        return self._further(*self._base(place))
+
+    def _base(self, place: Place) -> tuple[str, int]:
+        """A pointer and the bytes from there to the element, in the first lane."""
+        buffer = place.access.buffer
+        further = sum(c * self.constants[v] for v, c in place.copies) * dtypes.nbytes(buffer.dtype)
+        if place.nested:
+            return self.address(buffer, place.offset), further
+        key = ("place", place, self._read(place.offset))
+        frame = (
+            self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
+        )
+        if frame not in self.frames or key not in frame.known:
+            frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
+            if key[2]:  # loads stay where they are
+                frame = self.top
+            place.home = frame
+            offset = {m: c for m, c in place.offset.items() if m}
+            frame.known[key] = Value(self.address(buffer, offset), "ptr")
+        return frame.known[key].name, further + place.offset.get((), 0) * dtypes.nbytes(buffer.dtype)
+
+    def load(self, e: Load) -> Value:
+        b = e.buffer
+        if b.scope == "register":
+            value = self.op(f"load {self._register(b, e.indices)}", register_type(b.dtype), self._width(b))
+            return self.truth(value) if b.dtype == "bool" else value
+        type = memory_type(b.dtype)
+        version = self.versions.get(b.name, 0)
+        place = self.place(e)
+
+        def write() -> Value:
+            self._fetch_ahead(place, write=False)
+            if place.stride == 0:
+                pointer = self._there(self.point(place), dtypes.nbytes(b.dtype), self.idle)
+                key = ("load", pointer, version)
+                value = self.op(f"load {type}, ptr {pointer}, align {dtypes.nbytes(b.dtype)}", type, key=key)
+            else:
+                value = self.vector_load(place, type, version)
+            return self.unpacked(value, b.dtype)
+
+        frame = self._invariant(place)
+        if frame is None:
+            return write()
+        value = self.within(frame, write)
+        self.born[value.name] = frame
+        return value
+
+    def _invariant(self, place: Place) -> Frame | None:
+        """The frame in front of the loops in which the load gives always the same; None if that is none, or registers are short.
+
+        Those loops surely run, and do not write the buffer. What is at one place counts once.
+        """
+        buffer, top = place.access.buffer.name, self.top
+        if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
+            return None
+        if any(isinstance(n, Load) for m in place.offset for atom in m for n in walk(atom)):
+            return None
+        home = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
+        result = None
+        for frame, outer in zip(reversed(self.frames), list(reversed(self.frames))[1:], strict=False):
+            if frame is home or frame.stored is None or buffer in frame.stored:
+                break
+            result = outer
+        if result is None:
+            return None
+        key = (buffer, frozenset(place.offset.items()), sum(c * self.constants[v] for v, c in place.copies), place.stride)
+        if key not in top.borrowed:
+            if len(top.borrowed) >= self._free_registers():
+                return None
+            top.borrowed.add(key)
+        return result
+
+    def _free_registers(self) -> int:
+        """The vector registers that are left beside the accumulators and what a statement needs."""
+        return (32 if self.module.target.vector_bits >= 512 else 16) - self.pinned - BUSY  # type: ignore[attr-defined]
+
+    def _fetch_ahead(self, place: Place, write: bool) -> None:
+        """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
+        buffer = place.access.buffer
+        nbytes = dtypes.nbytes(buffer.dtype)
+        for loop, name, distance in self.ahead:
+            if name != buffer.name or place.nested or place.stride not in (0, 1):
+                continue
+            moving = [(m, c) for m, c in place.offset.items() if any(loop in self.variables(atom) for atom in m)]
+            copies = [((), c) for v, c in place.copies if v == loop]
+            match moving + copies:
+                case [(m, c)] if len(m) <= 1 and all(type(atom) is Var for atom in m):
+                    pointer, start = self._base(place)
+                    start += c * distance * nbytes
+                    width = self.lane[1] * nbytes if self.lane is not None and place.stride else nbytes
+                    for line in range(start // LINE, (start + width - 1) // LINE + 1):
+                        self._prefetch(pointer, line * LINE, write)
+
+    def _prefetch(self, pointer: str, nbytes: int, write: bool) -> None:
+        """Ask for the line at `pointer + nbytes`, unless this loop body has done so."""
+        key = ("prefetch", pointer, nbytes)
+        if key not in self.top.known:
+            self.intrinsic("llvm.prefetch.p0", "void", ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"])
+            place = self._further(pointer, nbytes)
+            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
+            self.top.known[key] = Value(place, "ptr")
+
+    def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
+        """The pointer, or one to zeros where nothing may be there to load: `wanted` is false, or if `idle`, all lanes."""
+        conditions = [*([self.wanted] if self.wanted else []), *([self._any_lane()] if idle else [])]
+        for c in conditions:
+            self.zeros = max(self.zeros, nbytes)
+            pointer = self.op(f"select {c}, ptr {pointer}, ptr %zeros", "ptr", key=("there", c.name, pointer)).name
+        return pointer
+
+    def _width(self, b: Buffer) -> int:
+        return int(b.shape[-1].value)  # type: ignore[attr-defined]
+
+    def _register(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
+        """`type, ptr slot` of a vector of a register buffer."""
+        place = [str(self.constants[i.name] if isinstance(i, Var) else i.value) for i in indices[:-1]]  # type: ignore[attr-defined]
+        return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
+
+    def vector_load(self, place: Place, type: str, version: int) -> Value:
+        assert self.lane is not None
+        lanes = self.lane[1]
+        full = f"<{lanes} x {type}>"
+        align = dtypes.nbytes(place.access.buffer.dtype)
+        suffix = f"v{lanes}{type_suffix(type)}"
+        if place.stride == 1:
+            return self._row(self.point(place), type, align, version, self.mask)
+        if place.stride in STRIDES:
+            return self._strided(self.point(place), place.stride, type, align, version)
+        pointers = self.pointers(place)
+        mask = self._mask(lanes)
+        if self.wanted is not None:
+            mask = str(
+                self.op(
+                    f"select {self.wanted}, {mask}, <{lanes} x i1> zeroinitializer",
+                    "i1",
+                    lanes,
+                    key=("wanted", self.wanted.name, mask),
+                )
+            )
+        name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
+        self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
+        text = f"call {full} @{name}({pointers}, i32 {align}, {mask}, {full} zeroinitializer)"
+        return self.op(text, type, lanes, key=("gather", pointers.name, version, mask))
+
+    def _row(self, pointer: str, type: str, align: int, version: int, mask: Value | None) -> Value:
+        """The elements that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
+        assert self.lane is not None
+        lanes = self.lane[1]
+        full = f"<{lanes} x {type}>"
+        pointer = self._there(pointer, lanes * align, False)
+        if mask is None:
+            return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
+        name = f"llvm.masked.load.v{lanes}{type_suffix(type)}.p0"
+        self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
+        text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {mask}, {full} zeroinitializer)"
+        return self.op(text, type, lanes, key=("load", pointer, version, lanes, mask.name))
+
+    def _strided(self, pointer: str, stride: int, type: str, align: int, version: int) -> Value:
+        """Elements at a small distance: the lanes are picked from the rows that hold them; nothing beyond the last is read."""
+        assert self.lane is not None
+        lanes = self.lane[1]
+        wanted = [i * stride for i in range(lanes)]
+        low, high = min(wanted), max(wanted)
+        count = -(-(high - low + 1) // lanes)
+        starts = [min(low + n * lanes, high - lanes + 1) for n in range(count)]
+        owner = [next(n for n, first in enumerate(starts) if first <= e < first + lanes) for e in wanted]
+        result: Value | None = None
+        for n, first in enumerate(starts):
+            mine = {e - first: i for i, e in enumerate(wanted) if owner[i] == n}  # place in the row: lane
+            mask = self.mask
+            if mask is not None:
+                picks = ", ".join(f"i32 {mine.get(x, lanes)}" for x in range(lanes))
+                text = f"shufflevector {mask}, {mask.full} zeroinitializer, <{lanes} x i32> <{picks}>"
+                frame = self.born.get(mask.name, self.top)
+                mask = self.op(text, "i1", lanes, ("picked", mask.name, picks), frame if frame in self.frames else self.top)
+            row = self._row(self._further(pointer, first * align), type, align, version, mask)
+            places = {lane: x for x, lane in mine.items()}
+            if result is None:
+                picks = ", ".join(f"i32 {places[i]}" if i in places else "i32 poison" for i in range(lanes))
+                result = self.op(f"shufflevector {row}, {row.full} poison, <{lanes} x i32> <{picks}>", type, lanes)
+            else:
+                picks = ", ".join(f"i32 {lanes + places[i]}" if i in places else f"i32 {i}" for i in range(lanes))
+                result = self.op(f"shufflevector {result}, {row}, <{lanes} x i32> <{picks}>", type, lanes)
+        assert result is not None
+        return result
+
+    def _mask(self, lanes: int) -> str:
+        return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
+
+    def pointers(self, place: Place) -> Value:
+        """One pointer a lane."""
+        assert self.lane is not None
+        lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
+        if place.stride is not None:
+            base = self.point(place)
+            steps = ", ".join(f"i64 {i * place.stride * size}" for i in range(lanes))
+            return self.op(
+                f"getelementptr i8, ptr {base}, <{lanes} x i64> <{steps}>", "ptr", lanes, key=("ptrs", base, place.stride, lanes)
+            )
+        uniform = {m: c for m, c in place.offset.items() if all(self._uniform(a) for a in m)}
+        further = sum(c * self.constants[v] for v, c in place.copies) * size
+        base = self._further(self.address(place.access.buffer, uniform), further)
+        total: Value | None = None
+        for m, c in place.offset.items():
+            if m in uniform:
+                continue
+            term: Value | None = None
+            for atom in m:
+                factor = self.splat(self.index(atom))
+                term = factor if term is None else self.op(f"mul {term}, {factor.name}", "i64", lanes)
+            scaled = self.op(f"mul {term}, splat (i64 {c * size})", "i64", lanes)
+            total = scaled if total is None else self.op(f"add {total}, {scaled.name}", "i64", lanes)
+        return self.op(f"getelementptr i8, ptr {base}, {total}", "ptr", lanes)
+
+    def store(self, s: Store) -> None:
+        b = s.buffer
+        align = dtypes.nbytes(b.dtype)
+        if self.lane is not None and b.scope != "register" and self.place(s).stride == 0:
+            update = updated(s)
+            if update is not None and not self._uniform(update[1]):
+                self._combine_lanes(s, *update)
+                return
+        value = self.as_type(self.expr(s.value), b.dtype)
+        self.versions[b.name] = self.versions.get(b.name, 0) + 1
+        if b.scope == "register":
+            value = self.packed(value, b.dtype) if b.dtype == "bool" else value
+            slot = self._register(b, s.indices)
+            width = self._width(b)
+            if width > 1:
+                value = self.splat(value, width)
+                if self.mask != self.masks.get(b.name):
+                    old = self.op(f"load {slot}", value.type, width)
+                    value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)
+            elif value.lanes > 1:
+                value = self.op(f"extractelement {value}, i64 {value.lanes - 1}", value.type)
+            pointer = slot.split(", ", 1)[1]
+            self.line(f"store {value}, {pointer}")
+            return
+        value = self.packed(value, b.dtype)
+        place = self.place(s)
+        self._fetch_ahead(place, write=True)
+        if self.lane is None:
+            self.line(f"store {value}, ptr {self.point(place)}, align {align}")
+            return
+        lanes = self.lane[1]
+        if place.stride == 0:
+            # Every lane writes one place: the last one active stays, as in a loop.
+            self._store_last_lane(value, self.point(place), align)
+            return
+        value = self.splat(value)
+        suffix = f"v{lanes}{type_suffix(value.type)}"
+        if place.stride == 1:
+            pointer = self.point(place)
+            if self.mask is None:
+                nearest = self._streaming(place, lanes * align)
+                self.line(
+                    f"store {value}, ptr {pointer}, align {nearest}, !nontemporal !0"
+                    if nearest
+                    else f"store {value}, ptr {pointer}, align {align}"
+                )
+                self.fenced |= nearest > 0
+            else:
+                name = f"llvm.masked.store.{suffix}.p0"
+                self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
+                self.line(f"call void @{name}({value}, ptr {pointer}, i32 {align}, {self.mask})")
+            return
+        pointers = self.pointers(place)
+        name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
+        self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
+        self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
+
+    def _streaming(self, place: Place, nbytes: int) -> int:
+        """The alignment of a store of `nbytes` that bypasses the caches; 0 if it is to be an ordinary one."""
+        buffer = place.access.buffer
+        if buffer.name not in self.streamed or nbytes % STREAMED or place.nested:
+            return 0
+        known = STREAMED if buffer.name in self.given else ALIGNMENT
+        steps = [*place.offset.values(), *(c for _, c in place.copies)]
+        nearest = gcd(known, *(c * dtypes.nbytes(buffer.dtype) for c in steps))
+        return nearest if nearest >= STREAMED else 0
+
+    def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:
+        """`C[c] = C[c] op operand` in every lane, c the same in all: the lanes are combined in pairs, and the result with C."""
+        dtype = s.buffer.dtype
+        v = self.splat(self.as_type(self.expr(operand), dtype))
+        if self.mask is not None:
+            v = self.op(f"select {self.mask}, {v}, {self.splat(self._neutral(op, dtype), v.lanes)}", v.type, v.lanes)
+        while v.lanes > 1:
+            half, odd = divmod(v.lanes, 2)
+            parts = []
+            for start in (0, half):
+                lanes = ", ".join(f"i32 {start + i}" for i in range(half))
+                text = f"shufflevector {v}, {v.full} poison, <{half} x i32> <{lanes}>"
+                parts.append(self.op(text if half > 1 else f"extractelement {v}, i64 {start}", v.type, half))
+            rest = self.op(f"extractelement {v}, i64 {v.lanes - 1}", v.type) if odd else None
+            v = self.operation(op, parts[0], parts[1], dtype)
+            if rest is not None:
+                first = self.op(f"extractelement {v}, i64 0", v.type) if v.lanes > 1 else v
+                joined = self.operation(op, first, rest, dtype)
+                v = self.op(f"insertelement {v}, {joined}, i64 0", v.type, v.lanes) if v.lanes > 1 else joined
+        old = self.load(Load(s.buffer, s.indices))
+        new = self.packed(self.operation(op, old, v, dtype), dtype)
+        self.versions[s.buffer.name] = self.versions.get(s.buffer.name, 0) + 1
+        self.line(f"store {new}, ptr {self.point(self.place(s))}, align {dtypes.nbytes(dtype)}")
+
+    def _store_last_lane(self, value: Value, pointer: str, align: int) -> None:
+        assert self.lane is not None
+        lanes = self.lane[1]
+        if self.mask is None:
+            scalar = value if value.lanes == 1 else self.op(f"extractelement {value}, i64 {lanes - 1}", value.type)
+            self.line(f"store {scalar}, ptr {pointer}, align {align}")
+            return
+        vector, mask = self.splat(value), self.mask
+
+        def write(i: int) -> None:
+            scalar = self.op(f"extractelement {vector}, i64 {i}", vector.type)
+            self.line(f"store {scalar}, ptr {pointer}, align {align}")
+
+        for i in range(lanes):
+            active = self.op(f"extractelement {mask}, i64 {i}", "i1")
+            self.fork(active, lambda i=i: write(i), None)  # type: ignore[misc]

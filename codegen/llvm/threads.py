@@ -1,0 +1,154 @@
+"""Parallel loops: functions of their own, which the threads of the OpenMP runtime run on shares of the iterations."""
+
+from __future__ import annotations
+
+from tir.ir import Allocate, Buffer, Const, For, Let, Node, Stmt, Store, Var
+from tir.traverse import children, walk
+
+from ..passes.chunks import Chunks, chunks
+from .values import Frame, Value
+from .writer import Writer
+
+
+class Threads(Writer):
+    """Writes parallel loops."""
+
+    def parallel_loop(self, s: For) -> None:
+        """The loop as a function of its own, which each thread runs on its share of the iterations.
+
+        The threads see a context of words: the number of iterations, whether one of them failed, the first iteration that none
+        has taken yet, then the pointers and scalars that the body uses.
+        """
+        how = chunks(s)
+        n = self.index(s.extent)
+        if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
+            self.intrinsic("llvm.smax.i64", "i64", ["i64", "i64"])
+            n = self.op(f"call i64 @llvm.smax.i64({n}, i64 0)", "i64")
+        variables, buffers = free_names(s)
+        number = len(self.module.functions)
+        worker = type(self)(self.module, parallel=True)
+        worker.ranges = dict(self.ranges)
+        worker.facts = list(self.facts)
+        worker.constants = dict(self.constants)
+        worker.streamed, worker.given = self.streamed, self.given
+        worker.ahead = self.ahead
+        passed: list[Value] = []
+        parameters: list[Value] = []
+        for name in sorted(buffers):
+            passed.append(Value(self.buffers[name], "ptr"))
+            worker.buffers[name] = worker.fresh(name)
+            parameters.append(Value(worker.buffers[name], "ptr noalias"))
+        for name in sorted(variables - set(self.constants)):
+            passed.append(self.env[name])
+            worker.define(name, Value(worker.fresh(name), self.env[name].type))
+            parameters.append(worker.env[name])
+        for x in walk(s.body):
+            if isinstance(x, Store):
+                self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
+        self.module.functions.append("")  # keeps the numbers of inner functions apart
+        worker.share(s, how)
+        body = f"@tir.parallel.{number}"
+        signature = ", ".join(["i64 %n", "ptr %failure", "ptr %counter", *map(str, parameters)])
+        self.module.functions[number] = worker.finish(f"define internal void {body}({signature}) noinline #0")
+        context = self.fresh("context")
+        self.entry.append(f"{context} = alloca [{3 + len(passed)} x i64], align 8")
+        unpack = ["%n = load i64, ptr %context"]
+        unpack += [f"%{name} = getelementptr i64, ptr %context, i64 {i}" for i, name in enumerate(("failure", "counter"), 1)]
+        arguments = ["i64 %n", "ptr %failure", "ptr %counter"]
+        for i, value in enumerate((n, Value("0", "i64"), Value("0", "i64"), *passed)):
+            place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
+            self.line(f"store {value}, ptr {place.name}")
+            if i > 2:
+                unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
+                arguments.append(f"{value.type} %v{i}")
+        text = "\n  ".join([*unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
+        self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
+        self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
+        self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
+        if worker.fails or worker.heap:
+            place = self.op(f"getelementptr i64, ptr {context}, i64 1", "ptr")
+            failure = self.op(f"load i64, ptr {place.name}", "i64")
+            self.leave_if(self.op(f"icmp ne i64 {failure.name}, 0", "i1"))
+
+    def share(self, s: For, how: Chunks) -> None:
+        """The iterations of a parallel loop that are the share of the thread that calls this, of `%n` in all."""
+        thread, threads = ("0", "1") if how.dynamic else self._team()
+        if how.size is None:
+            later = self.op(f"add i64 {thread}, 1", "i64").name
+            first, last = (
+                self.op(f"udiv i64 {self.op(f'mul i64 %n, {t}', 'i64').name}, {threads}", "i64") for t in (thread, later)
+            )
+            self.serial_loop(s, first, last)
+            return
+        self.intrinsic("llvm.smin.i64", "i64", ["i64", "i64"])
+        head, work, done = self.label("take"), self.label("chunk"), self.label("taken")
+        parent = self.top
+        first = Value(self.fresh("first"), "i64")
+        self.frames.append(Frame(work))
+        end = self.op(f"add i64 {first.name}, {how.size}", "i64")
+        self.serial_loop(s, first, self.op(f"call i64 @llvm.smin.i64({end}, i64 %n)", "i64"))
+        frame = self.frames.pop()
+        if how.dynamic:
+            self.line(f"br label %{head}")
+            take = [f"{first.name} = atomicrmw add ptr %counter, i64 {how.size} monotonic"]
+            step = []
+        else:
+            start = self.op(f"mul i64 {thread}, {how.size}", "i64")
+            stride = self.op(f"mul i64 {threads}, {how.size}", "i64")
+            self.line(f"br label %{head}")
+            later = self.fresh("first")
+            take = [f"{first.name} = phi i64 [ {start.name}, %{parent.label} ], [ {later}, %{frame.label} ]"]
+            step = [f"{later} = add i64 {first.name}, {stride.name}"]
+        more = self.fresh("more")
+        parent.lines += [
+            f"{head}:",
+            *take,
+            f"{more} = icmp slt i64 {first.name}, %n",
+            f"br i1 {more}, label %{work}, label %{done}",
+            f"{work}:",
+            *frame.lines,
+            *step,
+            f"br label %{head}",
+            f"{done}:",
+        ]
+        parent.label = done
+
+    def _team(self) -> tuple[str, str]:
+        """The number of this thread, and how many there are."""
+        result = []
+        for question in ("thread_num", "num_threads"):
+            self.module.declarations.add(f"declare i32 @omp_get_{question}()")
+            answer = self.op(f"call i32 @omp_get_{question}()", "i32")
+            result.append(self.op(f"zext {answer} to i64", "i64").name)
+        return result[0], result[1]
+
+
+def free_names(s: Stmt) -> tuple[set[str], set[str]]:
+    """The variables and the buffers that `s` uses and does not make."""
+    used: tuple[set[str], set[str]] = set(), set()
+
+    def visit(n: Node, bound: frozenset[str]) -> None:
+        match n:
+            case Var(name):
+                if name not in bound:
+                    used[0].add(name)
+            case For(var, extent, body):
+                visit(extent, bound)
+                visit(body, bound | {var.name})
+            case Let(var, value, body):
+                visit(value, bound)
+                visit(body, bound | {var.name})
+            case Allocate(buffer, body):
+                visit(buffer, bound | {buffer.name})
+                visit(body, bound | {buffer.name})
+            case Buffer(name, shape):
+                if name not in bound:
+                    used[1].add(name)
+                for d in shape:
+                    visit(d, bound)
+            case _:
+                for c in children(n):
+                    visit(c, bound)
+
+    visit(s, frozenset())
+    return used

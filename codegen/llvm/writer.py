@@ -1,0 +1,218 @@
+"""Writing one LLVM function: its blocks, the values known in them, where it allocates and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from tir.affine import Interval
+from tir.ir import Expr, Stmt
+from tir.traverse import variables
+
+from . import scratch
+from .values import ALIGNMENT, Frame, Module, Place, Value, ascii_name
+
+T = TypeVar("T")
+
+
+class Writer:
+    """The function that is being written, and what is known at this point of it."""
+
+    def __init__(self, module: Module, parallel: bool = False):
+        self.module = module
+        self.in_parallel = parallel
+        self.frames = [Frame("start")]
+        self.entry: list[str] = []  # stack slots
+        self.heap: list[tuple[str, int]] = []  # temporaries of constant size on the heap: pointers and where they start
+        self.heap_size = 0  # bytes of them
+        self.slots_to_free: list[str] = []  # of temporaries whose size is known at the call
+        self.fails = False  # whether it may end early for want of memory
+        self.env: dict[str, Value] = {}
+        self.buffers: dict[str, str] = {}
+        self.slots: dict[tuple[str, int], str] = {}  # temporaries of constant size, by name and size
+        self.stack = 0  # bytes of them on the stack
+        self.ranges: dict[str, Interval] = {}
+        self.facts: list[Expr] = []
+        self.versions: dict[str, int] = {}
+        self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
+        self._places: dict[int, Place] = {}
+        self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
+        self.lane: tuple[str, int] | None = None
+        self.mask: Value | None = None
+        self.masks: dict[str, Value | None] = {}  # of register buffers: the lanes that exist
+        self.idle = False  # whether the mask may be false in all lanes
+        self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
+        self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
+        self.wanted: Value | None = None  # a condition on the load being written
+        self.zeros = 0  # bytes of zeros to load from where there is nothing to load
+        self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
+        self.given: frozenset[str] = (
+            frozenset()
+        )  # buffers that are parameters: aligned to STREAMED where their stores bypass caches
+        self.pinned = 0  # vectors of the register buffers around
+        self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
+        self.fenced = False  # whether there was such a store
+        self.ahead: tuple[tuple[str, str, int], ...] = ()  # what is fetched ahead: loop, buffer, iterations
+        self.count = 0
+
+    @property
+    def top(self) -> Frame:
+        return self.frames[-1]
+
+    def fresh(self, hint: str = "t") -> str:
+        """A name for a value. Its number makes it one that nothing else has, whatever the program calls its variables."""
+        self.count += 1
+        return f"%{ascii_name(hint)}.{self.count}"
+
+    def label(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}.{self.count}"
+
+    def define(self, name: str, value: Value) -> None:
+        """Bind a variable in the innermost frame."""
+        self.env[name] = value
+        self.top.defined.add(name)
+
+    def line(self, text: str, frame: Frame | None = None) -> None:
+        (frame or self.top).lines.append(text)
+
+    def op(self, text: str, type: str, lanes: int = 1, key: object = None, frame: Frame | None = None) -> Value:
+        """Write `%new = text`, or return the value known under `key` in that frame."""
+        frame = frame or self.top
+        if key is not None and key in frame.known:
+            return frame.known[key]
+        value = Value(self.fresh(), type, lanes)
+        frame.lines.append(f"{value.name} = {text}")
+        if key is not None:
+            frame.known[key] = value
+        return value
+
+    def finish(self, header: str) -> str:
+        (frame,) = self.frames
+        if self.zeros:
+            self.intrinsic("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
+            self.entry.append(f"%zeros = alloca [{self.zeros} x i8], align {ALIGNMENT}")
+            self.entry.append(f"call void @llvm.memset.p0.i64(ptr align {ALIGNMENT} %zeros, i8 0, i64 {self.zeros}, i1 false)")
+        start = ["br label %start", "start:"]
+        leave: list[str] = []
+        free = "call void @free(ptr %heap)"
+        if self.heap:
+            take = self._allocated("%heap", str(self.heap_size))
+            if self.heap_size >= scratch.KEPT:
+                take[0], free = self._kept()
+            start = [*take, "br i1 %heap.failed, label %fail, label %start", "fail:", *self._failing(), "start:"]
+            start += [f"{name} = getelementptr i8, ptr %heap, i64 {at}" for name, at in self.heap]
+        if self.fails or self.heap:
+            leave += ["br label %leave", "leave:"]
+        if self.heap:
+            leave.append(free)
+        for n, slot in enumerate(self.slots_to_free):
+            leave += [f"%freed.{n} = load ptr, ptr {slot}", f"call void @free(ptr %freed.{n})"]
+        if self.fenced:  # non-temporal stores come before what others do once they see the end
+            leave.append("fence seq_cst")
+        if self.in_parallel:
+            leave.append("ret void")
+        elif self.fails or self.heap:
+            self.entry += ["%status = alloca i32", "store i32 0, ptr %status"]
+            leave += ["%failed = load i32, ptr %status", "ret i32 %failed"]
+        else:
+            leave.append("ret i32 0")
+        body = ["entry:", *self.entry, *start, *frame.lines, *leave]
+        return header + " {\n" + "\n".join(x if x.endswith(":") else "  " + x for x in body) + "\n}"
+
+    def _kept(self) -> tuple[str, str]:
+        """How the block of large temporaries is taken, and given back for the next call."""
+        module = self.module
+        count = module.target.num_cores if self.in_parallel else 1  # type: ignore[attr-defined]
+        slots = f"@tir.slots.{len(module.slots)}"
+        module.slots.append((slots, count))
+        module.library["tir.take"] = scratch.definitions(linux=sys.platform == "linux")
+        module.declarations.add("declare i32 @madvise(ptr, i64, i32)")
+        size, alignment = scratch.rounded(self.heap_size, ALIGNMENT)
+        take = f"%heap = call noalias align {ALIGNMENT} ptr @tir.take(ptr {slots}, i64 {count}, i64 {size}, i64 {alignment})"
+        return take, f"call void @tir.give(ptr {slots}, i64 {count}, ptr %heap)"
+
+    def aligned(self, pointers: list[str], nbytes: int) -> Value:
+        """Whether all of the pointers are multiples of `nbytes`, a power of two."""
+        bits = ""
+        for p in pointers:
+            address = self.op(f"ptrtoint ptr {p} to i64", "i64").name
+            bits = self.op(f"or i64 {bits}, {address}", "i64").name if bits else address
+        low = self.op(f"and i64 {bits}, {nbytes - 1}", "i64")
+        return self.op(f"icmp eq {low}, 0", "i1")
+
+    def home(self, names: Iterable[str]) -> Frame:
+        """The outermost frame in which all of `names` are defined."""
+        wanted = {n for n in names if self.lane is None or n != self.lane[0]}
+        for frame in reversed(self.frames):
+            if frame.defined & wanted:
+                return frame
+        return self.frames[0]
+
+    def within(self, frame: Frame, write: Callable[[], T]) -> T:
+        """Run `write` as if `frame` were the innermost one, in all lanes."""
+        level = next(i for i, f in enumerate(self.frames) if f is frame)
+        inner, mask, idle = self.frames[level + 1 :], self.mask, self.idle
+        del self.frames[level + 1 :]
+        self.mask, self.idle = None, False
+        result = write()
+        self.frames += inner
+        self.mask, self.idle = mask, idle
+        return result
+
+    def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
+        self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")
+
+    def _allocated(self, name: str, size: str) -> list[str]:
+        """`name` as so many bytes of the heap, `name.failed` as whether there were none."""
+        self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
+        self.intrinsic("free", "void", ["ptr"])
+        return [
+            f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})",
+            f"{name}.failed = icmp eq ptr {name}, null",
+        ]
+
+    def _failing(self) -> list[str]:
+        """The end, where memory was wanting."""
+        status = "store atomic i64 1, ptr %failure monotonic, align 8" if self.in_parallel else "store i32 1, ptr %status"
+        return [status, "br label %leave"]
+
+    def leave_if(self, failed: Value) -> None:
+        """Go to the end, with the status 1, where memory was wanting."""
+        self.fails = True
+        fail, go_on = self.label("fail"), self.label("go_on")
+        for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(), f"{go_on}:"):
+            self.line(line)
+        self.top.label = go_on
+
+    def variables(self, e: Expr) -> frozenset[str]:
+        """The names of the variables in an expression of the program; remembered by identity."""
+        entry = self._variables.get(id(e))
+        if entry is None:
+            entry = self._variables[id(e)] = (e, frozenset(variables(e)))
+        return entry[1]
+
+    def _uniform(self, e: Expr) -> bool:
+        """Whether the value is the same in every lane."""
+        if self.lane is None:
+            return True
+        return not any(n == self.lane[0] or (n in self.env and self.env[n].lanes > 1) for n in self.variables(e))
+
+    def fork(self, condition: Value, then: Callable[[], None], orelse: Callable[[], None] | None) -> None:
+        """`if condition: then() else: orelse()`."""
+        done = self.label("endif")
+        arms = [(self.label("then"), then)] + ([(self.label("else"), orelse)] if orelse else [])
+        written: list[Frame] = []
+        starts: list[str] = []
+        for name, body in arms:
+            starts.append(name)
+            self.frames.append(Frame(name))
+            body()  # type: ignore[misc]
+            written.append(self.frames.pop())
+        frame = self.top
+        frame.lines.append(f"br i1 {condition.name}, label %{starts[0]}, label %{starts[1] if orelse else done}")
+        for start, arm in zip(starts, written, strict=True):
+            frame.lines += [f"{start}:", *arm.lines, f"br label %{done}"]
+        frame.lines.append(f"{done}:")
+        frame.label = done

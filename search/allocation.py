@@ -1,0 +1,151 @@
+"""Which task the next trials go to: the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
+
+What the paper says and no released code does is done here: the choice is epsilon-greedy, and tasks are similar if their
+programs have the same structure, found without tags. `gamma` has no use in the original; here it is how much less each older
+round counts in the recent progress.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tir.ir import Buffer, Const, Node, PrimFunc, Var
+from tir.traverse import blocks, children
+
+ATTEMPTS = 3
+GOLDEN = (1 + math.sqrt(5)) / 2
+
+Objective = Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The constants of the choice, as in Ansor.
+
+    `alpha` weighs the recent progress of a task, over the last `window` rounds of which each older one counts `gamma` times as
+    much, against the hoped-for progress; a task is hoped to become as fast as a similar one that is `beta` times as slow.
+    `epsilon` is how often the choice is random. `patience` is after how many rounds without progress a task is given up, None for
+    never.
+    """
+
+    alpha: float = 0.2
+    beta: float = 2.0
+    gamma: float = 0.5
+    window: int = 3
+    epsilon: float = 0.05
+    patience: int | None = None
+
+
+@dataclass
+class History:
+    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; `flop` of the task; `structure`
+    names the tasks that are like it; `dead` is a task that gets no more rounds."""
+
+    flop: int
+    structure: str
+    best: list[float] = field(default_factory=list)
+    dead: bool = False
+    alone: bool = False  # expelled from its group: it is slower than similar tasks, and will stay so
+
+    @property
+    def seconds(self) -> float:
+        return self.best[-1] if self.best else math.inf
+
+    @property
+    def rounds(self) -> int:
+        return len(self.best)
+
+    @property
+    def idle(self) -> int:
+        """Rounds since the last progress."""
+        return sum(1 for s in self.best if s == self.seconds) - 1
+
+
+def gradients(histories: Sequence[History], objective: Objective, allocation: Allocation) -> np.ndarray:
+    """By how much another round of each task is expected to change the objective: one number a task, at most 0; 0 for dead ones
+    (Ansor, appendix A)."""
+    seconds = [h.seconds if math.isfinite(h.seconds) else 0.0 for h in histories]
+    here = objective(seconds)
+    result = np.zeros(len(histories))
+    for n, h in enumerate(histories):
+        if h.dead or not math.isfinite(h.seconds):
+            continue
+        delta = 1e-4 * h.seconds
+        chain = (here - objective([*seconds[:n], h.seconds - delta, *seconds[n + 1 :]])) / delta
+        progress = allocation.alpha * _backward(h, allocation) + (1 - allocation.alpha) * _forward(n, histories, allocation)
+        result[n] = min(0.0, chain * progress)
+    return result
+
+
+def _backward(h: History, allocation: Allocation) -> float:
+    """The change of the best time a round, lately; at most 0."""
+    known = [s for s in h.best[-allocation.window - 1 :] if math.isfinite(s)]
+    if len(known) < 2:
+        return 0.0
+    changes = np.diff(known)[::-1]
+    weights = allocation.gamma ** np.arange(len(changes))
+    return float(np.sum(weights * changes) / np.sum(weights))
+
+
+def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> float:
+    """The change that may be hoped for: that as many rounds again bring the time to nothing, or to what a similar task's speed
+    would be; whichever promises more."""
+    h = histories[n]
+    hoped = -h.seconds / h.rounds
+    speeds = [o.flop / o.seconds for o in histories if o.structure == h.structure and not o.alone and math.isfinite(o.seconds)]
+    if not h.alone and len(speeds) > 1 and max(speeds) > 0:
+        hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
+    return min(0.0, hoped)
+
+
+def expel(histories: Sequence[History], allocation: Allocation) -> None:
+    """Take tasks out of their group that are `beta` times as slow as its best although they got many more rounds than the
+    others."""
+    for n, h in enumerate(histories):
+        others = [o for k, o in enumerate(histories) if k != n and o.structure == h.structure and not o.alone]
+        if h.alone or not others or not math.isfinite(h.seconds):
+            continue
+        fastest = max(o.flop / o.seconds if math.isfinite(o.seconds) else 0.0 for o in others)
+        h.alone = h.flop / h.seconds < fastest / allocation.beta and h.rounds > 5 + max(o.rounds for o in others)
+
+
+def choose(histories: Sequence[History], objective: Objective, allocation: Allocation, rng: np.random.Generator) -> int | None:
+    """The task that gets the next round, by its number; None if all are dead. First each gets one, and up to ATTEMPTS until there
+    is a valid candidate."""
+    alive = [n for n, h in enumerate(histories) if not h.dead]
+    if not alive:
+        return None
+    new = [n for n in alive if not histories[n].rounds]
+    new = new or [n for n in alive if histories[n].rounds < ATTEMPTS and not math.isfinite(histories[n].seconds)]
+    if new:
+        return new[0]
+    if rng.random() < allocation.epsilon:
+        return int(rng.choice(alive))
+    found = gradients(histories, objective, allocation)[alive]
+    return int(rng.choice([alive[k] for k in np.flatnonzero(found == found.min())]))
+
+
+def structure(func: PrimFunc, flop: int) -> str:
+    """A name that functions share if they differ in extents alone, and take about as many operations (a factor of 1.6)."""
+    names: dict[str, int] = {}
+
+    def shape(node: object) -> object:
+        match node:
+            case Const():
+                return "number"
+            case Var(name) | Buffer(name):
+                return names.setdefault(name, len(names)), getattr(node, "dtype", "")
+            case Node():
+                own = [getattr(node, f) for f in ("op", "dtype") if isinstance(getattr(node, f, None), str)]
+                return type(node).__name__, *own, *(shape(child) for child in children(node))
+            case _:
+                return type(node).__name__
+
+    described = repr([([it.axis.name for it in b.iters], shape(b.body), b.init is not None) for b in blocks(func)])
+    size = int(math.log(flop + 1) / math.log(GOLDEN))
+    return f"{hashlib.sha256(described.encode()).hexdigest()[:12]}/{size}"

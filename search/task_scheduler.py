@@ -1,0 +1,302 @@
+"""Tuning several functions under one budget: a scheduler gives each round to the task from which most is hoped for."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tir.ir import PrimFunc
+
+from .allocation import Allocation, History, Objective, choose, expel, structure
+from .events import Event
+from .measure import Candidate, Limits, Measurer, WorkerError
+from .oracle import Workload
+from .protocol import Search
+from .records import Records
+from .result import NothingFound, Result
+from .session import Session
+from .task import Task
+from .tuner import default_candidate
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from costmodel import CostModel
+
+ROUND = 16  # candidates, at most
+LEAST = 4  # candidates, unless the budget is too small for that
+ROUNDS = 4  # a task, on average, at least
+POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best of each task
+STRATEGIES = ("gradient", "round-robin")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function to tune among others. `weight` says how often it is called, `workload` which named computation it is, if it is
+    one."""
+
+    func: PrimFunc
+    weight: float = 1.0
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round that a task got: its number among the tasks that differ, its trials, its best seconds after it (infinite while there
+    is no valid candidate), and the objective over all tasks (infinite while one has none)."""
+
+    task: int
+    trials: int
+    seconds: float
+    objective: float
+
+
+@dataclass(frozen=True)
+class TasksResult:
+    """What a run over several tasks found: a `Result` for each function, in the order given (None where nothing valid was found),
+    the objective over their times, the rounds in order, and whether Ctrl-C ended the run."""
+
+    results: tuple[Result | None, ...]
+    objective: float
+    rounds: tuple[Round, ...] = field(repr=False)
+    elapsed: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def trials(self) -> int:
+        return sum(r.trials for r in self.rounds)
+
+
+def tune_tasks(
+    tasks: Sequence[PrimFunc | Subject],
+    target: str | Target = "llvm",
+    trials: int | None = None,
+    seconds: float | None = None,
+    *,
+    objective: Objective | None = None,
+    strategy: str = "gradient",
+    allocation: Allocation | None = None,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callable[[Task, Event], None]] = (),
+    search: str | Callable[[Task], Search] = "evolution",
+    model: str | CostModel = "gbdt",
+    space: str = "full",
+    limits: Limits | None = None,
+    measurer: Callable[[Task], Measurer] | None = None,
+) -> TasksResult:
+    """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
+
+    What is made small is `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
+    times the weight of its `Subject`. Equal functions are tuned once. Each task gets a round first; then the one from which the
+    steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds the
+    constants of the choice. The other options are those of `autotune`; callbacks get the task with each event.
+
+    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option.
+    """
+    subjects = [t if isinstance(t, Subject) else Subject(t) for t in tasks]
+    _check(subjects, trials, seconds, strategy)
+    own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
+    unique = list({(t.key, t.workload): t for t in own}.values())
+    place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
+    weights = [s.weight for s in subjects]
+
+    def value(found: Sequence[float]) -> float:
+        each = [found[n] for n in place]
+        return objective(each) if objective is not None else float(np.dot(weights, each))
+
+    def searching(task: Task) -> Search:
+        if not isinstance(search, str):
+            return search(task)
+        from . import strategies
+
+        return strategies.search(task, search, model, space)
+
+    with ExitStack() as stack:
+        if isinstance(records, (str, Path)):
+            records = stack.enter_context(Records(records))
+        sessions = [
+            stack.enter_context(
+                Session(
+                    task, searching, _first, records=records, seed=seed, limits=limits, measurer=measurer,
+                    callbacks=[_labelled(callback, task) for callback in callbacks],
+                )
+            )
+            for task in unique
+        ]  # fmt: skip
+        scheduler = _Scheduler(sessions, value, strategy, allocation or Allocation(), trials, seconds, seed)
+        interrupted = False
+        try:
+            scheduler.run()
+        except KeyboardInterrupt:
+            interrupted = True
+        results = scheduler.finish(interrupted)
+        found = [math.inf if r is None else r.seconds for r in results]
+        elapsed = time.monotonic() - scheduler.started
+        return TasksResult(tuple(results[n] for n in place), _total(value, found), tuple(scheduler.rounds), elapsed, interrupted)
+
+
+def _check(subjects: Sequence[Subject], trials: int | None, seconds: float | None, strategy: str) -> None:
+    if not subjects:
+        raise ValueError("there is nothing to tune: tasks is empty")
+    if trials is None and seconds is None:
+        raise ValueError("a budget is needed: trials, seconds or both")
+    if trials is not None and trials < len(subjects):
+        raise ValueError(f"{len(subjects)} tasks need at least one trial each, got trials={trials}")
+    if seconds is not None and seconds <= 0:
+        raise ValueError(f"seconds must be positive, got {seconds}")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"no strategy is named {strategy!r}; there are: {', '.join(STRATEGIES)}")
+    if bad := [s.weight for s in subjects if not s.weight > 0]:
+        raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
+
+
+def _first(task: Task) -> Sequence[Candidate]:
+    from schedule import ScheduleError
+
+    try:
+        return [default_candidate(task)]
+    except ScheduleError:  # no reason not to search
+        return []
+
+
+def _size(trials: int | None, tasks: int) -> int:
+    """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
+    if trials is None:
+        return ROUND
+    return min(ROUND, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
+
+
+def _labelled(callback: Callable[[Task, Event], None], task: Task) -> Callable[[Event], None]:
+    return lambda event: callback(task, event)
+
+
+def _total(value: Objective, seconds: Sequence[float]) -> float:
+    return value(seconds) if all(map(math.isfinite, seconds)) else math.inf
+
+
+class _Scheduler:
+    """The state of one call of `tune_tasks`."""
+
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        value: Objective,
+        strategy: str,
+        allocation: Allocation,
+        trials: int | None,
+        seconds: float | None,
+        seed: int,
+    ):
+        self._sessions, self._value, self._strategy, self._allocation = sessions, value, strategy, allocation
+        self._trials, self._seconds = trials, seconds
+        self._rng = np.random.default_rng(seed)
+        self._histories = [History(s.task.flop, structure(s.task.func, s.task.flop)) for s in sessions]
+        self._size = _size(trials, len(sessions))
+        self._active: int | None = None
+        self._problems: dict[int, WorkerError] = {}
+        self.rounds: list[Round] = []
+        self.started = time.monotonic()
+
+    def run(self) -> None:
+        """Give rounds to tasks until the budget or all spaces are used up."""
+        polished: set[int] = set()
+        while not self._spent():
+            task = self._polish(polished)
+            polish = task is not None
+            if task is None:
+                task = self._choose()
+            if task is None:
+                return
+            self._round(task, polish)
+
+    def _choose(self) -> int | None:
+        if self._strategy == "round-robin":
+            alive = [n for n, h in enumerate(self._histories) if not h.dead]
+            return min(alive, key=lambda n: self._histories[n].rounds, default=None)
+        return choose(self._histories, self._value, self._allocation, self._rng)
+
+    def _polish(self, polished: set[int]) -> int | None:
+        """In the last part of the budget, the tasks one after the other, those that weigh most first."""
+        if self._used() < 1 - POLISH or any(not h.rounds for h in self._histories):
+            return None
+        seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
+        gains = [self._value(seconds) - self._value(np.where(np.arange(len(seconds)) == n, 0.9, 1.0) * seconds)
+                 for n in range(len(seconds))]  # fmt: skip
+        left = [n for n in np.argsort(gains)[::-1].tolist() if n not in polished and not self._histories[n].dead]
+        polished.update(left[:1])
+        return left[0] if left else None
+
+    def _round(self, task: int, polish: bool) -> None:
+        session, history = self._sessions[task], self._histories[task]
+        if self._active not in (None, task):
+            self._sessions[self._active].pause()
+        self._active = task
+        n = self._size if self._trials is None else min(self._size, self._trials - sum(r.trials for r in self.rounds))
+        try:
+            trials = session.step(n, polish)
+        except WorkerError as error:  # this task cannot be measured; the others can
+            self._problems[task], trials = error, 0
+            history.dead = True
+        history.best.append(math.inf if session.best is None else session.best.seconds)
+        patience = self._allocation.patience
+        hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
+        history.dead |= session.exhausted or hopeless or (patience is not None and history.idle >= patience)
+        expel(self._histories, self._allocation)
+        self.rounds.append(Round(task, trials, history.seconds, _total(self._value, [h.seconds for h in self._histories])))
+
+    def finish(self, interrupted: bool) -> list[Result | None]:
+        """The result of each task, its leaders raced unless the run was interrupted; None where there is none."""
+        if self._active is not None:
+            self._sessions[self._active].pause()
+        return [self._result(session, interrupted) for session in self._sessions]
+
+    def _result(self, session: Session, interrupted: bool) -> Result | None:
+        try:
+            return session.finish(interrupted)
+        except (NothingFound, WorkerError, KeyboardInterrupt):
+            return None
+        finally:
+            session.pause()
+
+    def _spent(self) -> bool:
+        return self._used() >= 1
+
+    def _used(self) -> float:
+        """The share of the budget that is used up; of one in seconds but for what the races take."""
+        shares = [] if self._trials is None else [sum(r.trials for r in self.rounds) / self._trials]
+        if self._seconds is not None:
+            racing = min(0.15 * self._seconds, 4.0 * len(self._sessions))
+            shares.append((time.monotonic() - self.started) / (self._seconds - racing))
+        return max(shares)
+
+
+def geometric_mean_speedup(references: Sequence[float]) -> Objective:
+    """The objective that makes the geometric mean of the speed-ups over reference seconds large (Ansor, table 2, f3)."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        return -math.exp(sum(math.log(r / max(s, 1e-12)) for r, s in zip(references, seconds, strict=True)) / len(references))
+
+    return objective
+
+
+def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: Sequence[float]) -> Objective:
+    """The objective that sums the times of networks, each given as pairs of a task's number and how often it is called, and sees
+    no gain in one that is below its limit in seconds (Ansor, table 2, f2)."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        times = (sum(count * seconds[n] for n, count in group) for group in groups)
+        return sum(max(t, limit) for t, limit in zip(times, limits, strict=True))
+
+    return objective
+
+
+__all__ = [
+    "Allocation", "Objective", "Round", "Subject", "TasksResult", "geometric_mean_speedup", "latency_requirements", "tune_tasks",
+]  # fmt: skip

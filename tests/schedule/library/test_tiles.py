@@ -1,0 +1,129 @@
+"""Tile sizes by formula, recognition by structure, and what is left to others."""
+
+from __future__ import annotations
+
+import itertools
+from math import ceil
+
+import pytest
+
+import tir
+from schedule import library
+from schedule.library import Processor, conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise
+from schedule.library.processor import balanced, partial_results
+from schedule.primitive import find_block
+from tir import te
+
+WIDE, NARROW = Processor(1, 512, 32, 48 << 10, 1 << 20, 32 << 20), Processor(2, 256, 16, 32 << 10, 1 << 18, 8 << 20)
+SIZES = (1, 2, 7, 13, 16, 17, 31, 33, 97, 109, 1024)
+
+
+@pytest.mark.parametrize("processor", [WIDE, NARROW])
+def test_register_tiles_fit(processor):
+    """Accumulators, a vector of columns each and an element of the rows leave a register free, and no tile is larger than it has
+    to be."""
+    lanes = processor.lanes(32)
+    for M, N, K in itertools.product(SIZES, SIZES, (1, 64, 1021)):
+        mr, nr = gemm.register_tile(M, N, K, lanes, processor.registers)
+        vectors = -(-nr // lanes)
+        assert mr * vectors + vectors + 1 <= processor.registers - 1
+        assert 1 <= mr <= M and nr <= N
+
+
+def test_a_large_product_fills_the_registers():
+    mr, nr = gemm.register_tile(1000, 1000, 1000, 16, 32)
+    assert mr * nr // 16 >= 24
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 3])
+def test_balanced_blocks(multiple):
+    for tiles, most in itertools.product(range(1, 60), (1, 2, 5, 9)):
+        count = balanced(tiles, most, multiple)
+        blocks = ceil(ceil(tiles / count) / multiple) * multiple  # some of them empty if need be
+        assert 1 <= count <= most
+        assert blocks * count >= tiles and ceil(tiles / blocks) == count
+
+
+def test_balanced_leaves_no_room_where_it_can():
+    assert balanced(32, 3, 1) == 2
+    assert balanced(32, 5, 1) == 4
+    assert balanced(79, 6, 1) == 5  # one tile too many, rather than five
+
+
+def test_partial_results():
+    assert partial_results(1024, 16, 4) == 64
+    assert partial_results(96, 16, 4) == 48
+    assert partial_results(1000, 16, 4) == 64  # the last round is partial, of sixteen
+    assert partial_results(109, 16, 4) == 16
+
+
+def test_processors():
+    assert Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2")).registers == 32
+    assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).registers == 16
+    assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).cores == 2
+
+
+def block(*tensors):
+    func = te.create_prim_func([*tensors])
+    return find_block(func, tensors[-1].name)
+
+
+def test_names_do_not_matter():
+    """A product by the name of a softmax is a product, and a sum by the name of a product is none."""
+    A, B = te.placeholder((7, 13), name="softmax"), te.placeholder((13, 5), name="relu")
+    k = te.reduce_axis((0, 13), name="row")
+    assert gemm.matches(block(A, B, te.compute((7, 5), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="attention")))
+    assert not gemm.matches(block(A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="gemm")))
+
+
+def test_what_is_no_product():
+    A, B = te.placeholder((7, 13), name="A"), te.placeholder((13, 5), name="B")
+    k = te.reduce_axis((0, 13), name="k")
+
+    def found(value, shape=(7, 5)):
+        b = block(A, B, te.compute(shape, value, name="C"))
+        return [kind for kind in (gemm, gemv, conv2d, depthwise) if kind.matches(b)]
+
+    assert found(lambda i, j: te.sum(A[i, k] * B[k, j], axis=k)) == [gemm]
+    assert found(lambda i, j: te.max(A[i, k] * B[k, j], axis=k)) == []
+    assert found(lambda i, j: te.sum(A[i, k] + B[k, j], axis=k)) == []
+    assert found(lambda i, j: te.sum(A[i, k] * B[k, j] * A[i, k], axis=k)) == []
+    assert found(lambda i, j: te.sum(A[i, k] * B[12 - k, j], axis=k)) == [conv2d]  # whose image is read backwards
+    assert found(lambda i, j: te.sum(A[i, k] * A[i, k], axis=k)) == []
+
+
+def test_reductions_and_elements():
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    total, double = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="S"), te.compute((7, 13), lambda i, j: A[i, j] * 2.0)
+    assert reduction.matches(block(A, total)) and not elementwise.matches(block(A, total))
+    assert elementwise.matches(block(A, double)) and not reduction.matches(block(A, double))
+
+
+def test_rows_need_a_use_of_the_row():
+    """The stages of a softmax are found from its last block; a reduction alone is none."""
+    s = tir.Schedule(tir.workloads.make("softmax", (7, 13)).func)
+    found = rowwise.matches(s, "Y")
+    assert found is not None and found.stages == ("top", "power", "total") and found.reductions == ("top", "total")
+    part = rowwise.matches(s, "power")
+    assert part is not None and part.stages == ("top",)
+    assert rowwise.matches(s, "top") is None
+    assert rowwise.matches(s, "Y", taken={"top", "power", "total"}) is None
+
+
+def test_unknown_functions_are_left_alone():
+    from tir.script import tir as T
+
+    @T.prim_func
+    def symbolic(A: T.handle, B: T.handle):
+        n = T.int32()
+        X = T.match_buffer(A, (n,))
+        Y = T.match_buffer(B, (n,))
+        for i in range(n):
+            with T.block("Y"):
+                j = T.axis.spatial(n, i)
+                Y[j] = X[j] + T.float32(1)
+
+    assert library.schedule(symbolic, tir.Target("llvm")) is None
+    narrow = tir.workloads.make("conv2d", (1, 8, 8, 3, 4, 3, 3, 1, 1))  # fewer channels than lanes
+    assert library.schedule(narrow.func, tir.Target("llvm")) is None

@@ -1,0 +1,127 @@
+"""Sketches with symbolic tile sizes: for every row they say the same as the program that the row is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from costmodel import NAMES, features, program
+from schedule import ScheduleError, replay
+from search.family import family
+from search.geometry import machine
+from search.sample import sample
+from search.sketch import Hole, Sketch
+from search.space import generate
+from search.symbolic import symbolic, witness
+from tests.search.programs import batched_matmul, matmul, total, transposed_matmul
+from tir import te, workloads
+from tir.ir import Const
+from tir.size import Size
+from tir.traverse import loops
+
+TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+MACHINE = machine(TWO)
+
+
+def agree(sketch: Sketch, rows: np.ndarray) -> None:
+    """The features of the symbolic program for each row are those of the program that the row is.
+
+    Both are float32 in a different order; the logarithm of a result of some dozen operations is off by that many times 2^-24
+    times log2(e), and differences of larger numbers (as in the curve of intensity) by a few times as much.
+    """
+    for members, shared in family(sketch).programs(rows):
+        found = features(shared, rows[members], MACHINE)
+        for n, row in zip(range(len(members)), rows[members], strict=True):
+            func = replay(sketch.func, sketch.trace(row)).func
+            expected = features(program(func), np.empty((1, 0), dtype=np.int64), MACHINE)[:, 0]
+            assert found[:, n].shape == expected.shape
+            wrong = np.abs(found[:, n] - expected) > 2**-13 * (1 + np.abs(expected))
+            assert [(shared.statements[s].block, NAMES[f]) for s, f in np.argwhere(wrong)] == [], (sketch.name, row.tolist())
+
+
+SHAPES = {
+    "mlp": [None, (109, 130, 37, 50)],
+    "gmm": [None, (109, 130, 37)],
+    "conv2d": [None],
+    "depthwise": [None],
+    "softmax": [None],
+    "layernorm": [None],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("space", ["full", "ansor", "limited"])
+def test_symbolic_and_concrete_features_agree(name, space):
+    rng = np.random.default_rng(0)
+    for shape in SHAPES[name]:
+        sketches = generate(workloads.make(name, shape).func, TWO, space=space)
+        for k in sorted({0, len(sketches) // 2, len(sketches) - 1}):
+            agree(sketches[k], sample(sketches[k], TWO, 2, rng))
+
+
+@pytest.mark.parametrize("func", [matmul(), batched_matmul(), transposed_matmul(), total()], ids=lambda f: str(f.name))
+def test_extents_shorter_than_the_levels_of_tiles(func):
+    """Axes of 7 and less leave no room for tiles that are larger than 1 on each level, not even in the witness."""
+    rng = np.random.default_rng(0)
+    for sketch in generate(func, TWO, space="ansor"):
+        agree(sketch, sample(sketch, TWO, 4, rng))
+
+
+def test_extents_are_formulas():
+    sketch = generate(matmul(109, 130, 37), TWO, space="limited")[0]
+    row = sample(sketch, TWO, 1, np.random.default_rng(0))[0]
+    func = symbolic(sketch, sketch.variant(row))
+    sizes = {x.name: x.extent.value for x in loops(func.body) if isinstance(x.extent, Const)}
+    assert sum(isinstance(size, Size) for size in sizes.values()) >= 4
+
+
+def test_one_program_serves_all_rows_of_a_variant():
+    sketch = next(s for s in generate(matmul(109, 130, 37), TWO) if s.branches)
+    rows = sample(sketch, TWO, 60, np.random.default_rng(0))
+    shared = family(sketch)
+    groups = list(shared.programs(rows))
+    assert sorted(n for members, _ in groups for n in members) == list(range(60))
+    for members, found in groups:
+        assert len({sketch.variant(rows[n]) for n in members}) == 1
+        (again,) = shared.programs(rows[members[:1]])
+        assert again[1] is found
+    assert len(groups) == len({sketch.variant(row) for row in rows})
+    assert list(shared.programs(rows[:0])) == []
+    assert family(sketch) is shared
+
+
+def test_the_witness_is_a_legal_row_of_its_variant():
+    for sketch in generate(matmul(7, 13, 109), TWO):
+        for row in sample(sketch, TWO, 5, np.random.default_rng(0)):
+            found = witness(sketch, sketch.variant(row))
+            assert sketch.variant(found) == sketch.variant(row) and min(found[c] for t in sketch.tiles for c in t.columns) >= 1
+            replay(sketch.func, sketch.trace(found))
+
+
+def test_tiles_of_the_witness_fit_the_extent():
+    sketch = generate(matmul(109, 130, 37), TWO, space="ansor")[0]
+    row = witness(sketch, sketch.variant(sample(sketch, TWO, 1, np.random.default_rng(0))[0]))
+    for t in sketch.tiles:
+        sizes = [row[c] for c in t.columns]
+        assert min(sizes) > 1 and np.prod(sizes) < t.extent
+
+
+def test_where_the_witness_is_refused_each_row_is_a_program():
+    """A step that is legal for some numbers only: the rows for which it is are judged one by one, the others not at all."""
+    A = te.placeholder((12,), name="A")
+    B = te.compute((12,), lambda i: A[i] * 2.0, name="B")
+    func = te.create_prim_func([A, B])
+    step = replay(func, []).trace
+    assert len(step) == 0
+    s = replay(func, [])
+    s.split("i", [3, 4])
+    (exact,) = s.trace
+    sketch = Sketch("exact", func, (), (exact.with_args(factors=(Hole(0), 4)),), (), (), 1)
+    with pytest.raises(ScheduleError, match="the factors make 4 iterations"):
+        symbolic(sketch, ())
+    rows = np.array([[3], [1], [4], [2]])
+    found = list(family(sketch).programs(rows))
+    assert [members.tolist() for members, _ in found] == [[0], [2]]
+    waste = [features(p, rows[m], MACHINE)[0, 0, NAMES.index("waste")] for m, p in found]
+    assert waste == pytest.approx(np.log2([1 + 1, 16 / 12 + 1]), rel=2**-20)

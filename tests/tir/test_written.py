@@ -1,0 +1,81 @@
+"""What a statement reads of a buffer, it has written itself: in blocks, and in what these are lowered to."""
+
+import pytest
+
+from tir.analysis.written import self_contained
+from tir.ir import Buffer, Const, For, If, Select, Store, Var, seq
+from tir.script import parse
+from tir.traverse import loops
+
+A, T = Buffer("A", (Const(13),)), Buffer("T", (Const(13),))
+i, j, k = Var("i"), Var("j"), Var("k")
+RANGES = {"i": (0, 6)}
+
+
+def write(extent: int = 13, at=j):
+    return For(j, Const(extent), Store(T, (at,), A[j]))
+
+
+def read(extent: int = 13, at=k):
+    return For(k, Const(extent), Store(A, (k,), T[at]))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (seq(write(), read()), True),
+        (seq(write(), read(at=12 - k)), True),
+        (seq(read(), write()), False),
+        (seq(write(12), read()), False),
+        (seq(write(12), read(12)), True),
+        (seq(write(12, j + 1), read(12, k + 1)), True),
+        (seq(write(12, j + 1), read(12)), False),
+        (seq(For(j, Const(7), Store(T, (j * 2,), A[j])), read()), False),  # every other one
+        (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k)), True),
+        (seq(For(j, Const(5), Store(T, (i + j,), A[j])), read(5, i + k + 1)), False),
+        (seq(If(i < 3, write()), read()), False),
+        (seq(For(j, Const(5), If(i + j < 13, Store(T, (i + j,), A[j]))), read(5, i + k)), True),  # no more than the buffer
+        (seq(write(12), For(k, Const(13), Store(A, (k,), Select(k < 12, T[k], A[k], lazy=True)))), True),
+        (read(), False),
+        (write(), True),
+    ],
+)
+def test_statements(body, expected):
+    assert self_contained(body, T, RANGES) is expected
+
+
+def in_blocks(where: str = "", extent: int = 13):
+    func = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+    row = T.alloc_buffer((13,))
+    for i in range(7):
+        for j, k in T.grid({extent}, 5):
+            with T.block("row"):
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(5, k)
+                {where}
+                with T.init():
+                    row[v_j] = T.float32(0.0)
+                row[v_j] = row[v_j] + A[i, v_j]
+        for j_1 in range(13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j_1])
+                B[v_i, v_j] = row[v_j]
+"""
+    )
+    return loops(func)[0].body, func.allocs[0]
+
+
+def test_blocks():
+    body, row = in_blocks()
+    assert self_contained(body, row, RANGES)
+    body, row = in_blocks(extent=12)
+    assert not self_contained(body, row, RANGES)
+    body, row = in_blocks("T.where(j < 12)")
+    assert not self_contained(body, row, RANGES)
+    body, row = in_blocks("T.where(j < 13)")
+    assert self_contained(body, row, RANGES)
+    body, row = in_blocks("T.where(i + j >= 3)")
+    assert not self_contained(body, row, RANGES)
