@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-OPTIMISM = 0.25  # how much faster, as a logarithm, a sketch of which little is known may prove to be
+OPTIMISM = 0.35  # how much faster, as a logarithm, a sketch of which little is known may prove to be
 ORDER = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 ORDER_LIMIT = 0.2
 TRUST = 0.5  # of a predicted difference between sketches that were not tried

@@ -48,8 +48,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round that a task got: its number among the tasks that differ, its trials, its best seconds after it (infinite while there
-    is no valid candidate), and the objective over all tasks (infinite while one has none)."""
+    """A round that a task got: its number among the tasks that differ, its trials, its best seconds after it (infinite while
+    there is no valid candidate), and the objective over all tasks (infinite while one has none)."""
 
     task: int
     trials: int

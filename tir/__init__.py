@@ -44,8 +44,9 @@ _NAMES = {
 
 __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Records",
-    "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune", "best_schedule", "build",
-    "default_schedule", "diff", "dtypes", "dump", "interpreter", "ir", "replay", "run", "script", "simplify", "te", "traverse", "verify", "workloads",
+    "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune",
+    "best_schedule", "build", "default_schedule", "diff", "dtypes", "dump", "interpreter", "ir", "replay", "run", "script",
+    "simplify", "te", "traverse", "verify", "workloads",
 ]  # fmt: skip
 
 

@@ -1,0 +1,289 @@
+"""The evolutionary search: what it proposes, what it learns from, and that a seed decides both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from costmodel import RandomModel, TileModel
+from schedule import Trace, replay
+from search.bandit import FAILURES, Bandit
+from search.evolution import Evolution, Settings
+from search.geometry import machine
+from search.measure import Candidate, Measurement
+from search.mutate import around
+from search.ranking import Judge, ranks, spearman
+from search.space import generate
+from tests.search.programs import matmul, total
+from tir import workloads
+
+TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+
+
+class Likes:
+    """A model that prefers rows close to `wanted`, in doublings, and remembers what it is told."""
+
+    def __init__(self, *wanted):
+        self.wanted, self.told, self.judged = np.log2(wanted), [], 0
+
+    def score(self, family, rows):
+        self.judged += len(rows)
+        width = min(len(self.wanted), rows.shape[1])
+        return -np.abs(np.log2(np.maximum(rows[:, :width], 1)) - self.wanted[:width]).sum(axis=1)
+
+    def update(self, family, rows, seconds):
+        self.told.append((rows.tolist(), seconds.tolist()))
+
+
+def evolution(func=None, model=None, prior=None, **settings) -> Evolution:
+    return Evolution(generate(func or matmul(40, 13, 109), TWO), TWO, model, prior, Settings(**settings))
+
+
+def measured(candidate, seconds=1.0, outcome="ok") -> Measurement:
+    return Measurement(candidate, outcome, (seconds,))
+
+
+@pytest.mark.parametrize("model", [Likes(2, 4), None], ids=["model", "none"])
+def test_candidates_are_new_and_legal(model):
+    search, rng = evolution(model=model), np.random.default_rng(0)
+    seen = set()
+    for _ in range(4):
+        batch = search.propose(16, rng)
+        assert len(batch) == 16 == len({(c.sketch, c.row) for c in batch})
+        assert not seen & {(c.sketch, c.row) for c in batch}
+        seen |= {(c.sketch, c.row) for c in batch}
+        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+    for c in batch[:4]:
+        replay(matmul(40, 13, 109), Trace.from_json(c.trace))
+
+
+def test_a_small_space_is_exhausted():
+    search, rng = evolution(total()), np.random.default_rng(0)
+    found = []
+    while batch := search.propose(16, rng):
+        found += [(c.sketch, c.row) for c in batch]
+    space = {(s.name, ()) for s in search.sketches if not s.columns}
+    assert len(found) == len(set(found)) >= len(search.sketches) and space <= set(found)
+    assert search.polish(16, rng) == []
+
+
+def test_generations_find_what_the_model_wants():
+    """No row of the first generation is what the model likes best; that of the last is, or is as good."""
+    wanted = (1, 2, 6, 3, 16, 4, 2)
+    func = workloads.make("gmm", (113, 109, 127)).func
+    missed, found = (
+        max(
+            c.score
+            for c in evolution(func, Likes(*wanted), generations=n).propose(8, np.random.default_rng(0))
+            if c.score is not None
+        )
+        for n in (0, 6)
+    )
+    assert missed < found
+
+
+def test_a_model_is_not_asked_for_blind_candidates():
+    batch = evolution(model=Likes(2, 4), blind=0.25).propose(16, np.random.default_rng(0))
+    assert [c.score is None for c in batch] == [False] * 12 + [True] * 4
+    batch = evolution(model=Likes(2, 4), blind=0.01).propose(16, np.random.default_rng(0))
+    assert sum(c.score is None for c in batch) == 1  # a share never comes to nothing
+
+
+def test_batches_are_diverse():
+    """All but the blind candidates of one sketch are about a doubling apart, although their neighbours score higher."""
+    search = evolution(model=Likes(2, 4, 4, 1, 16, 16, 8))
+    batch = search.propose(12, np.random.default_rng(0))
+    for sketch in search.sketches:
+        choices = [c.column for c in sketch.choices]
+        rows = np.array([c.row for c in batch[:11] if c.sketch == sketch.name], dtype=float)
+        if len(rows) > 1:
+            places = np.log2(np.maximum(rows, 1))
+            places[:, choices] = rows[:, choices]
+            apart = np.abs(places[:, None] - places[None]).sum(axis=2) + 10 * np.eye(len(rows))
+            assert apart.min() >= Settings().distance
+
+
+def test_children_of_the_best_are_proposed():
+    search, rng = evolution(model=RandomModel(np.random.default_rng(1)), blind=0.0), np.random.default_rng(0)
+    first = search.propose(16, rng)
+    best = first[3]
+    search.tell([measured(c, 1.0 if c is best else 9.0) for c in first])
+    sketch = next(s for s in search.sketches if s.name == best.sketch)
+    tiles = [list(t.columns) for t in sketch.tiles]
+
+    def axes(row):
+        return sum(any(row[c] != best.row[c] for c in columns) for columns in tiles)
+
+    near = [c for c in search.propose(16, rng) if c.sketch == best.sketch]
+    assert len(near) >= 8 and sum(axes(c.row) <= 2 for c in near) >= 4
+
+
+def test_polish_takes_single_steps_from_the_best():
+    search, rng = evolution(model=Likes(2, 4)), np.random.default_rng(0)
+    batch = search.propose(8, rng)
+    assert search.polish(5, rng) == []  # nothing was measured yet
+    search.tell([measured(c, 1.0 + n) for n, c in enumerate(batch)])
+    sketch = next(s for s in search.sketches if s.name == batch[0].sketch)
+    steps = {tuple(r) for r in around(sketch, TWO, np.array(batch[0].row)).tolist()}
+    steps -= {c.row for c in batch if c.sketch == sketch.name}
+    polished = search.polish(len(steps), rng)
+    assert {(c.sketch, c.row) for c in polished} == {(sketch.name, row) for row in steps}
+    more = search.polish(3, rng)  # around the second best
+    assert len(more) == 3 and not {(c.sketch, c.row) for c in more} & {(c.sketch, c.row) for c in polished}
+
+
+def test_failures_teach_the_models_but_have_no_children():
+    model, prior = Likes(2, 4), Likes(4, 2)
+    search, rng = evolution(model=model, prior=prior), np.random.default_rng(0)
+    batch = search.propose(4, rng)
+    search.tell([measured(c, 1.0, "ok" if n == 1 else "wrong_result") for n, c in enumerate(batch)])
+    for m in (model, prior):
+        told = [(tuple(row), s) for rows, seconds in m.told for row, s in zip(rows, seconds, strict=True)]
+        assert sorted(told) == sorted((c.row, 1.0 if n == 1 else float("inf")) for n, c in enumerate(batch))
+    parents = [island.best(12).tolist() for island in search._islands]
+    assert [row for rows in parents for row in rows] == [list(batch[1].row)]
+
+
+def test_measurements_of_other_sketches_are_passed_over():
+    model = Likes(2, 4)
+    search = evolution(model=model)
+    search.tell([measured(Candidate("default", (), [])), measured(Candidate("sketch 0", (1, 2), []))])
+    assert model.told == [] and sum(search.shares.values()) == 0
+
+
+def test_what_was_told_before_the_first_proposal_is_not_proposed():
+    """A resumed run: nothing of the first is measured again."""
+    first = evolution(model=TileModel(machine(TWO))).propose(16, np.random.default_rng(0))
+    search = evolution(model=TileModel(machine(TWO)))
+    search.tell([measured(c, 1.0) for c in first])
+    again = search.propose(16, np.random.default_rng(0))
+    assert not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in again}
+
+
+def test_a_display_is_told():
+    search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2)), np.random.default_rng(0)
+    assert search.scored_per_second is None and search.rank_correlation is None
+    batch = search.propose(16, rng)
+    search.tell([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
+    assert search.scored_per_second > 0 and search.rank_correlation == pytest.approx(1.0)
+    assert sum(search.shares.values()) == 16
+    batch = search.propose(16, rng)
+    search.tell([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong
+    assert search.rank_correlation == pytest.approx(0.0)
+
+
+def test_a_search_needs_sketches():
+    with pytest.raises(ValueError, match="there is no sketch to search"):
+        Evolution([], TWO)
+
+
+# --- the models' say ------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_that_proves_right_is_listened_to():
+    right, wrong = Judge(Likes(1), 1, 1), Judge(Likes(1), 6, 2)
+    assert wrong.trust > right.trust
+    seconds = np.array([1.0, 2.0, 3.0, float("inf")])
+    for _ in range(3):
+        right.review([(-np.arange(4.0), seconds)])
+        wrong.review([(np.arange(4.0), seconds)])
+    assert right.trust > 0.5 > 0.01 > wrong.trust > 0
+
+
+def test_noise_and_ties_count_for_nothing():
+    judge = Judge(Likes(1), 1, 1)
+    judge.review([(np.array([1.0, 2.0]), np.array([1.0, 1.01])), (np.array([3.0, 3.0]), np.array([1.0, 9.0]))])
+    inf = float("inf")
+    judge.review([(np.array([1.0, 2.0]), np.array([inf, inf])), (np.zeros(0), np.zeros(0))])
+    assert judge.right == judge.wrong > 0
+
+
+def test_ranks_and_their_correlation():
+    assert ranks(np.array([3.0, 1.0, 2.0, 1.0])).tolist() == [3.0, 0.5, 2.0, 0.5]
+    assert ranks(np.zeros(0)).tolist() == []
+    assert spearman(np.array([1.0, 2.0, 30.0]), np.array([1.0, 4.0, 5.0])) == pytest.approx(1.0)
+    assert spearman(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0])) == pytest.approx(-1.0)
+    assert spearman(np.ones(3), np.arange(3.0)) is None
+
+
+# --- the bandit -----------------------------------------------------------------------------------------------------------
+
+
+def deal(bandit: Bandit, n: int) -> list[int]:
+    picked = np.zeros(len(bandit.trials), dtype=np.int64)
+    for _ in range(n):
+        picked[bandit.order(picked)[0]] += 1
+    return picked.tolist()
+
+
+def test_all_sketches_get_trials_at_first():
+    assert min(deal(Bandit(3), 12)) >= 3
+    assert deal(Bandit(100), 16)[:8] == [1] * 8  # in the order of preference, where there are many
+
+
+def test_what_a_model_thinks_slow_waits():
+    bandit = Bandit(3)
+    bandit.predict([0.0, 0.8, 0.0])
+    first, slow, last = deal(bandit, 16)
+    assert slow < min(first, last) and first >= last
+
+
+def test_the_fastest_sketch_gets_most_and_no_other_is_forgotten():
+    bandit = Bandit(3)
+    for sketch, seconds in ((0, 1.5), (1, 1.0), (2, 1.1)):
+        bandit.tell(sketch, seconds)
+    for _ in range(30):
+        for sketch, n in enumerate(deal(bandit, 8)):
+            for _ in range(n):
+                bandit.tell(sketch, (1.5, 1.0, 1.1)[sketch])
+    slow, fast, close = bandit.trials
+    assert fast > close > slow > 1
+
+
+def test_a_sketch_that_never_works_is_given_up():
+    bandit = Bandit(2)
+    for _ in range(FAILURES):
+        bandit.tell(0, float("inf"))
+    bandit.tell(1, 1.0)
+    assert deal(bandit, 100) == [0, 100]
+
+
+# --- the same for the same seed -------------------------------------------------------------------------------------------
+
+PROPOSALS = """
+import numpy as np
+from codegen.target import Target
+from search.measure import Measurement
+from search.strategies import search
+from search.task import Task
+from tir import workloads
+target = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+found = search(Task.of(workloads.make("mlp", (7, 13, 109, 5)).func, target))
+rng = np.random.default_rng(3)
+for _ in range(3):
+    batch = found.propose(16, rng)
+    print([(c.sketch, c.row) for c in batch])
+    found.tell([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in batch])
+print([(c.sketch, c.row) for c in found.polish(4, rng)])
+"""
+
+
+def test_a_seed_decides_the_candidates_in_every_process():
+    root = Path(__file__).parents[2]
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", PROPOSALS],
+            env={**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] and printed[0].count("sketch") == 52
