@@ -10,7 +10,7 @@ from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split
 from tir.analysis.regions import iter_ranges
 from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import bounds, prove, simplify
-from tir.traverse import loads, substitute, variables
+from tir.traverse import blocks, loads, substitute, variables
 
 from .dataflow import Names
 from .error import ScheduleError
@@ -68,6 +68,8 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
 
     divisions = {it.var.name: _divided(it, block, outer, inner, ranges) for it in block.iters}
     names = Names.of(func)
+    nested = [*(s for s in above if type(s) is Block), *blocks(block.body)]
+    visible = {it.var.name for b in nested if b is not block for it in b.iters}
     outside: list[Iter] = []
     inside: list[Iter] = []
     mapping: dict[str, Expr] = {}
@@ -76,7 +78,7 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     for it in block.iters:
         d = divisions[it.var.name]
         count = simplify((it.extent + (d.size - 1)) // d.size)
-        o, i = (Var(names.axis(f"{it.var.name}_{end}"), it.var.dtype) for end in "oi")
+        o, i = (Var(names.axis(f"{it.var.name}_{end}", visible), it.var.dtype) for end in "oi")
         one = Const(1, it.extent.dtype)
         index: Expr | None = None
         if preserve_unit_iters or count != one:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -569,8 +569,9 @@ class Names:
         self.outer.add(name)
         return name
 
-    def axis(self, wanted: str) -> str:
-        name = _fresh(wanted, self.outer)
+    def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
+        """A name for an iteration variable that is none of `visible`: those of the blocks around and inside its own."""
+        name = _fresh(wanted, self.outer, visible)
         self.axes.add(name)
         return name
 
@@ -580,7 +581,7 @@ class Names:
         return name
 
 
-def _fresh(wanted: str, *taken: set[str]) -> str:
+def _fresh(wanted: str, *taken: Collection[str]) -> str:
     name, n = wanted, 0
     while any(name in t for t in taken):
         n += 1

@@ -55,10 +55,12 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     if written != output.buffer:
         need_temporary(scope, leaf, "padded")
 
+    # First the axes grow, so that no index of theirs is simplified as one of the old extent (an extent of 1 makes it 0).
+    func = _widened(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()})
     for buffer, shape in grown.values():
         if shape != buffer.shape:
             func = _padded(func, buffer, shape)
-    return _widened(replace_buffers(func, {written.name: written}), target, {v: size for v, (_, size) in sizes.items()}), None
+    return func, None
 
 
 def _product(block: Block) -> tuple[Store, list[Load]]:

@@ -1132,17 +1132,28 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
     """A reduction counts each of its iterations once: from its outermost loop inwards, iterations differ in some binding."""
     sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
 
-    def visit(s: Stmt, loops: tuple[For, ...], ranges: dict[str, Interval]) -> Iterator[Finding]:
-        if isinstance(s, Block):
-            yield from block(s, loops, ranges)
-            loops, ranges = (), {**ranges, **{it.var.name: _range_of(it.extent, ranges) for it in s.iters}}
-        elif isinstance(s, For):
-            loops, ranges = (*loops, s), {**ranges, s.name: _range_of(s.extent, ranges)}
+    def visit(
+        s: Stmt, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...] = ()
+    ) -> Iterator[Finding]:
+        match s:
+            case If(condition, then, orelse):
+                yield from visit(then, loops, ranges, (*conditions, *conjuncts(condition)))
+                if orelse is not None:
+                    yield from visit(orelse, loops, ranges, (*conditions, Unary("not", condition)))
+                return
+            case Block():
+                yield from block(s, loops, ranges, conditions)
+                loops, ranges = (), {**ranges, **{it.var.name: _range_of(it.extent, ranges) for it in s.iters}}
+                conditions = ()
+            case For():
+                loops, ranges = (*loops, s), {**ranges, s.name: _range_of(s.extent, ranges)}
         for child in children(s):
             if isinstance(child, Stmt):
-                yield from visit(child, loops, ranges)
+                yield from visit(child, loops, ranges, conditions)
 
-    def block(b: Block, loops: tuple[For, ...], ranges: dict[str, Interval]) -> Iterator[Finding]:
+    def block(
+        b: Block, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...]
+    ) -> Iterator[Finding]:
         reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
         start = next((n for n, loop in enumerate(loops) if loop.name in reduced), len(loops))
         inner = {loop.name for loop in loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
@@ -1154,7 +1165,8 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
         if not missing:
             return
         names = [loop.name for loop in loops]
-        points = _points(_constant_extents((n.name, n.extent) for n in loops), set(names), conjuncts(b.predicate))
+        holds = [*conditions, *conjuncts(b.predicate)]
+        points = _points(_constant_extents((n.name, n.extent) for n in loops), set(names), holds)
         if points is not None and len(points):
             try:
                 values = [np.broadcast_to(_evaluate(e, points.values), len(points)) for e in bindings]
