@@ -24,7 +24,8 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
            => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
     Legal     if the block is alone in serial loops, one for each axis; adds, from 0, a product of elements, each at axes of its
-              own; what has a padded dimension is a temporary; and every factor has the padded axes of the reduction.
+              own; what has a padded dimension is a temporary; every factor has the padded axes of the reduction, and what is
+              written the other padded axes.
     Example   matmul: s.cache_read("C", 0, "global"); s.cache_read("C", 1, "global"); s.cache_write("C", 0, "global");
               s.pad_einsum("C", [4, 4, 4])
     """
@@ -46,6 +47,10 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
         lacking = next((v for v in reducing if all(i != Var(v, i.dtype) for i in f.indices)), None)
         if lacking is not None:
             raise ScheduleError(f"`{f}` does not depend on `{lacking}`, so products may not be 0 where that is padded", mark)
+    for it in target.iters:
+        if it.axis is Axis.SPATIAL and it.var.name in sizes and all(i != it.var for i in output.indices):
+            where = Load(output.buffer, output.indices)
+            raise ScheduleError(f"`{where}`, which it writes, does not depend on `{it.var.name}`, which would be padded", mark)
     grown = {f.buffer.name: (f.buffer, _grown(target, f, sizes)) for f in factors}
     for buffer, shape in grown.values():
         if shape != buffer.shape and any(p.name == buffer.name for p in func.buffers):

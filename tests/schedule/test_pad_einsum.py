@@ -2,6 +2,7 @@ from schedule import Schedule
 from tests.schedule.harness import check, refuse
 from tests.schedule.programs import matmul
 from tir import te
+from tir.script import tir as T
 
 
 def weighted():
@@ -294,5 +295,32 @@ pad_einsum('C', [4, 1, 1]): `i_0` is not the loop of one iteration variable of `
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: do this before split, fuse and tile
+""",
+    )
+
+
+def test_an_axis_that_what_is_written_lacks_is_refused():
+    @T.prim_func
+    def one(A: T.Buffer((1, 5), "float32"), C: T.Buffer((1,), "float32")):
+        B = T.alloc_buffer((1, 5))
+        for ax0, ax1 in T.grid(1, 5):
+            with T.block("B"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = A[v0, v1]
+        for i, k in T.grid(1, 5):
+            with T.block("C"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[0] = T.float32(0)
+                C[0] = C[0] + B[v_i, v_k]
+
+    s = Schedule(one)
+    refuse(
+        s,
+        lambda s: s.pad_einsum("C", [4, 1]),
+        """
+pad_einsum('C', [4, 1]): `C[0]`, which it writes, does not depend on `v_i`, which would be padded
+   13 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ the block
 """,
     )
