@@ -1151,9 +1151,7 @@ def _repeated(func: PrimFunc) -> Iterator[Finding]:
             if isinstance(child, Stmt):
                 yield from visit(child, loops, ranges, conditions)
 
-    def block(
-        b: Block, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...]
-    ) -> Iterator[Finding]:
+    def block(b: Block, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...]) -> Iterator[Finding]:
         reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
         start = next((n for n, loop in enumerate(loops) if loop.name in reduced), len(loops))
         inner = {loop.name for loop in loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
