@@ -17,6 +17,16 @@ A result has in any case `benchmark`, `row`, `threads`, and `error` where someth
 
 from __future__ import annotations
 
-BENCHMARKS = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time", "vector_math", "published", "primitives")
+BENCHMARKS = (
+    "cpu",
+    "compile_time",
+    "search_throughput",
+    "interpreter",
+    "import_time",
+    "vector_math",
+    "published",
+    "primitives",
+    "ablation",
+)
 
 DEFAULT = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time")  # those that run when none is named

@@ -13,7 +13,8 @@ class Options:
     """`threads` that every contender uses; `seconds` that a row is timed for; `seed` of all data and random choices.
 
     The benchmark `cpu` measures the program that `schedule` names (one of SCHEDULES); `trials` is the budget of the search that
-    makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in.
+    makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in. `ablation`
+    searches with that budget for each of `seeds` seeds.
     """
 
     threads: int = 1
@@ -21,6 +22,7 @@ class Options:
     seed: int = 0
     schedule: str = "default"
     trials: int = 64
+    seeds: int = 5
     best: str | None = None
     save: str | None = None
 

@@ -1,8 +1,8 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
 A function becomes sketches (`space`, by the rules in `rules`), a sketch a population of candidates (`sample`), of which the
-search (`sampler`) proposes some to the tuning loop (`tuner`), which has them built, run and checked by worker processes
-(`measure`).
+search (`evolution`) proposes some to the tuning loop (`tuner`), which has them built, run and checked by worker processes
+(`measure`). Several functions share a budget by the `task_scheduler`.
 
 Names are imported when first used, so that a worker process starts quickly.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .default import default_schedule
+    from .evolution import Evolution
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
     from .protocol import Search
     from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from .sketch import Sketch
     from .space import generate
     from .task import Task
+    from .task_scheduler import Subject, TasksResult, tune_tasks
     from .tuner import NothingFound, Result, autotune
 
 _NAMES = {
     "Candidate": "search.measure",
+    "Evolution": "search.evolution",
     "Limits": "search.measure",
     "LocalMeasurer": "search.measure",
     "Measurement": "search.measure",
@@ -39,16 +42,20 @@ _NAMES = {
     "Sampler": "search.sampler",
     "Search": "search.protocol",
     "Sketch": "search.sketch",
+    "Subject": "search.task_scheduler",
     "Task": "search.task",
+    "TasksResult": "search.task_scheduler",
     "autotune": "search.tuner",
     "best_schedule": "search.records",
     "default_schedule": "search.default",
     "generate": "search.space",
+    "tune_tasks": "search.task_scheduler",
 }
 
 __all__ = [
-    "Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NearHit", "NoRecord", "NothingFound", "Record", "Records",
-    "RecordsError", "Result", "Sampler", "Search", "Sketch", "Task", "autotune", "best_schedule", "default_schedule", "generate",
+    "Candidate", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NearHit", "NoRecord", "NothingFound",
+    "Record", "Records", "RecordsError", "Result", "Sampler", "Search", "Sketch", "Subject", "Task", "TasksResult", "autotune",
+    "best_schedule", "default_schedule", "generate", "tune_tasks",
 ]  # fmt: skip
 
 

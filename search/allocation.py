@@ -1,8 +1,8 @@
 """Which task the next trials go to: the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
 
 What the paper says and no released code does is done here: the choice is epsilon-greedy, and tasks are similar if their
-programs have the same structure, found without tags. `gamma` has no use in the original; here it is how much less each older
-round counts in the recent progress.
+programs have the same structure, found without tags. `gamma` has no use in the original; here it is how
+much of the hope is left after each round without progress.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Objective = Callable[[Sequence[float]], float]
 class Allocation:
     """The constants of the choice, as in Ansor.
 
-    `alpha` weighs the recent progress of a task, over the last `window` rounds of which each older one counts `gamma` times as
-    much, against the hoped-for progress; a task is hoped to become as fast as a similar one that is `beta` times as slow.
+    `alpha` weighs the progress of a task over the last `window` rounds against the hoped-for progress. A task is hoped to become
+    as fast as the best similar one, times `beta`; with each round without progress, hope is multiplied by `gamma`.
     `epsilon` is how often the choice is random. `patience` is after how many rounds without progress a task is given up, None for
     never.
     """
@@ -85,22 +85,18 @@ def gradients(histories: Sequence[History], objective: Objective, allocation: Al
 def _backward(h: History, allocation: Allocation) -> float:
     """The change of the best time a round, lately; at most 0."""
     known = [s for s in h.best[-allocation.window - 1 :] if math.isfinite(s)]
-    if len(known) < 2:
-        return 0.0
-    changes = np.diff(known)[::-1]
-    weights = allocation.gamma ** np.arange(len(changes))
-    return float(np.sum(weights * changes) / np.sum(weights))
+    return (known[-1] - known[0]) / (len(known) - 1) if len(known) > 1 else 0.0
 
 
 def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> float:
     """The change that may be hoped for: that as many rounds again bring the time to nothing, or to what a similar task's speed
-    would be; whichever promises more."""
+    would be; whichever promises more. Where that did not come true lately, less."""
     h = histories[n]
     hoped = -h.seconds / h.rounds
     speeds = [o.flop / o.seconds for o in histories if o.structure == h.structure and not o.alone and math.isfinite(o.seconds)]
     if not h.alone and len(speeds) > 1 and max(speeds) > 0:
         hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
-    return min(0.0, hoped)
+    return min(0.0, hoped) * allocation.gamma**h.idle
 
 
 def expel(histories: Sequence[History], allocation: Allocation) -> None:

@@ -29,8 +29,10 @@ from .family import family
 from .measure import Candidate, Measurement
 from .mutate import around, crossover, operators
 from .ranking import Judge, ranks, spearman
-from .sample import sample
+from .sample import fit, sample
 from .sketch import Sketch
+
+SURVEYED = 64  # rows of a sketch that was not tried, by which it is compared with others
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Settings:
     `fresh` are drawn anew, of the rest `crossover` have two parents; the parent of the others has the rank `population * u **
     pressure`, u uniform. The share `seeded` of the first generation are measured rows and their mutants, `parents` of them at
     most. Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
-    doublings of a size, are not measured in one batch if there are others.
+    doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different
+    variants of its sketch.
     """
 
     population: int = 512
@@ -55,6 +58,7 @@ class Settings:
     blind: float = 0.1
     near: float = 0.4
     distance: float = 0.9
+    variants: int = 8
 
 
 @dataclass
@@ -139,8 +143,7 @@ class Evolution:
 
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
-        if not self._surveyed:
-            self._survey(rng)
+        self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._judges else 0
         picked = np.zeros(len(self.sketches), dtype=np.int64)
         pools: dict[int, _Pool] = {}
@@ -247,52 +250,93 @@ class Evolution:
     # --- evolving ---
 
     def _survey(self, rng: np.random.Generator) -> None:
-        """Let the models say how the sketches compare, before any is tried."""
-        self._surveyed = True
-        if not self._judges:
+        """Let the model that is trusted most say how the sketches that were not tried compare with the others: a formula once,
+        one that learns again before each batch."""
+        judge = max(self._judges, key=lambda j: j.trust, default=None)
+        untried = np.flatnonzero(self._bandit.trials == 0)
+        if judge is None or not len(untried) or (self._surveyed and (judge is not self._judges[0] or len(self._judges) == 1)):
             return
-        trusted = max(self._judges, key=lambda j: j.trust).model
-        best = []
-        for island in self._islands:
-            rows = sample(island.sketch, self.target, 64 if island.sketch.columns else 1, rng)
-            best.append(float(np.max(trusted.score(island.about, rows))))
-        self._bandit.predict(max(best) - np.array(best))
+        self._surveyed = True
+        best = np.full(len(self.sketches), -np.inf)
+        for number, island in enumerate(self._islands):
+            rows = island.best(1)
+            if not len(rows):
+                rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
+                rows = self._confined(island.sketch, rows, self._variants(island.sketch, rows[:0], rng)[:2], rng)
+            best[number] = float(np.max(judge.model.score(island.about, rows)))
+        self._bandit.predict(np.max(best) - best)
 
     def _evolved(self, island: _Island, rng: np.random.Generator) -> _Pool:
         """The rows of some generations that were not measured, best first."""
         sketch, settings = island.sketch, self.settings
         if not sketch.columns:
-            return self._pool(island, np.ones((1, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64), rng)
+            rows = np.ones((1, 0), dtype=np.int64)
+            return self._pool(island, rows, self._scores(island, rows), rows[:0], rng)
         parents = island.best(settings.parents)
+        variants = self._variants(sketch, parents, rng)
         near = np.empty((0, sketch.columns), dtype=np.int64)
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
             near, _ = self._mutants(sketch, parents[rng.integers(len(parents), size=count)], rng)
             near = np.concatenate([around(sketch, self.target, parents[0]), near])
-        rows = _unique(np.concatenate([parents, near, sample(sketch, self.target, settings.population - count, rng)]))
-        everything = [rows]
+            near = self._confined(sketch, near, variants, rng)
+        fresh = self._confined(sketch, sample(sketch, self.target, settings.population - count, rng), variants, rng)
+        rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
+        scores = self._scores(island, rows)
+        everything = [(rows, scores)]
         for _ in range(settings.generations if self._judges else 0):
-            rows = self._next(island, rows, rng)
-            everything.append(rows)
-        return self._pool(island, _unique(np.concatenate(everything)), near, rng)
+            rows, scores = self._next(island, rows, scores, variants, rng)
+            everything.append((rows, scores))
+        rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
+        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, rng)
 
-    def _next(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A generation from the one before."""
+    def _next(
+        self, island: _Island, rows: np.ndarray, scores: np.ndarray, variants: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A generation from the one before, with its scores."""
         settings, sketch = self.settings, island.sketch
-        rows = rows[np.argsort(self._order(self._scores(island, rows), rng), kind="stable")]
-        elite = rows[: max(1, round(settings.elite * settings.population))]
+        order = np.argsort(self._order(scores, rng), kind="stable")
+        rows, scores = rows[order], scores[order]
+        elite = max(1, round(settings.elite * settings.population))
         fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
-        count = settings.population - len(elite) - len(fresh)
+        count = settings.population - elite - len(fresh)
         pairs = round(settings.crossover * count)
 
         def parents(number: int) -> np.ndarray:
-            return rows[(len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)]
+            return (len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)
 
         bred = parents(count - pairs)
-        mutants, made_by = self._mutants(sketch, bred, rng)
-        children = crossover(sketch, self.target, parents(pairs), parents(pairs), rng)
-        self._reward(island, bred, mutants, made_by, rng)
-        return _unique(np.concatenate([elite, mutants, children, fresh]))
+        mutants, made_by = self._mutants(sketch, rows[bred], rng)
+        children = crossover(sketch, self.target, rows[parents(pairs)], rows[parents(pairs)], rng)
+        new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
+        judged = self._scores(island, new)
+        self._reward(sketch, scores[bred], judged[: len(bred)], made_by, rng)
+        rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
+        return rows, np.concatenate([scores[:elite], judged])[first]
+
+    def _variants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The values of branch columns to which a population is confined, for each variant is a program that a model has to be
+        told of: those of the best measured rows, and others that are new each time."""
+        columns = _branching(sketch)
+        if not columns:
+            return np.empty((1, 0), dtype=np.int64)
+        drawn = sample(sketch, self.target, 8 * self.settings.variants, rng)
+        first = drawn[:1].copy()
+        first[:, columns] = [c.options[0] for column in columns for c in sketch.choices if c.column == column]
+        known = dict.fromkeys(map(tuple, parents[:, columns].tolist()))
+        half = list(known)[: self.settings.variants // 2] if known else list(map(tuple, first[:, columns].tolist()))
+        found = dict.fromkeys([*half, *map(tuple, drawn[:, columns].tolist())])
+        return np.array(list(found)[: self.settings.variants], dtype=np.int64)
+
+    def _confined(self, sketch: Sketch, rows: np.ndarray, variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows, those of other variants made into some of `variants`."""
+        columns = _branching(sketch)
+        if not columns or not len(rows):
+            return rows
+        strays = ~(rows[:, None, columns] == variants[None]).all(axis=2).any(axis=1)
+        result = rows.copy()
+        result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
+        return fit(sketch, self.target, result)
 
     def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """A mutant of each parent, and the number of the operator that made it. Operators that did well are taken more often."""
@@ -311,29 +355,25 @@ class Evolution:
         return mutants, made_by
 
     def _reward(
-        self, island: _Island, parents: np.ndarray, mutants: np.ndarray, made_by: np.ndarray, rng: np.random.Generator
+        self, sketch: Sketch, parents: np.ndarray, mutants: np.ndarray, made_by: np.ndarray, rng: np.random.Generator
     ) -> None:
-        """Count how often the mutants of each operator are better than their parents."""
-        order = self._order(self._scores(island, np.concatenate([parents, mutants])), rng)
+        """Count how often the mutants of each operator are better than their parents, by their scores."""
+        order = self._order(np.concatenate([parents, mutants]), rng)
         better = order[len(parents) :] < order[: len(parents)]
-        for number, name in enumerate(operators(island.sketch)):
+        for number, name in enumerate(operators(sketch)):
             own = made_by == number
             self._credit[name] = 0.9 * self._credit.get(name, np.zeros(2)) + (np.sum(better[own]), np.sum(own))
 
-    def _pool(self, island: _Island, rows: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
+    def _pool(self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
+        """The rows that are not known, best first."""
         number = self._numbers[island.sketch.name]
-        rows = self._unknown(number, rows)
-        scores = self._scores(island, rows)
+        new = np.array([(number, tuple(row)) not in self._known for row in rows.tolist()], dtype=bool)
+        rows, scores = rows[new], scores[new]
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
         close = {tuple(r) for r in near.tolist()}
-        return _Pool(
-            rows,
-            scores,
-            np.array([tuple(r) in close for r in rows.tolist()], dtype=bool),
-            _places(island.sketch, rows),
-            np.ones(len(rows), dtype=bool),
-        )
+        is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
+        return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool))
 
     # --- judging ---
 
@@ -375,8 +415,9 @@ class Evolution:
                 self._correlations.append(correlation)
 
 
-def _unique(rows: np.ndarray) -> np.ndarray:
-    return np.unique(rows, axis=0)
+def _branching(sketch: Sketch) -> list[int]:
+    """The columns that pick runs of steps."""
+    return sorted({branch.column for branch in sketch.branches})
 
 
 def _places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from codegen.target import Target
+from schedule.trace import Step
 
 from .geometry import machine
 from .sketch import Branch, Hole, Sketch, Tile
@@ -118,25 +119,22 @@ def _still(sketch: Sketch, rows: np.ndarray) -> None:
     first = np.ones(sketch.columns, dtype=np.int64)
     for choice in sketch.choices:
         first[choice.column] = choice.options[0]
-    columns = [b.column for b in sketch.branches]
-    variants, which = np.unique(rows[:, columns], axis=0, return_inverse=True)
-    for n, variant in enumerate(variants.tolist()):
-        unused = sorted(set(range(sketch.columns)) - _used(sketch, dict(zip(columns, variant, strict=True))))
-        rows[np.ix_(which.ravel() == n, unused)] = first[unused]
+    used = np.zeros(rows.shape, dtype=bool)
 
+    def visit(steps: Sequence[Step | Branch], active: np.ndarray) -> None:
+        for entry in steps:
+            if isinstance(entry, Branch):
+                used[active, entry.column] = True
+                picked = rows[:, entry.column] % len(entry.options)
+                for n, option in enumerate(entry.options):
+                    if option:
+                        visit(option, active & (picked == n))
+            else:
+                for hole in (hole for _, value in entry.args for hole in _holes(value)):
+                    used[active, hole.column] = True
 
-def _used(sketch: Sketch, values: dict[int, int]) -> set[int]:
-    """The columns that the steps of a variant, given by the values of the branch columns, speak of."""
-    found: set[int] = set()
-    work = list(sketch.steps)
-    while work:
-        entry = work.pop()
-        if isinstance(entry, Branch):
-            found.add(entry.column)
-            work += entry.options[values[entry.column] % len(entry.options)]
-        else:
-            found |= {hole.column for _, value in entry.args for hole in _holes(value)}
-    return found
+    visit(sketch.steps, np.ones(len(rows), dtype=bool))
+    rows[:] = np.where(used, rows, first)
 
 
 def _holes(value: object) -> list[Hole]:
@@ -237,15 +235,3 @@ def _divisors(n: int) -> np.ndarray:
     small = np.arange(1, math.isqrt(n) + 1)
     small = small[n % small == 0]
     return np.unique(np.concatenate([small, n // small]))
-
-
-def neighbours(sketch: Sketch, parents: np.ndarray, target: Target, rng: np.random.Generator) -> np.ndarray:
-    """One mutant of each parent: all levels of one axis, or one choice, drawn anew. Same shape as `parents`."""
-    drawn = sample(sketch, target, len(parents), rng)
-    groups = [t.columns for t in sketch.tiles] + [(c.column,) for c in sketch.choices]
-    if not groups:
-        return parents.copy()
-    mask = np.zeros((len(groups), sketch.columns), dtype=bool)
-    for g, columns in enumerate(groups):
-        mask[g, list(columns)] = True
-    return np.where(mask[rng.integers(len(groups), size=len(parents))], drawn, parents)

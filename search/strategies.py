@@ -27,7 +27,7 @@ Strategy = Callable[[Sequence[Sketch], Target, CostModel | None, CostModel | Non
 
 SEARCHES: dict[str, Strategy] = {
     "evolution": lambda sketches, target, model, prior: Evolution(sketches, target, model, prior),
-    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model or RandomModel(np.random.default_rng(0))),
+    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
 }
 
 # What learns, and what knows something beforehand.

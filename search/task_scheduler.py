@@ -88,6 +88,7 @@ def tune_tasks(
     search: str | Callable[[Task], Search] = "evolution",
     model: str | CostModel = "gbdt",
     space: str = "full",
+    first: Callable[[Task], Sequence[Candidate]] | None = None,
     limits: Limits | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
 ) -> TasksResult:
@@ -96,7 +97,8 @@ def tune_tasks(
     What is made small is `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
     times the weight of its `Subject`. Equal functions are tuned once. Each task gets a round first; then the one from which the
     steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds the
-    constants of the choice. The other options are those of `autotune`; callbacks get the task with each event.
+    constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a task,
+    and that callbacks get the task with each event.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option.
     """
@@ -124,7 +126,7 @@ def tune_tasks(
         sessions = [
             stack.enter_context(
                 Session(
-                    task, searching, _first, records=records, seed=seed, limits=limits, measurer=measurer,
+                    task, searching, first or _default, records=records, seed=seed, limits=limits, measurer=measurer,
                     callbacks=[_labelled(callback, task) for callback in callbacks],
                 )
             )
@@ -157,7 +159,7 @@ def _check(subjects: Sequence[Subject], trials: int | None, seconds: float | Non
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
 
 
-def _first(task: Task) -> Sequence[Candidate]:
+def _default(task: Task) -> Sequence[Candidate]:
     from schedule import ScheduleError
 
     try:

@@ -6,6 +6,7 @@ Nothing here asserts a time.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -437,7 +438,37 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
 
 
 def test_every_benchmark_is_tried() -> None:
-    assert {name for name, _ in KEYS} | {"cpu", "published"} == set(BENCHMARKS)
+    assert {name for name, _ in KEYS} | {"cpu", "published", "ablation"} == set(BENCHMARKS)
+
+
+def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ablation = import_module("benchmarks.ablation")
+    kept = {name: ablation.CONFIGURATIONS[name] for name in ("limited space", "random search")}
+    monkeypatch.setattr(ablation, "CONFIGURATIONS", kept)
+    options = Options(seconds=0.05, trials=2, seeds=1, save=str(tmp_path))
+    for trials in (2, 2, 3):
+        results = list(ablation.measure("gemm-61", replace(options, trials=trials)))
+        assert [(r["configuration"], r["trials"], len(r["speeds"][0])) for r in results] == [
+            (name, trials, trials) for name in kept
+        ]
+        for name in kept:
+            with tir.Records(tmp_path / f"gemm-61-1-{name.replace(' ', '-')}-0.db") as records:
+                assert len(records) == trials
+    assert max(r["best"] for r in results) == 1.0
+    assert "random search" in rendered(ablation.table([{"row": "gemm-61", **r} for r in results]))
+    assert (tmp_path / "ablation-gemm-61.svg").read_text().startswith("<?xml")
+    json.dumps(results, allow_nan=False)
+
+
+def test_ablation_figures() -> None:
+    """Curves are in seconds when they were measured, their ends 1.25 and 2 s when timed in turns, the fastest of the row 1 s."""
+    ablation = import_module("benchmarks.ablation")
+    inf = float("inf")
+    found = ablation.summary([[inf, 4.0, 2.0, 1.0], [2.0, 2.0, 2.0, 2.0], [inf] * 4], [1.25, 2.0, inf], 1.0)
+    assert found["speeds"] == [[0.0, 0.2, 0.4, 0.8], [0.5, 0.5, 0.5, 0.5], [0.0] * 4]
+    assert found["best"] == 0.5 and found["best_range"] == [0.0, 0.8] and found["to_90"] is None
+    assert found["area"] == pytest.approx((0.0 + 0.2 + 0.4 + 0.5) / 4)
+    assert ablation.summary([[2.0, 1.0]], [1.0], 1.0)["to_90"] == 2
 
 
 def test_every_primitive_is_timed() -> None:

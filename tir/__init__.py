@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
-    from search import NothingFound, Records, autotune, best_schedule, default_schedule
+    from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
 
     from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
     from .interpreter import run
@@ -37,7 +37,7 @@ _NAMES = {
         "tir.script.diff": ("diff",),
         "schedule": ("Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "codegen": ("Kernel", "Target", "build", "dump"),
-        "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule"),
+        "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule", "tune_tasks"),
     }.items()
     for name in names
 }
@@ -46,7 +46,7 @@ __all__ = [
     "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Records",
     "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune",
     "best_schedule", "build", "default_schedule", "diff", "dtypes", "dump", "interpreter", "ir", "replay", "run", "script",
-    "simplify", "te", "traverse", "verify", "workloads",
+    "simplify", "te", "traverse", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip
 
 

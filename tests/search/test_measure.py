@@ -72,6 +72,18 @@ def test_every_fault_is_an_outcome(measurer):
     assert all(m.samples == () and m.seconds == float("inf") for m in found.values() if m.outcome != "ok")
 
 
+def test_a_pause_ends_the_processes_and_keeps_what_is_known(measurer):
+    measurer.prepare()
+    (before,) = measurer.measure([candidate(sleep=0.001)])
+    measurer.pause()
+    assert not any(worker.running for worker in measurer._workers)
+    same, other = measurer.measure([candidate(sleep=0.001), candidate(sleep=0.002)])
+    assert same.duplicate and same.samples == before.samples
+    assert other.outcome == "ok"
+    measurer.pause()
+    assert [m.outcome for m in measurer.compare([candidate(sleep=0.001)], rounds=3, seconds=0.1).candidates] == ["ok"]
+
+
 def test_kernels_that_die_with_their_worker_are_built_again(measurer):
     measurer.prepare()
     batch = [candidate(fault="segfault"), *(candidate(sleep=0.001 * n) for n in range(1, 6))]

@@ -9,7 +9,7 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.sample import EXACT, OPERANDS, neighbours, sample
+from search.sample import EXACT, OPERANDS, sample
 from search.sketch import Sketch
 from search.space import generate
 from tests.search.programs import matmul, sum_of_three_axes
@@ -137,22 +137,8 @@ def test_choices_are_drawn_from_their_options():
     assert set(sample(sketch, TWO, 100, np.random.default_rng(0))[:, choice.column]) == {16, 32, 64}
 
 
-def test_a_mutant_differs_in_one_axis():
-    sketch = sketches_of("mlp", (7, 13, 109, 40))[0]
-    rng = np.random.default_rng(0)
-    parents = sample(sketch, TWO, 300, rng)
-    kept = parents.copy()
-    mutants = neighbours(sketch, parents, TWO, rng)
-    assert (parents == kept).all() and mutants.shape == parents.shape
-    groups = [list(t.columns) for t in sketch.tiles]
-    changed = np.stack([(mutants[:, g] != parents[:, g]).any(axis=1) for g in groups])
-    assert (changed.sum(axis=0) <= 1).all() and changed.any(axis=1).all()
-    for row in mutants[:20].tolist():
-        replay(sketch.func, sketch.trace(row))
-
-
 def test_a_sketch_without_holes_has_one_row():
     sketch = next(s for s in sketches_of("softmax", (7, 109)) if not s.columns)
     rows = sample(sketch, TWO, 3, np.random.default_rng(0))
-    assert rows.shape == (3, 0) and (neighbours(sketch, rows, TWO, np.random.default_rng(0)) == rows).all()
+    assert rows.shape == (3, 0)
     assert blocks(replay(sketch.func, sketch.trace(())).func)

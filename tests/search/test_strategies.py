@@ -1,0 +1,61 @@
+"""Searches and models by name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from costmodel import RandomModel
+from search.evolution import Evolution
+from search.rules import DEFAULT, rule
+from search.sampler import Sampler
+from search.strategies import MODELS, SEARCHES, search
+from search.task import Task
+from tests.search.programs import matmul
+
+TASK = Task.of(matmul(7, 13, 40), "llvm -num-cores 1")
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_name_proposes(name, model):
+    found = search(TASK, name, model)
+    batch = found.propose(4, np.random.default_rng(0))
+    assert len(batch) == 4 and {c.sketch for c in batch} <= {s.name for s in found.sketches}
+    assert isinstance(found, {"evolution": Evolution, "random": Sampler}[name])
+
+
+def test_spaces_and_rules():
+    full, limited = search(TASK), search(TASK, space="limited")
+    assert {s.columns for s in full.sketches} != {s.columns for s in limited.sketches}
+
+    @rule("leave alone", when=lambda state, block: True)
+    def leave(state, block):
+        pass
+
+    assert len(search(TASK, rules=(leave, *DEFAULT)).sketches) > len(full.sketches)
+
+
+def test_a_model_of_ones_own():
+    model = RandomModel(np.random.default_rng(0))
+    assert search(TASK, "random", model).model is model
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"search": "evolutoin"}, "no search is named 'evolutoin'; did you mean evolution? there are: evolution, random"),
+        ({"model": "forest"}, "no model is named 'forest'; there are: gbdt, tile, random, none"),
+        ({"search": 3}, "no search is named 3; there are: evolution, random"),
+    ],
+)
+def test_unknown_names_are_refused(options, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        search(TASK, **options)
+
+
+def test_unknown_spaces_are_refused():
+    with pytest.raises(ValueError, match="limited"):
+        search(TASK, space="limits")
