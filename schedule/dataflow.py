@@ -537,12 +537,14 @@ class Names:
     outer: set[str]  # buffers, loops, lets, parameters
     axes: set[str]  # iteration variables of blocks
     handles: set[str]  # loops and blocks
+    around: set[str]  # iteration variables of blocks that hold others, which may be visible anywhere
 
     @staticmethod
     def of(func: PrimFunc) -> Names:
         outer = {p.name for p in func.params} | {b.name for b in func.allocs}
         axes: set[str] = set()
         handles: set[str] = set()
+        around: set[str] = set()
         for s in walk_stmts(func.body):
             match s:
                 case For(var):
@@ -550,13 +552,15 @@ class Names:
                     handles.add(var.name)
                 case Block():
                     handles.add(s.name)
-                    axes.update(it.var.name for it in s.iters)
+                    axes.update(own := {it.var.name for it in s.iters})
+                    if any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
+                        around |= own
                     outer.update(buffer.name for buffer in s.allocs)
                 case Let(var):
                     outer.add(var.name)
                 case Allocate(buffer):
                     outer.add(buffer.name)
-        return Names(outer, axes, handles)
+        return Names(outer, axes, handles, around)
 
     def loop(self, wanted: str) -> str:
         name = _fresh(wanted, self.outer, self.axes, self.handles)
@@ -570,8 +574,8 @@ class Names:
         return name
 
     def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
-        """A name for an iteration variable that is none of `visible`: those of the blocks around and inside its own."""
-        name = _fresh(wanted, self.outer, visible)
+        """A name for an iteration variable that is none of `visible`: those of the blocks inside its own."""
+        name = _fresh(wanted, self.outer, self.around, visible)
         self.axes.add(name)
         return name
 

@@ -136,7 +136,7 @@ def _names(func: PrimFunc, chain: Sequence[For], removed: Iterable[For]) -> list
     """The merged loops, without their body, over extents written in their own variables."""
     gone = {loop.name for loop in removed}
     names = Names.of(func)
-    names = Names(names.outer - gone, names.axes, names.handles - gone)
+    names = Names(names.outer - gone, names.axes, names.handles - gone, names.around)
     result: list[For] = []
     mapping: dict[str, Expr] = {}
     for loop in chain:

@@ -254,11 +254,12 @@ class Run:
             self._tolerance = comparison.tolerance
 
     def _retime(self, leaders: Sequence[Measurement], raced: Sequence[Measurement]) -> None:
-        """Record the timings of the race, unless everything took much longer than before: then the machine was busy."""
+        """Record who failed in the race, and its timings, unless everything took much longer than before: then the machine was
+        busy."""
         pairs = [(before, after) for before, after in zip(leaders, raced, strict=True) if id(before) in self._identifiers]
         disturbed = all(after.seconds > DISTURBED * before.seconds for before, after in pairs)
         for before, after in pairs:
-            if after.outcome == "wrong_result" or (after.outcome == "ok" and not disturbed):
+            if after.outcome in ("wrong_result", "crash") or (after.outcome == "ok" and not disturbed):
                 self._keep(Records.retime, self._identifiers[id(before)], after)
 
     # --- the end -------------------------------------------------------------------------------------------------------
