@@ -41,7 +41,7 @@ bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: 
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 gpu: ## check the GPU kernels on this machine's GPU and time them beside torch; PYTHON must have cuda-python, torch and numpy
-	@$(PYTHON) -m tests.codegen.cuda.on_device && $(PYTHON) -m benchmarks.gpu
+	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu && exit $$checked
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

@@ -7,7 +7,8 @@ Each module named in `BENCHMARKS` has
     measure(row, options)     an iterator of results, dictionaries of JSON data; it runs in a process of its own, in which the
                               number of threads was fixed before any library was loaded
 
-and, if the standard table will not do, `table(results)`; THREADED, if true, says that the number of threads matters to it.
+and, if the standard table will not do, `table(results)`; THREADED, if true, says that the number of threads matters to it;
+SECONDS and TRIALS are what it takes where the command does not say, if not those of `options.Options`.
 `runner` times things; `worker` is the process; `__main__` the command.
 
 A result has in any case `benchmark`, `row`, `threads`, and `error` where something failed. Most have `machine`, `commit`,
@@ -27,6 +28,7 @@ BENCHMARKS = (
     "published",
     "primitives",
     "ablation",
+    "quality",
 )
 
 DEFAULT = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time")  # those that run when none is named

@@ -47,12 +47,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--threads", metavar="N", help="one or more numbers of threads, as in 1,2 (default: 1 and all cores)")
     p.add_argument("--schedule", choices=SCHEDULES, default="default", help="what cpu measures (default: default)")
     p.add_argument(
-        "--trials", type=_positive_int, default=64, metavar="N", help="of a search: --schedule tuned, ablation (default 64)"
+        "--trials", type=_positive_int, metavar="N", help="of a search: --schedule tuned, ablation (default 64), quality (256)"
     )
     p.add_argument("--seeds", type=_positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
-    p.add_argument("--save", metavar="DIR", help="with --schedule tuned, ablation: keep what is found in DIR")
-    p.add_argument("--seconds", type=_positive_float, default=2.0, metavar="S", help="to time a row for (default 2)")
+    p.add_argument("--save", metavar="DIR", help="with --schedule tuned, ablation, quality: keep what is found in DIR")
+    p.add_argument(
+        "--seconds", type=_positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
+    )
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
     p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
     return p
@@ -84,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         chosen = select(modules, args.rows)
         threads = _threads(args.threads)
-        if args.schedule != "tuned" and (args.best or (args.save and "ablation" not in names)):
+        if args.schedule != "tuned" and (args.best or (args.save and not {"ablation", "quality"} & set(names))):
             raise ValueError(f"--best and --save need --schedule tuned, not {args.schedule}")
         if args.best and not os.path.isdir(args.best):
             raise ValueError(f"--best: {args.best} is not a folder")
@@ -94,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (busy := load()) > 0.5:
         print(f"warning: the machine is busy (load {busy:.1f}): the timings are not reliable", file=sys.stderr)
     folders = {"best": args.best and os.path.abspath(args.best), "save": args.save and os.path.abspath(args.save)}
-    options = Options(1, args.seconds, args.seed, args.schedule, args.trials, args.seeds, **folders)
+    options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, **folders)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False
     try:
@@ -102,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             counts = threads if getattr(modules[name], "THREADED", False) else threads[:1]
             for count in counts:
                 print(f"{name}, {count} thread{'s' * (count > 1)} ({'='.join((*THREAD_VARIABLES, str(count)))})", file=sys.stderr)
-                for result in measured(modules[name].__name__, rows, replace(options, threads=count)):
+                budget = {
+                    "seconds": args.seconds or getattr(modules[name], "SECONDS", options.seconds),
+                    "trials": args.trials or getattr(modules[name], "TRIALS", options.trials),
+                }
+                for result in measured(modules[name].__name__, rows, replace(options, threads=count, **budget)):
                     results[name].append(result)
                     print(json.dumps({"benchmark": name, **result}), flush=True)
                     _tell(name, count, result)

@@ -2,7 +2,8 @@
 
 Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS, without the default schedule; the best of
 all runs are timed in turns at the end. With `--save DIR` all candidates are recorded there, one file a run, so that an
-interrupted benchmark goes on where it ended, and the curves are drawn as `DIR/ablation-ROW.svg` (with matplotlib).
+interrupted benchmark goes on where it ended, and each row's curves are drawn as `DIR/ablation-ROW.svg` (with matplotlib) and
+told in `DIR/ablation-ROW.md`. A run of 48 trials takes 5 to 10 seconds, all five rows with five seeds a quarter of an hour.
 
 `best` is the speed of what was found relative to the fastest of the row, the median over the seeds with its range; `area` the
 mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest. As in figure 7 of the
@@ -41,7 +42,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = {
-    "gemm-1024": ("gmm", (1024, 1024, 1024)),
+    "gemm-512": ("gmm", (512, 512, 512)),
     "conv-14x256": ("conv2d", (1, 14, 14, 256, 256, 3, 3, 1, 1)),
     "depthwise": ("depthwise", (1, 112, 112, 32, 3, 3, 1, 1)),
     "softmax": ("softmax", (4096, 1024)),
@@ -52,6 +53,10 @@ TABLE: dict[str, tuple[str, tuple[int, ...]]] = {
 ROWS = tuple(TABLE)
 
 DEFAULT = ROWS[:-1]
+
+TRIALS = 48
+
+LIMITS = Limits(baseline=2.0, min_seconds=0.05, race=0.2)  # the runs' own races are no result
 
 GOOD = 0.9  # of the fastest speed of a row
 
@@ -79,6 +84,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         final = raced[n * len(runs) : (n + 1) * len(runs)]
         results.append({"configuration": name, **summary([c for c, _ in runs], final, fastest), **circumstances()})
     if options.save:
+        (folder / f"ablation-{row}.md").write_text(markdown(row, results))
         plot(results, f"{row}, {options.threads} thread{'s' * (options.threads > 1)}", folder / f"ablation-{row}.svg")
     yield from results
 
@@ -91,7 +97,7 @@ def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: P
             try:
                 autotune(
                     task.func, task.target, left, records=records, seed=seed, first=(), workload=task.workload,
-                    **parts,  # type: ignore[arg-type]
+                    limits=LIMITS, **parts,  # type: ignore[arg-type]
                 )  # fmt: skip
             except NothingFound:
                 pass
@@ -152,6 +158,16 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
             f"{r['area']:.2f}", reached,
         )  # fmt: skip
     return t
+
+
+def markdown(row: str, results: Sequence[dict[str, Any]]) -> str:
+    """The table of one row, as text."""
+    lines = [f"| {row} | seeds | trials | best | range | area | to 90% |", "|---|---|---|---|---|---|---|"]
+    for r in results:
+        low, high = r["best_range"]
+        cells = (r["configuration"], r["seeds"], r["trials"], f"{r['best']:.2f}", f"{low:.2f} to {high:.2f}", f"{r['area']:.2f}")
+        lines.append("| " + " | ".join(map(str, (*cells, r["to_90"] or "never"))) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def plot(results: Sequence[dict[str, Any]], title: str, path: Path) -> None:

@@ -12,6 +12,8 @@ SCHEDULES = ("default", "tuned", "unscheduled")
 class Options:
     """`threads` that every contender uses; `seconds` that a row is timed for; `seed` of all data and random choices.
 
+    `quality` searches with a budget of `trials` and `seconds`, whichever ends first.
+
     The benchmark `cpu` measures the program that `schedule` names (one of SCHEDULES); `trials` is the budget of the search that
     makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in. `ablation`
     searches with that budget for each of `seeds` seeds.

@@ -89,6 +89,90 @@ def _attention(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Cal
     return lambda: attend(Q, K, V, scale=scale)[0]
 
 
+# Images with their channels last are views of torch's channels-last format, in which its convolutions are fastest; their kernels
+# are put into it beforehand, as modules of torch have them.
+
+
+def _channels_first(torch: Any, images: Any) -> Any:
+    """Images (N, ..., C) seen as (N, C, ...)."""
+    return images.movedim(-1, 1)
+
+
+def _kernels(torch: Any, kernels: Any) -> Any:
+    """Kernels (K, ..., CI, CO) as (CO, CI, K, ...), in the channels-last format where there is one."""
+    moved = kernels.movedim((-1, -2), (0, 1)).contiguous()
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return moved.contiguous(memory_format=formats[moved.ndim]) if moved.ndim in formats else moved
+
+
+def _convolution(name: str) -> Callable[..., Callable[[], Any]]:
+    """A convolution of images with their channels last by the function of torch."""
+
+    def make(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+        X, K = _channels_first(torch, inputs[0]), _kernels(torch, inputs[1])
+        dims = X.ndim - 2
+        stride, padding, dilation, groups = (*shape[dims + 4 :], *(1, 1)[len(shape) - dims - 6 :])
+        convolve = getattr(torch, name)
+        return lambda: convolve(X, K, None, stride, padding, dilation, groups).movedim(1, -1)
+
+    return make
+
+
+def _conv_bn_relu(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    X, K = _channels_first(torch, inputs[0]), _kernels(torch, inputs[1])
+    bias, scale, offset = inputs[2:]
+    mean, variance = torch.zeros_like(bias), torch.ones_like(bias)
+    stride, padding = shape[-2:]
+    normalise = torch.nn.functional.batch_norm
+
+    def call() -> Any:
+        convolved = torch.conv2d(X, K, bias, stride, padding)
+        return torch.relu_(normalise(convolved, mean, variance, scale, offset, eps=0.0)).movedim(1, -1)
+
+    return call
+
+
+def _depthwise_nhwc(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    X = _channels_first(torch, inputs[0])
+    K = inputs[1].movedim(-1, 0).unsqueeze(1).contiguous(memory_format=torch.channels_last)
+    stride, padding = shape[-2:]
+    return lambda: torch.conv2d(X, K, None, stride, padding, groups=X.shape[1]).movedim(1, -1)
+
+
+def _conv2d_transpose(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    X = _channels_first(torch, inputs[0])
+    K = inputs[1].permute(2, 3, 0, 1).contiguous(memory_format=torch.channels_last)
+    stride, padding = shape[-2:]
+    return lambda: torch.conv_transpose2d(X, K, None, stride, padding).movedim(1, -1)
+
+
+def _capsule(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    """The rows of capsules as images of their own, their columns as channels."""
+    X, K = inputs
+    N, H, W, side, _, CI = X.shape
+    images = X.permute(0, 3, 1, 2, 4, 5).reshape(N * side, H, W, side * CI)
+    kernel = _kernels(torch, K.permute(0, 1, 2, 4, 3, 5).reshape(*K.shape[:2], side * CI, -1))
+    seen = _channels_first(torch, images)
+    stride, padding = shape[-2:]
+
+    def call() -> Any:
+        found = torch.conv2d(seen, kernel, None, stride, padding).movedim(1, -1)
+        return found.reshape(N, side, *found.shape[1:3], side, -1).permute(0, 2, 3, 1, 4, 5)
+
+    return call
+
+
+def _norm(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    (A,) = inputs
+    return lambda: torch.linalg.vector_norm(A, dim=(1, 2), out=out)
+
+
+def _attention_weights(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
+    Q, K = inputs
+    query, key = Q.transpose(1, 2), K.permute(0, 2, 3, 1)
+    return lambda: torch.softmax(torch.matmul(query, key), -1, out=out)
+
+
 _PROGRAMS: dict[str, Callable[..., Callable[[], Any]]] = {
     "gmm": _gmm,
     "gemv": _gemv,
@@ -96,6 +180,15 @@ _PROGRAMS: dict[str, Callable[..., Callable[[], Any]]] = {
     "mlp": _mlp,
     "conv2d": _conv2d,
     "depthwise": _depthwise,
+    "conv1d": _convolution("conv1d"),
+    "conv2d_nhwc": _convolution("conv2d"),
+    "conv3d": _convolution("conv3d"),
+    "conv_bn_relu": _conv_bn_relu,
+    "depthwise_nhwc": _depthwise_nhwc,
+    "conv2d_transpose": _conv2d_transpose,
+    "capsule": _capsule,
+    "norm": _norm,
+    "attention_weights": _attention_weights,
     "softmax": _softmax,
     "layernorm": _layernorm,
     "attention": _attention,

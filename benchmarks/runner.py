@@ -1,11 +1,12 @@
 """The one way to time things here: contenders on shared arrays, warmed up, in turns, in one process; median and quartiles.
 
-    timings = race({"ours": call, "numpy": other}, Effort(pause=pause(threads)))
+    timings = race({"ours": call, "numpy": other}, Effort(warm=warm(threads)))
 
 A sample is the mean of as many calls in a row as fill `Effort.sample`. In each round every contender gives one sample, after
-calls for as long that are not counted, and the order rotates, so that what disturbs the machine disturbs all alike. Libraries
-keep their idle threads spinning for a while after a call: with more than one thread, each sample waits until those of the one
-before have gone to sleep.
+calls for `Effort.warm` that are not counted, and the order rotates, so that what disturbs the machine disturbs all alike.
+Libraries keep their idle threads spinning for a while after a call, and threads that are woken may first share a core: with
+more than one thread, a contender is called for so long before its sample that the threads of the one before sleep, and its own
+have found their cores.
 """
 
 from __future__ import annotations
@@ -38,22 +39,20 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 
-SHORT = 0.02  # seconds: a longer call needs no warm-up but the very first
-
-SPIN = 0.05  # seconds after which the idle threads of a library sleep: OpenBLAS's spin 2**26 cycles, OpenMP's a few milliseconds
+SPIN = 0.12  # seconds after which the idle threads of a library sleep: OpenBLAS's spin 2**28 cycles, OpenMP's a few milliseconds
 
 
 @dataclass(frozen=True)
 class Effort:
     """How long to measure: at least `least` rounds and `seconds` in all, at most `most` rounds. A contender that has used up
-    twice the time by itself is left out of the rounds that remain. A sample takes `sample` seconds, if a call takes less; each
-    waits `pause` seconds."""
+    twice the time by itself is left out of the rounds that remain. A sample takes `sample` seconds, if a call takes less, after
+    calls for `warm` seconds, unless one takes ten times as long."""
 
     seconds: float = 2.0
     least: int = 7
     most: int = 200
-    sample: float = 2e-3
-    pause: float = 0.0
+    sample: float = 5e-3
+    warm: float = 2e-3
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,11 @@ class Timing:
         low, median, high = spread(samples)
         return cls(median, (low, high), round(spread(calls)[1]), tuple(samples))
 
+    def scaled(self, factor: float) -> Timing:
+        """The timing of that part of each call."""
+        low, high = self.quartiles
+        return Timing(self.median * factor, (low * factor, high * factor), self.calls, tuple(s * factor for s in self.samples))
+
     def as_json(self) -> dict[str, Any]:
         return {"median_s": self.median, "quartiles_s": list(self.quartiles), "runs": len(self.samples), "calls": self.calls}
 
@@ -82,9 +86,9 @@ def spread(samples: Sequence[float]) -> tuple[float, float, float]:
     return low, median, high
 
 
-def pause(threads: int) -> float:
-    """Seconds to wait between contenders that use so many threads."""
-    return SPIN if threads > 1 else 0.0
+def warm(threads: int) -> float:
+    """Seconds for which a contender that uses so many threads is called before its samples count."""
+    return SPIN if threads > 1 else Effort.warm
 
 
 def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort()) -> dict[str, Timing]:
@@ -103,9 +107,8 @@ def race(contenders: Mapping[str, Callable[[], object]], effort: Effort = Effort
         while names and rounds < effort.most and (rounds < effort.least or time.perf_counter() - begin < effort.seconds):
             start = rounds % len(names)
             for name in names[start:] + names[:start]:
-                if len(contenders) > 1:
-                    time.sleep(effort.pause)
-                count = _warm_up(contenders[name], effort.sample) if firsts[name] < SHORT else 1
+                one = firsts[name] if firsts[name] >= 10 * effort.warm else _warm_up(contenders[name], effort.warm)
+                count = max(1, round(effort.sample / one))
                 samples[name].append(_seconds(contenders[name], count))
                 calls[name].append(count)
             rounds += 1
@@ -123,18 +126,17 @@ def ratios(ours: Timing, peer: Timing) -> tuple[float, tuple[float, float]]:
 
 def _first(call: Callable[[], object], effort: Effort) -> float:
     """Seconds of a call, roughly: of the second one, unless the first, which also loads and allocates, was very slow."""
-    time.sleep(effort.pause)
     first = _seconds(call, 1)
     return first if first >= 2 * effort.seconds else _seconds(call, 1)
 
 
-def _warm_up(call: Callable[[], object], seconds: float) -> int:
-    """Call for so many seconds, at least once; returns how often."""
+def _warm_up(call: Callable[[], object], seconds: float) -> float:
+    """Call for so many seconds, at least once; returns the seconds of a call, on average."""
     calls, start = 0, time.perf_counter()
     while calls == 0 or time.perf_counter() - start < seconds:
         call()
         calls += 1
-    return calls
+    return (time.perf_counter() - start) / calls
 
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
@@ -172,7 +174,7 @@ class Roof:
     def measure(cls, threads: int, dtype: str = "float32") -> Roof:
         from codegen.peak import copy_bandwidth, peak_flops
 
-        time.sleep(pause(threads))
+        time.sleep(SPIN if threads > 1 else 0.0)
         return cls(peak_flops(threads=threads, dtype=dtype), copy_bandwidth(threads=threads))
 
     def best(self, other: Roof) -> Roof:

@@ -5,6 +5,10 @@
 of `propose`, batch after batch; `instantiated` replays traces into programs; `built` lowers and compiles those too. `fit_ms` is
 how long the trees take to be grown for 256 measured programs, `sketch_ms` how long deriving the sketches takes, `symbolic_ms` how
 long building their symbolic programs, once for each variant among a thousand rows. `statements` is how many a program has.
+
+At last the row is tuned for ten times `--seconds`: `trials_per_s` is how many candidates were measured a second, `measuring` the
+share of the time in which the machine ran and checked candidates, the start and the final race included, and `measuring_rounds`
+the same of the rounds between these.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 
 import tir
 from costmodel import GBDTModel, TileModel
-from costmodel.features import chunks
+from costmodel.features import Describer
 from schedule import Trace, replay
 from search.family import family
 from search.geometry import machine
@@ -67,6 +71,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     fit_seconds = time.perf_counter() - start
     search = search_of(Task.of(func, target))
     traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
+    describer = Describer(model.machine)
     turns = {name: cycle(judged) for name in ("sampled", "described", "judged", "scored", "by_formula")}
 
     def draw() -> int:
@@ -75,12 +80,13 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     def describe() -> int:
         s = next(turns["described"])
         for members, program in family(s).programs(populations[s.name]):
-            for _ in chunks(program, populations[s.name][members], model.machine):
-                pass
+            for statement in program.statements:
+                for _ in describer.chunks(statement, populations[s.name][members]):
+                    pass
         return POPULATION
 
     described = [
-        next(chunks(program, populations[s.name][members], model.machine, extra=1))[1].copy()
+        [next(describer.chunks(statement, populations[s.name][members], extra=1))[1].copy() for statement in program.statements]
         for s in judged
         for members, program in [next(iter(family(s).programs(populations[s.name])))]
     ]
@@ -90,7 +96,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         matrices = next(turn)
         for matrix in matrices:
             model.forest.predict(matrix)
-        return matrices.shape[2]
+        return matrices[0].shape[1]
 
     def score() -> int:
         s = next(turns["scored"])
@@ -125,6 +131,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "built_per_s": build,
     }
     found = {name: rate(work, options.seconds / len(rates)) for name, work in rates.items()}
+    found |= tuned(func, target, 10 * options.seconds, options.seed)
     yield {
         "sketches": len(sketches),
         "statements": float(np.mean([len(m) for m in described])),
@@ -133,6 +140,21 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "fit_ms": 1e3 * fit_seconds,
         **found,
         **circumstances(),
+    }
+
+
+def tuned(func: tir.PrimFunc, target: tir.Target, seconds: float, seed: int) -> dict[str, float]:
+    """What a search with a budget in seconds does with its time."""
+    try:
+        result = tir.autotune(func, target, trials=None, seconds=seconds, seed=seed)
+    except tir.NothingFound:
+        return {"trials_per_s": 0.0, "measuring": 0.0, "measuring_rounds": 0.0}
+    phases = result.phases
+    rounds = sum(phases[name] for name in ("propose", "build", "run"))
+    return {
+        "trials_per_s": len(result.measurements) / result.elapsed,
+        "measuring": (phases["run"] + phases["race"]) / result.elapsed,
+        "measuring_rounds": phases["run"] / rounds if rounds else 0.0,
     }
 
 

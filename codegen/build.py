@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, need_func
 
 from .cache import ObjectCache, object_key
 from .kernel import Kernel
@@ -24,7 +24,7 @@ def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache |
 
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
-    target = _checked(func, target, "build")
+    func, target = _checked(func, target, "build")
     if target.kind == "cuda":
         from . import cuda
 
@@ -56,7 +56,7 @@ def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None
     `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes) or `asm`. Raises ValueError for a
     name that is not in `stage_names()`. For cuda there is one stage, `cuda`: the CUDA C.
     """
-    target = _checked(func, target, "dump")
+    func, target = _checked(func, target, "dump")
     if target.kind == "cuda":
         from . import cuda
 
@@ -76,12 +76,9 @@ def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None
     return text if after == "llvm_ir" else assembly(text, target)
 
 
-def _checked(func: PrimFunc, target: str | Target, caller: str) -> Target:
+def _checked(func: PrimFunc, target: str | Target, caller: str) -> tuple[PrimFunc, Target]:
     target = Target(target)
-    if not isinstance(func, PrimFunc):
-        what = " (a Schedule's program is its .func)" if hasattr(func, "func") else ""
-        raise TypeError(f"{caller} takes a PrimFunc, got {type(func).__name__}{what}")
-    return target
+    return need_func(func, caller), target
 
 
 __all__ = ["build", "dump", "pass_names", "stage_names"]

@@ -28,10 +28,11 @@ def candidates() -> Iterator[str]:
         yield from sorted(map(str, (Path(package.origin).parent.parent / "scikit_learn.libs").glob("libgomp*.so*")))
 
 
-# How often a waiting thread of libgomp looks before it sleeps, some 0.1 ms in all. By default it looks for several milliseconds:
-# where another process wants the core, the thread has then used up its share of it when the next parallel loop begins, and the
-# loop waits for it until the other's time is over. Shorter than this, and loops that follow one another wake sleeping threads.
-SPIN = {"GOMP_SPINCOUNT": "2000"}
+# How often a waiting thread of libgomp looks before it sleeps, about a millisecond in all: where a call follows within that, it
+# finds the threads awake, and waking them would take some tenths of a millisecond. By default they look for ten times as long.
+# That is as good while there are cores enough; where two processes compete for them, the waiting of one keeps the other from
+# working, and a quarter of all parallel loops take longer by some milliseconds.
+SPIN = {"GOMP_SPINCOUNT": "20000"}
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # by which a user says otherwise
 
 

@@ -11,6 +11,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from .openmp import library
 from .target import Target
 
 ROUNDS = 5
@@ -67,6 +68,33 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
     starts = range(0, threads * share, share)
     works = [partial(run, destination.ctypes.data + start, source.ctypes.data + start, share) for start in starts]
     return 2 * threads * share / min(_together(works) for _ in range(ROUNDS))
+
+
+def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = None) -> Callable[[], None]:
+    """A function that copies `nbytes` bytes or slightly fewer, once a call, as `copy_bandwidth` does, with threads of the OpenMP
+    runtime: to be timed in turns with what else moves as much. ValueError for a target that is not this processor's kind, or
+    less than a line a thread."""
+    target = Target(target)
+    if target.kind != "llvm":
+        raise ValueError(f"the bandwidth is measured on this processor, not for {target}")
+    threads = threads or target.num_cores
+    lanes = target.lanes(32)
+    step = COPIED * 4 * lanes
+    share = nbytes // (step * threads) * step
+    if not share:
+        raise ValueError(f"{nbytes} bytes are too few for {threads} threads: each copies {step} or more")
+    source, destination = _arrays(threads * share)
+    run, _ = _copy_kernel(target, lanes)
+
+    def part(context: int | None) -> None:
+        start = number() * share
+        run(destination.ctypes.data + start, source.ctypes.data + start, share)
+
+    if threads == 1:
+        return partial(run, destination.ctypes.data, source.ctypes.data, share)
+    runtime = library()
+    number, each = runtime.omp_get_thread_num, ctypes.CFUNCTYPE(None, ctypes.c_void_p)(part)
+    return lambda: runtime.GOMP_parallel(each, None, threads, 0)
 
 
 def _together(works: Sequence[Callable[[], object]]) -> float:

@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import shlex
+import tempfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -126,6 +127,11 @@ def _complete(given: dict) -> dict:
         raise ValueError("target option arch is for cuda; use mcpu with llvm")
     host_cpu, host_features = host_processor()
     mcpu = given.get("mcpu") or host_cpu
+    if mcpu != host_cpu and not _known_processor(mcpu):
+        raise ValueError(
+            f"target option mcpu: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
+            f"`clang --print-supported-cpus`, and this processor is {host_cpu}"
+        )
     # Another processor than the host's brings its own features; LLVM derives them from its name.
     mattr = given.get("mattr")
     if mattr is None:
@@ -163,6 +169,27 @@ def host_processor() -> tuple[str, str]:
     import llvmlite.binding as llvm
 
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@cache
+def _known_processor(mcpu: str) -> bool:
+    """Whether LLVM has a processor of that name. It only tells on the error stream, and for an unknown one aborts later."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    try:
+        errors = os.dup(2)
+    except OSError:  # there is no error stream
+        return True
+    with tempfile.TemporaryFile() as said:
+        try:
+            os.dup2(said.fileno(), 2)
+            llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(cpu=mcpu)
+        finally:
+            os.dup2(errors, 2)
+            os.close(errors)
+        said.seek(0)
+        return b"not a recognized processor" not in said.read()
 
 
 def host_cores() -> int:

@@ -1,13 +1,14 @@
 """Cost models: how promising a candidate is, judged for whole populations without lowering one of them.
 
-`TileModel` is a formula; a model that learns has the same two methods (`CostModel`). What a model is told of a sketch is its
-`Family`.
+`TileModel` is a formula, `GPUModel` that for GPUs; a model that learns has the same two methods (`CostModel`). What a model is
+told of a sketch is its `Family`.
 """
 
 from .family import Family
 from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
 from .geometry import Access, Machine, Nest
+from .gpu_model import GPUModel
 from .loopnest import Program, program
 from .model import CostModel, RandomModel
 from .tile_model import TileModel
@@ -18,6 +19,7 @@ __all__ = [
     "CostModel",
     "Family",
     "GBDTModel",
+    "GPUModel",
     "Machine",
     "NAMES",
     "Nest",

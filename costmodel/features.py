@@ -22,15 +22,15 @@ statement takes, in nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tir.ir import Kind
-from tir.size import Tape
 
 from .geometry import Machine
 from .loopnest import Loop, Program, Statement, Touched
+from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, where
 from .tile_model import LINE, LINE_CYCLES
 
 BUFFERS = 5
@@ -70,122 +70,84 @@ MACHINE = (
 NAMES = (*ANSOR, *MACHINE)
 _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
 
-Value = np.ndarray | float | int  # of one number in all rows of a chunk; float32 vectors
-Condition = np.ndarray | bool
-
 
 def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray:
     """The features of all statements for all rows: a (statements, n, len(NAMES)) float32 array.
 
     `rows` is the (n, columns) matrix of the numbers that the program's formulas are about; a program without any has (1, 0).
     """
-    result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
-    for start, chunk in chunks(program, rows, machine):
-        result[:, start : start + chunk.shape[2]] = chunk.transpose(0, 2, 1)
-    return result
+    return Describer(machine).features(program, rows)
 
 
-def chunks(program: Program, rows: np.ndarray, machine: Machine, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-    """The features in pieces: the first row of each, and a (statements, len(NAMES) + extra, rows) float32 array, which the next
-    one overwrites; `extra` features are left to the caller."""
-    compiled = _Compiled(program)
-    buffer = np.empty((len(program.statements), len(NAMES) + extra, min(CHUNK, max(1, len(rows)))), dtype=np.float32)
-    for start in range(0, len(rows), CHUNK):
-        part = rows[start : start + CHUNK]
-        out = buffer[:, :, : len(part)]
-        values = compiled.run(part)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """The features of a statement: those that are the same in all rows, ready, and a program for the others."""
+
+    same: np.ndarray
+    constants: np.ndarray  # (len(same), 1)
+    varying: np.ndarray  # the features that the results of the program are
+    logarithmic: np.ndarray  # which of the results go through slog
+    recording: Recording
+
+
+@dataclass(eq=False)
+class Describer:
+    """Evaluates features; what it finds out about a statement it keeps."""
+
+    machine: Machine
+    _plans: dict[int, tuple[Statement, _Plan]] = field(default_factory=dict)  # by identity, so the statements are kept, too
+
+    def features(self, program: Program, rows: np.ndarray) -> np.ndarray:
+        """As the function `features`."""
+        result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
         for n, statement in enumerate(program.statements):
-            _fill(out[n], _statement(statement, _Numbers(values, compiled.places), machine))
-        yield start, out
+            for start, chunk in self.chunks(statement, rows):
+                result[n, start : start + chunk.shape[1]] = chunk.T
+        return result
 
+    def chunks(self, statement: Statement, rows: np.ndarray, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+        """The features of a statement in pieces: the first row of each, and a (len(NAMES) + extra, rows) float32 matrix, which
+        the next one overwrites; `extra` features are left to the caller."""
+        plan = self._plan(statement)
+        size = min(CHUNK, max(1, len(rows)))
+        matrix = np.empty((len(NAMES) + extra, size), dtype=np.float32)
+        matrix[plan.same] = plan.constants
+        results = np.empty((len(plan.varying), size), dtype=np.float32)
+        for start in range(0, len(rows), CHUNK):
+            part = rows[start : start + CHUNK]
+            if len(part) < size:
+                matrix, results = np.ascontiguousarray(matrix[:, : len(part)]), results[:, : len(part)]
+            plan.recording.run(part, results)
+            logs = results[plan.logarithmic]
+            logs += 1.0
+            results[plan.logarithmic] = np.log2(logs, out=logs)
+            matrix[plan.varying] = results
+            yield start, matrix
 
-def _fill(out: np.ndarray, values: list[Value]) -> None:
-    for n, value in enumerate(values):
-        if n in _RAW:
-            out[n] = value
-        elif isinstance(value, np.ndarray):
-            np.add(value, 1.0, out=out[n])
-            np.log2(out[n], out=out[n])
-        else:
-            out[n] = np.log2(value + 1.0)
-
-
-class _Compiled:
-    """The numbers of a program on a tape."""
-
-    def __init__(self, program: Program):
-        self._tape = Tape()
-        self.places: dict[int, int] = {}
-        for s in program.statements:
-            self._take(s.useful)
-            for loop in s.loops:
-                self._take(loop.extent)
-                self._take(loop.unroll)
-            for t in s.touched:
-                for size in t.shape:
-                    self._take(size)
-                for term in (term for dim in t.dims for term in dim):
-                    self._take(term.coefficient)
-                    self._take(term.reach)
-
-    def _take(self, number: int) -> None:
-        self.places[id(number)] = self._tape.place(number)
-
-    def run(self, rows: np.ndarray) -> list[Value]:
-        return [v.astype(np.float32) if isinstance(v, np.ndarray) else v for v in self._tape.run(rows)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """The values of a program's numbers in one chunk."""
-
-    values: list[Value]
-    places: dict[int, int]
-
-    def __call__(self, number: int) -> Value:
-        return self.values[self.places[id(number)]]
-
-
-# --- arithmetic that leaves what is the same in all rows a plain number --------------------------------------------------
-
-
-def _where(condition: Condition, a: Value, b: Value) -> Value:
-    if not isinstance(condition, np.ndarray):
-        return a if condition else b
-    return np.where(condition, _single(a), _single(b))
-
-
-def _or(a: Condition, b: Condition) -> Condition:
-    return a | b if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else a or b
-
-
-def _and_not(a: Condition, b: Condition) -> Condition:
-    if isinstance(b, np.ndarray):
-        return a & ~b if isinstance(a, np.ndarray) else ~b if a else False
-    return False if b else a
-
-
-def _single(a: Value) -> np.ndarray | np.float32:
-    return a if isinstance(a, np.ndarray) else np.float32(a)
-
-
-def _least(a: Value, b: Value) -> Value:
-    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
-
-
-def _most(a: Value, b: Value) -> Value:
-    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
-
-
-def _ceil(a: Value) -> Value:
-    return np.ceil(a) if isinstance(a, np.ndarray) else -(-a // 1)
+    def _plan(self, statement: Statement) -> _Plan:
+        if id(statement) not in self._plans:
+            recorder = Recorder()
+            values = _statement(statement, recorder, self.machine)
+            varying = [n for n, v in enumerate(values) if isinstance(v, Number)]
+            same = [n for n, v in enumerate(values) if not isinstance(v, Number)]
+            plain = [float(values[n]) if n in _RAW else np.log2(float(values[n]) + 1.0) for n in same]  # type: ignore[arg-type]
+            plan = _Plan(
+                np.array(same, dtype=np.int64),
+                np.array(plain, dtype=np.float32)[:, None],
+                np.array(varying, dtype=np.int64),
+                np.array([k for k, n in enumerate(varying) if n not in _RAW], dtype=np.int64),
+                recorder.compiled({k: v for k, n in enumerate(varying) if isinstance(v := values[n], Number)}),
+            )
+            self._plans[id(statement)] = statement, plan
+        return self._plans[id(statement)][1]
 
 
 # --- one statement -----------------------------------------------------------------------------------------------------
 
 
-def _statement(s: Statement, number: _Numbers, machine: Machine) -> list[Value]:
+def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value]:
     """The features of a statement in the order of NAMES, before slog."""
+    number = recorder.number
     extents = [number(loop.extent) for loop in s.loops]
     depth = len(extents)
     inner: list[Value] = [1.0] * (depth + 1)  # iterations of the loops from a depth on
@@ -195,7 +157,7 @@ def _statement(s: Statement, number: _Numbers, machine: Machine) -> list[Value]:
     for e in extents:
         outer.append(outer[-1] * e)
     total = inner[0]
-    nests = [_Nest(t, s, number, extents, inner) for t in s.touched]
+    nests = [_Nest(t, s, recorder, extents, inner) for t in s.touched]
     bytes_at: list[Value] = [0.0] * (depth + 1)  # touched by the loops from a depth on
     for d in range(depth + 1):
         for nest in nests:
@@ -204,17 +166,23 @@ def _statement(s: Statement, number: _Numbers, machine: Machine) -> list[Value]:
     result: list[Value] = [s.operations[op] * total for op in OPERATIONS]
     for _, kind in ANNOTATIONS:
         result += _annotated(s.loops, extents, kind)
-    threads = {loop.thread: e for loop, e in zip(s.loops, extents, strict=True) if loop.kind is Kind.THREAD}
+    threads: dict[str, Value] = {}
+    for loop, e in zip(s.loops, extents, strict=True):
+        if loop.kind is Kind.THREAD:
+            axis = "vthread" if loop.thread.startswith("vthread") else loop.thread
+            threads[axis] = threads.get(axis, 1.0) * e
     result.append(float(bool(threads)))
     result += [threads.get(t, 1.0) for t in THREADS]
     for n in range(BUFFERS):
         result += nests[n].features(bytes_at) if n < len(nests) else [0.0] * len(ACCESS)
     result += _intensity(sum(c for op, c in s.operations.items() if op.startswith("float")), inner, bytes_at)
     result += _allocation(s, nests[0], outer, inner)
-    loops = sum((e > 1 for e in extents), 0)
+    loops: Value = 0.0
+    for e in extents:
+        loops = loops + where(e > 1, 1.0, 0.0)
     unroll = next((number(loop.unroll) for loop in reversed(s.loops) if loop.unroll), 0.0)
-    result += [total, loops if not isinstance(loops, np.ndarray) else loops.astype(np.float32), unroll]
-    result += _machine(s, number, extents, outer, total, nests, bytes_at, machine)
+    result += [total, loops, unroll]
+    result += _machine(s, recorder, extents, outer, total, nests, bytes_at, machine)
     return result
 
 
@@ -227,8 +195,8 @@ def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> lis
     place = "None"
     if mine:
         driven = {loops[n].reduce for n in mine}
-        where = "Inner" if mine[-1] == len(loops) - 1 else "Outer" if mine[0] == 0 else "Middle"
-        place = "Mixed" if len(driven) > 1 else f"{where}{'Reduce' if driven.pop() else 'Spatial'}"
+        side = "Inner" if mine[-1] == len(loops) - 1 else "Outer" if mine[0] == 0 else "Middle"
+        place = "Mixed" if len(driven) > 1 else f"{side}{'Reduce' if driven.pop() else 'Spatial'}"
     length = extents[mine[-1]] if mine else 0.0
     return [float(len(mine)), product if mine else 0.0, length, *(float(p == place) for p in PLACES)]
 
@@ -238,18 +206,21 @@ def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> li
     if not operations:
         return [0.0] * SAMPLES
     curve = [i / b for i, b in zip(inner, bytes_at, strict=True)]
-    both = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float32)) for x in (*inner, *curve)))
-    done, intensity = np.stack(both[: len(inner)]), np.stack(both[len(inner) :])
-    result: list[Value] = []
     last = len(inner) - 1
+    slopes: list[Value] = []  # between the loops from a depth on and those within, intensity is linear in what was done
+    starts: list[Value] = []
+    for d in range(len(inner)):
+        within = min(d + 1, last)
+        slopes.append((curve[d] - curve[within]) / most(inner[d] - inner[within], 1.0))
+        starts.append(curve[within] - slopes[d] * inner[within])
+    result: list[Value] = []
     for k in range(SAMPLES):
-        at = done[0] * np.float32((k + 1) / SAMPLES)
-        level = np.count_nonzero(done >= at, axis=0) - 1  # the innermost that has done as much; the sample is between it and
-        within = np.minimum(level + 1, last)  # the one inside
-        outside, inside = (np.take_along_axis(intensity, x[None], axis=0)[0] for x in (level, within))
-        more, less = (np.take_along_axis(done, x[None], axis=0)[0] for x in (level, within))
-        part = (at - less) / np.maximum(more - less, 1.0)
-        result.append((inside + (outside - inside) * part) * np.float32(operations))
+        at = inner[0] * ((k + 1) / SAMPLES)
+        slope, start = slopes[0], starts[0]
+        for d in range(1, len(inner)):  # down to the innermost that has done as much
+            reached = inner[d] >= at
+            slope, start = where(reached, slopes[d], slope), where(reached, starts[d], start)
+        result.append((start + slope * at) * operations)
     return result
 
 
@@ -266,23 +237,23 @@ def _allocation(s: Statement, written: _Nest, outer: list[Value], inner: list[Va
 
 
 def _machine(
-    s: Statement, number: _Numbers, extents: list[Value], outer: list[Value], total: Value, nests: list[_Nest],
+    s: Statement, recorder: Recorder, extents: list[Value], outer: list[Value], total: Value, nests: list[_Nest],
     bytes_at: list[Value], machine: Machine,
 ) -> list[Value]:  # fmt: skip
     lanes = max(1, machine.vector_bits // (8 * nests[0].touched.nbytes))
     tasks: Value = 1.0
     for loop, e in zip(s.loops, extents, strict=True):
-        if loop.kind is Kind.PARALLEL:
+        if loop.kind in (Kind.PARALLEL, Kind.THREAD):
             tasks = tasks * e
     start = len(extents)  # where the loops begin that are vectorised or unrolled
     while start and s.loops[start - 1].kind in (Kind.VECTORIZED, Kind.UNROLLED):
         start -= 1
     vector = next((n for n in range(start, len(extents)) if s.loops[n].kind is Kind.VECTORIZED), None)
     length = extents[vector] if vector is not None else 1.0
-    vectors = _ceil(length * (1.0 / lanes))
+    vectors = ceil(length / lanes)
     registers = [n.elements[start] for n in nests]
     if vector is not None:
-        registers = [_where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(nests, registers, strict=True)]
+        registers = [where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(nests, registers, strict=True)]
     loads: Value = 0.0
     for n, count in zip(nests, registers, strict=True):
         if n.touched.read and not n.touched.written:
@@ -293,18 +264,18 @@ def _machine(
         level = bytes_at[-1] * outer[-1]
         for d in reversed(range(len(extents))):
             around = max(0, d - 1)
-            level = _where(bytes_at[d] <= size, bytes_at[around] * outer[around], level)
+            level = where(bytes_at[d] <= size, bytes_at[around] * outer[around], level)
         moved.append(level)
-    threads = _least(tasks, float(machine.threads))
+    threads = least(tasks, float(machine.threads))
     cycles = total / length * vectors
     for amount, line in zip(moved, LINE_CYCLES, strict=True):
         cycles = cycles + amount * (line / LINE)
     return [
         float(machine.threads), float(lanes), *map(float, machine.caches),
-        total / number(s.useful),
+        total / recorder.number(s.useful),
         vectors * lanes / length,
-        _ceil(tasks * (1.0 / machine.threads)) * machine.threads / tasks,
-        registers[0], loads, registers[0] / _most(loads, 1.0),
+        ceil(tasks / machine.threads) * machine.threads / tasks,
+        registers[0], loads, registers[0] / most(loads, 1.0),
         *moved,
         total / threads,
         cycles / threads / CLOCK + LEAST,
@@ -314,25 +285,26 @@ def _machine(
 class _Nest:
     """One buffer in the loops of a statement."""
 
-    def __init__(self, touched: Touched, statement: Statement, number: _Numbers, extents: list[Value], inner: list[Value]):
+    def __init__(self, touched: Touched, statement: Statement, recorder: Recorder, extents: list[Value], inner: list[Value]):
         self.touched = touched
         self.statement = statement
         self.extents = extents
         self.inner = inner
+        number = recorder.number
         self.shape = [number(size) for size in touched.shape]
-        self.steps = _steps(touched, self.shape, number, statement.loops)
+        self.steps = _steps(touched, self.shape, recorder, statement.loops)
         spans: list[Value] = [float(1 + spread) for spread in touched.spread]
         terms: list[list[tuple[int, Value]]] = [[] for _ in extents]
         for position, dim in enumerate(touched.dims):
             for t in dim:
                 terms[t.loop].append((position, number(t.coefficient) * (number(t.reach) - 1)))
-        clipped = [_least(span, size) for span, size in zip(spans, self.shape, strict=True)]
+        clipped = [least(span, size) for span, size in zip(spans, self.shape, strict=True)]
         count = _product(clipped)
         self.elements: list[Value] = [count] * (len(extents) + 1)  # touched by the loops from a depth on
         for d in reversed(range(len(extents))):
             for position, added in terms[d]:
                 spans[position] = spans[position] + added
-                clipped[position] = _least(spans[position], self.shape[position])
+                clipped[position] = least(spans[position], self.shape[position])
             if terms[d]:
                 count = _product(clipped)
             self.elements[d] = count
@@ -346,20 +318,20 @@ class _Nest:
         still: Value = self.inner[0]  # iterations inside the loop that moves it
         for d, e in enumerate(extents):
             step, moves = self.steps[d]
-            stride = _where(moves, step, stride)
-            still = _where(moves, self.inner[d + 1], still)
-            innermost = _where(e > 1, _where(moves, step, 0.0), innermost)
+            stride = where(moves, step, stride)
+            still = where(moves, self.inner[d + 1], still)
+            innermost = where(e > 1, where(moves, step, 0.0), innermost)
         total = self.inner[0]
         unique = self.elements[0] * nbytes
-        lines = _most(1.0, total / still * _least(1.0, stride * (nbytes / LINE)))
+        lines = most(1.0, total / still * least(1.0, stride * (nbytes / LINE)))
         run = self.region[-1] if self.region else 1.0
-        whole: Condition = True
+        whole: Value = True
         for position in reversed(range(1, len(self.region))):
-            whole = _and_not(whole, self.region[position] < self.shape[position])
-            run = run * _where(whole, self.region[position - 1], 1.0)
-        unique_lines = _most(1.0, unique / _least(run * nbytes, float(LINE)))
+            whole = and_not(whole, self.region[position] < self.shape[position])
+            run = run * where(whole, self.region[position - 1], 1.0)
+        unique_lines = most(1.0, unique / least(run * nbytes, float(LINE)))
         loop, serial, distance, away, count = self._reuse(bytes_at)
-        divisor = _where(count <= 0.5, 0.5, count)
+        divisor = where(count <= 0.5, 0.5, count)
         amounts: list[Value] = [total * nbytes, unique, lines, unique_lines]
         none = 1.0 - loop - serial
         return [
@@ -381,12 +353,12 @@ class _Nest:
             new: tuple[Value, ...] = (1.0, 0.0, self.inner[d + 1], bytes_at[d + 1], e)
             if others[d] and moves is not False:
                 other = (0.0, 1.0, self.elements[d] / e, bytes_at[d] / e, float(others[d]))
-                new = tuple(_where(moves, a, b) for a, b in zip(other, new, strict=True))
+                new = tuple(where(moves, a, b) for a, b in zip(other, new, strict=True))
                 moves = False
-            several = _and_not(e > 1, moves)
+            several = and_not(e > 1, moves)
             if several is not False:
                 loop, serial, distance, away, count = (
-                    _where(several, a, b) for a, b in zip(new, (loop, serial, distance, away, count), strict=True)
+                    where(several, a, b) for a, b in zip(new, (loop, serial, distance, away, count), strict=True)
                 )
         return loop, serial, distance, away, count
 
@@ -398,16 +370,16 @@ def _product(values: list[Value]) -> Value:
     return result
 
 
-def _steps(touched: Touched, shape: list[Value], number: _Numbers, loops: tuple[Loop, ...]) -> list[tuple[Value, Condition]]:
+def _steps(touched: Touched, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:
     """By how many elements each loop moves an access, and in which rows it does; a part of a fused loop that has one iteration
     moves nothing."""
-    result: list[tuple[Value, Condition]] = [(0.0, False)] * len(loops)
+    result: list[tuple[Value, Value]] = [(0.0, False)] * len(loops)
     row: Value = 1.0
     for position in reversed(range(len(shape))):
         for t in touched.dims[position]:
-            new, moves = row * number(t.coefficient), number(t.reach) > 1
+            new, moves = row * recorder.number(t.coefficient), recorder.number(t.reach) > 1
             step, before = result[t.loop]
-            either = _least(_where(before, step, new), _where(moves, new, step)) if before is not False else new
-            result[t.loop] = either, _or(before, moves)
+            shorter = least(where(before, step, new), where(moves, new, step)) if before is not False else new
+            result[t.loop] = shorter, either(before, moves)
         row = row * shape[position]
     return result

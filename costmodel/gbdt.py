@@ -20,9 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from .family import Family
-from .features import NAMES, chunks, features
+from .features import NAMES, Describer
 from .geometry import Machine
-from .loopnest import Program, Statement
+from .gpu_model import GPUModel
+from .loopnest import Statement
+from .recording import interpreter
 from .tile_model import TileModel
 from .trees import Forest
 
@@ -59,7 +61,8 @@ class GBDTModel:
     def __init__(self, machine: Machine, seed: int = 0, boosting: Boosting | None = None):
         self.machine = machine
         self.boosting = boosting or Boosting()
-        self._formula = TileModel(machine)
+        self._formula = GPUModel(machine) if machine.is_gpu else TileModel(machine)
+        self._describer = Describer(machine)
         self._rng = np.random.default_rng(seed)
         self.forest = Forest.empty(self.boosting.depth)
         self._matrix = np.empty((0, FORMULA + 1), dtype=np.float32)  # a row a statement
@@ -74,6 +77,13 @@ class GBDTModel:
     def programs(self) -> int:
         """How many measured programs the model has been told of."""
         return len(self._seconds)
+
+    def warm_up(self) -> None:
+        """Load the libraries and compile the loops that scoring and learning need, which takes some seconds the first time."""
+        import sklearn.tree  # noqa: F401
+
+        Forest.empty(self.boosting.depth).predict(np.zeros((FORMULA + 1, 1), dtype=np.float32))
+        interpreter()
 
     # --- judging ---
 
@@ -99,8 +109,7 @@ class GBDTModel:
 
     def _add(self, statement: Statement, rows: np.ndarray, formula: np.ndarray, members: np.ndarray, total: np.ndarray) -> None:
         """Add the predicted nanoseconds of a statement to those of the rows that have it."""
-        for start, chunk in chunks(Program((statement,)), rows, self.machine, extra=1):
-            (matrix,) = chunk
+        for start, matrix in self._describer.chunks(statement, rows, extra=1):
             stop = start + matrix.shape[1]
             matrix[FORMULA] = formula[start:stop]
             total[members[start:stop]] += np.exp(self.forest.predict(matrix) + LN2 * matrix[ESTIMATE])
@@ -113,11 +122,11 @@ class GBDTModel:
         task = self._tasks.index(family.task)
         formula = self._formula.score(family, rows).astype(np.float32)
         for members, program in family.programs(rows):
-            block = features(program, rows[members], self.machine)  # (statements, n, features)
+            block = self._describer.features(program, rows[members])  # (statements, n, features)
             statements, n, _ = block.shape
             column = np.broadcast_to(formula[members][None, :, None], (statements, n, 1))
             block = np.concatenate([block, column], axis=2)
-            self._matrix = np.concatenate([self._matrix, block.reshape(statements * n, -1)])
+            self._matrix = np.concatenate([self._matrix, block.reshape(statements * n, block.shape[2])])
             numbers = np.tile(np.arange(self.programs, self.programs + n), statements)
             self._program = np.concatenate([self._program, numbers])
             self._task = np.concatenate([self._task, np.full(n, task)])

@@ -18,7 +18,11 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Nest:
     """A loop nest tiled as SSRSRS. Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile
-    sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none."""
+    sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none.
+
+    On a GPU it is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: v for virtual threads, t for
+    threads, s for the elements of a thread, r for steps of a reduction.
+    """
 
     extents: tuple[int, ...]
     reduce: tuple[bool, ...]
@@ -26,17 +30,20 @@ class Nest:
     accesses: tuple[Access, ...]
     vector: int | None
     element_bits: int = 32
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a processor offers: threads used, bits of a vector register, bytes of its caches (L1 and L2 of a core, L3 shared)."""
+    """What a processor offers: threads used, bits of a vector register, bytes of its caches (L1 and L2 of a core, L3 shared);
+    of a GPU the lanes of all multiprocessors, shared memory, registers and the second-level cache."""
 
     threads: int
     vector_bits: int
     l1: int
     l2: int
     l3: int
+    is_gpu: bool = False
 
     @property
     def caches(self) -> tuple[int, int, int]:

@@ -128,6 +128,8 @@ def program(func: PrimFunc, known: Known | None = None) -> Program:
         n: Node, around: tuple[For, ...], block: str, bindings: dict[str, Expr], reduce: frozenset[str], useful: int
     ) -> None:
         match n:
+            case For(_, Const(0)):  # never runs
+                return
             case For(_, extent, body):
                 size = extent.value if isinstance(extent, Const) else 1
                 visit(body, (*around, n), block, bindings, reduce, useful * size if block else useful)

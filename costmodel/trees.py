@@ -8,6 +8,8 @@ from functools import cache
 
 import numpy as np
 
+from .recording import kernel
+
 
 @dataclass(frozen=True)
 class Forest:
@@ -85,13 +87,11 @@ def _below(threshold: float) -> np.float32:
 def _kernel(depth: int):
     """The compiled loop over trees, levels and columns, in this order, so that a level is done with vector gathers. Compiling
     takes about a second, once a process."""
-    import numba
     from numba import float32, int32, uint32, void
 
     last = 2**depth - 1
     signature = void(float32[::1], int32, int32[:, ::1], float32[:, ::1], float32[:, ::1], int32[::1], float32[::1])
 
-    @numba.njit(signature, nogil=True)
     def predict(flat, n, features, thresholds, values, nodes, result):
         for t in range(features.shape[0]):
             feature, threshold, value = features[t], thresholds[t], values[t]
@@ -105,4 +105,4 @@ def _kernel(depth: int):
             for i in range(n):
                 result[i] += value[uint32(nodes[i] - int32(last))]
 
-    return predict
+    return kernel(signature, predict)

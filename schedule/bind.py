@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tir.affine import polynomial, to_expr
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
+from tir.ir import THREAD_AXES, Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
 from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
 from tir.traverse import loads, stores, variables, walk
@@ -16,13 +16,11 @@ from .primitive import blocks_below, path_to_loop, primitive, replace_path, stat
 from .private import private_buffers
 from .reducer import reducer_of
 
-AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
-
 # The memories of which each block, or each thread, of a GPU has its own.
 OWN = {
-    "blockIdx": ("shared", "shared.dyn", "local", "register"),
-    "threadIdx": ("local", "register"),
-    "vthread": ("local", "register"),
+    "blockIdx": ("shared", "shared.dyn", "warp", "local", "register"),
+    "threadIdx": ("warp", "local", "register"),
+    "vthread": ("warp", "local", "register"),
 }
 
 
@@ -81,7 +79,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     return True
 
 
-def _apart(path: list[Stmt]) -> bool:
+def apart(path: list[Stmt]) -> bool:
     """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
     enumeration, where places that come from fused and split loops are beyond algebra."""
     loop: For = path[-1]  # type: ignore[assignment]
@@ -142,9 +140,9 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
-    if thread_axis not in AXES:
-        known = ", ".join(AXES)
-        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=nearest(thread_axis, AXES))
+    if thread_axis not in THREAD_AXES:
+        known = ", ".join(THREAD_AXES)
+        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=nearest(thread_axis, THREAD_AXES))
     need_markable(target, Kind.THREAD)
     if target.kind is Kind.THREAD and target.thread != thread_axis:
         raise ScheduleError(f"`{loop}` is already bound to {target.thread}", (target, f"bound to {target.thread}"))
@@ -184,6 +182,6 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         own = {name for name in private_buffers(func, above) if scopes[name] in OWN[kind] or scopes[name] in SHARED}
         return {name for name in own if scopes[name] in OWN[kind] or _same_for_all(target, name)}
 
-    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not _apart(above):
+    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not apart(above):
         independent_iterations(above, "bound", private)
     return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

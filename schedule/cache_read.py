@@ -30,7 +30,8 @@ def cache_read(
            => for ax0 in range(N): A_local[ax0] = A[ax0]
               S(A_local[i])
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
-              consumers share, only what is read in their iteration is copied; and of a temporary only what is read at all.
+              consumers share, and inside another block, only what is read in their iteration is copied; and of a temporary only
+              what is read at all.
     Legal     if no consumer writes A, and nothing writes A between the copy and the last use.
     Example   chain: s.cache_read("C", "B", "local")
     """
@@ -61,10 +62,12 @@ def cache_read(
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
     copying = copy_block(names, copy.name, source, copy)
     windows = {}
-    if loops or (before and source.name not in scope.outputs):
+    if loops or scope.block is not None or (before and source.name not in scope.outputs):
         reads, _ = accessed(body, ranges, (source.name,))
         if source.name in reads and (
-            loops or any(r.extent != d for r, d in zip(reads[source.name].ranges, source.shape, strict=True))
+            loops
+            or scope.block is not None
+            or any(r.extent != d for r, d in zip(reads[source.name].ranges, source.shape, strict=True))
         ):
             region = reads[source.name]
             windows = needed(copying, {copy.name: type(region)(copy, region.ranges)}, ranges)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Expr, For, Kind, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, Expr, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.traverse import substatements
 
 from .drawn import DrawnInt, DrawnStr, plain
@@ -61,13 +61,23 @@ class Primitive(Generic[P, R]):
                 value = [convert(v) for v in value] if p.kind is p.VAR_POSITIONAL else convert(value)
             except TypeError:
                 shown = list(value) if p.kind is p.VAR_POSITIONAL else value
-                raise ScheduleError(f"`{p.name}` must be {words}, got {shown!r}") from None
+                raise ScheduleError(f"`{p.name}` must be {words}, got {_shown(shown)}", hint=_by_name(value)) from None
             if p.default is p.empty or type(value) is not type(p.default) or value != p.default:
                 result[p.name] = value
         return result
 
     def signature_text(self) -> str:
         return f"({', '.join(str(p.replace(annotation=p.empty)) for p in self.parameters)})"
+
+    def need_parameters(self, bound: dict[str, Any]) -> None:
+        """Refuse arguments by name, as a trace has them, where one is missing or unknown."""
+        names = [p.name for p in self.parameters]
+        strange = next((n for n in bound if n not in names), None)
+        if strange is not None:
+            raise ScheduleError(f"`{self.name}` has no parameter `{strange}`", hint=nearest(strange, names))
+        for p in self.parameters:
+            if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in bound:
+                raise ScheduleError(f"`{self.name}` needs the argument `{p.name}`")
 
     def spread(self, bound: dict[str, Any]) -> tuple[list, dict[str, Any]]:
         """Bound arguments as positional and keyword arguments, positional as far as that goes."""
@@ -88,7 +98,7 @@ class Primitive(Generic[P, R]):
     def text(self, bound: dict[str, Any]) -> str:
         """The call as it would be written: `split('i', [None, 16])`."""
         args, kwargs = self.spread({k: v for k, v in bound.items() if k != "rng"})
-        return f"{self.name}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
+        return f"{self.name}({', '.join([*map(_shown, args), *(f'{k}={_shown(v)}' for k, v in kwargs.items())])})"
 
     def raw_text(self, args: tuple, kwargs: dict[str, Any]) -> str:
         """The call as it would be written, with arguments that did not pass `bind`."""
@@ -121,6 +131,16 @@ def primitive(function: Callable[P, R]) -> Primitive[P, R]:
 
 
 # --- argument types ------------------------------------------------------------------------------------------------------
+
+
+def _shown(value: Any) -> str:
+    """An argument as it is written in a call; a node, whose text may be the whole program, by its class."""
+    return f"<{type(value).__name__}>" if isinstance(value, Node) else repr(value)
+
+
+def _by_name(value: Any) -> str | None:
+    name = getattr(value, "name", None)
+    return f"loops, blocks and buffers are given by name, here {name!r}" if isinstance(value, Node) and name else None
 
 
 def _integer(value: Any) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tir.ir import Block, PrimFunc, Stmt
+from tir.ir import Block, PrimFunc, Stmt, need_func
+from tir.script.module import Module
 from tir.traverse import fresh, loads, stores
 
 from .drawn import can_be_named, named, referring
@@ -22,15 +23,13 @@ from .transform_layout import which
 class Schedule:
     """A function being rewritten step by step. Loops and blocks are given by name, and new ones are returned by name.
 
-    `func` is the current function and `trace` the steps so far; a call that raises ScheduleError leaves both as they were.
-    `seed`, an integer or a generator, is what the `sample_*` steps draw from; without it they differ from run to run, but their
-    decisions are in the trace.
+    It is made of a PrimFunc, or of a module that holds one. `func` is the function as it is now and `trace` the steps so far; a
+    call that raises ScheduleError leaves both as they were. `seed`, an integer or a generator, is what the `sample_*` steps draw
+    from; without it they differ from run to run, but their decisions are in the trace.
     """
 
-    def __init__(self, func: PrimFunc, seed: int | np.random.Generator | None = None):
-        if not isinstance(func, PrimFunc):
-            raise TypeError(f"Schedule takes a PrimFunc (te.create_prim_func makes one), got a {type(func).__name__}")
-        self._func = func
+    def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
+        self._func = need_func(func, "Schedule")
         self._steps: tuple[Step, ...] = ()
         self._seed = seed
         self._rng: np.random.Generator | None = None
@@ -39,6 +38,11 @@ class Schedule:
     def func(self) -> PrimFunc:
         """The function as it is now."""
         return self._func
+
+    @property
+    def mod(self) -> Module:
+        """A module with the function as it is now."""
+        return Module("Module", {self._func.name: self._func})
 
     @property
     def trace(self) -> Trace:
@@ -115,9 +119,15 @@ class Schedule:
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
-    def get_block(self, name: str) -> str:
-        """The block called `name`, if there is one."""
-        return self._look(f"get_block({name!r})", lambda: find_block(self._func, name).name)
+    def get_block(self, name: str, func_name: str | None = None) -> str:
+        """The block called `name`, if there is one; `func_name`, where it is given, must be the name of the function."""
+
+        def find() -> str:
+            if func_name not in (None, self._func.name):
+                raise ScheduleError(f"the function is `{self._func.name}`, not `{func_name}`")
+            return find_block(self._func, name).name
+
+        return self._look(f"get_block({name!r})", find)
 
     def get_loops(self, block: str) -> list[str]:
         """The loops around a block, outermost first (within the block that encloses it, if one does)."""

@@ -62,7 +62,7 @@ class TensorIntrin:
 
 def registered() -> dict[str, TensorIntrin]:
     """All intrinsics by name, those of this package included."""
-    from . import intrinsics  # noqa: F401  (registers)
+    from . import intrinsics, intrinsics_cuda  # noqa: F401  (they register)
 
     return _REGISTERED
 

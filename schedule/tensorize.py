@@ -36,7 +36,7 @@ from tir.traverse import replace_buffers, rewrite, stores, substitute, walk
 from .blockize import blockize
 from .copies import renamed
 from .dataflow import Names
-from .error import ScheduleError
+from .error import ScheduleError, nearest
 from .primitive import path_to_named, primitive, replace_path, statements
 from .tensor_intrin import TensorIntrin, registered
 
@@ -56,8 +56,8 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     """
     known = registered()
     if tensor_intrin not in known:
-        names = ", ".join(f"`{n}`" for n in sorted(known))
-        raise ScheduleError(f"no tensor intrinsic is called `{tensor_intrin}`; registered are {names}")
+        hint = nearest(tensor_intrin, known) or "TensorIntrin.register makes one known"
+        raise ScheduleError(f"no tensor intrinsic is called `{tensor_intrin}`", hint=hint)
     intrinsic = known[tensor_intrin]
     named = path_to_named(func, block_or_loop)[-1]
     if type(named) is For:

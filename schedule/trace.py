@@ -173,6 +173,10 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
                 raise ScheduleError(f"`{unknown[0]}` was drawn by no step before").located(
                     REGISTRY[step.name].text(step.bound), result.func
                 )
+            try:
+                REGISTRY[step.name].need_parameters(step.bound)
+            except ScheduleError as error:
+                raise error.located(REGISTRY[step.name].text(step.bound), result.func) from None
             args, kwargs = REGISTRY[step.name].spread(resolved(step.bound, drawn))
             found = result._step(step.name, args, kwargs, step.names)
             drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tir.ir import Const, For, Kind, PrimFunc
 from tir.traverse import variables
 
+from .bind import apart
 from .conflicts import loops_below
 from .error import ScheduleError
 from .parallel import independent_iterations, need_markable
@@ -48,5 +49,6 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 (target, "cannot be vectorized"),
                 (inner, f"runs over {inner.extent}"),
             )
-    independent_iterations(above, "vectorized")
+    if not apart(above):
+        independent_iterations(above, "vectorized")
     return replace_path(func, above, target.with_(kind=Kind.VECTORIZED)), None

@@ -1,4 +1,4 @@
-"""Annotation: loops of a finished derivation made parallel, vectorised and unrolled (the full space's way)."""
+"""Annotation: loops of a finished derivation made parallel, vectorised and unrolled, and stages placed (the full space's way)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
-from tir.ir import Block, Const, For, Kind
-from tir.traverse import blocks, path_to, stores, variables, walk_stmts
+from tir import dtypes
+from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
+from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
 from .packs import Change, choose_packs
+from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
 from .sketch import State, extent, is_spatial
 
-WORTH_THREADS = 8192  # iterations below which a nest takes no longer than waking the threads does
+TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
+ALONE = 1 << 22  # iterations below which one thread may still be faster than several
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
+SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
+UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
+AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 
 
 def annotate(state: State) -> None:
     """Mark the loops of every nest (Ansor, section 4.2; here much of the choice is by structure)."""
-    for block in [b.name for b in blocks(state.func)]:
-        if state.marks.get(block) == "tiled":
-            _annotate_tile(state, block)
-    for block in [b.name for b in blocks(state.func)]:
-        if state.marks.get(block) not in ("tiled", "packed"):
-            _vectorize_last(state, block)
-            _combine_lanes(state, block)
-    for nest in roots(state):
-        _annotate_nest(state, nest)
+    _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
 
 
 def attempt(primitive: Callable[..., object], *args: str) -> bool:
@@ -59,6 +57,72 @@ def iterations(state: State, loop: str) -> int:
     """How often blocks run below a loop."""
     found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
     return sum(prod(extent(it) for it in state.block(b.name).iters) for b in found)
+
+
+# --- compute locations -----------------------------------------------------------------------------------------------------
+
+
+def _movable(state: State, block: str) -> bool:
+    """Whether a stage, such as the padding of a convolution, may be computed within the one tiled block that reads it."""
+    consumers = state.schedule.get_consumers(block)
+    if block in state.marks or state.is_output(block) or state.block(block).is_reduction or len(consumers) != 1:
+        return False
+    return state.marks.get(consumers[0]) in TILED and isinstance(state.block(block).body, Store)
+
+
+def _place(state: State, movable: list[str]) -> None:
+    """Branches for where the movable stages are computed: in a nest of their own, in the tiles of their consumer, level by level
+    outside of its reductions, or where each element is read."""
+    if not movable:
+        _annotate(state)
+        return
+    block, *rest = movable
+    (consumer,) = state.schedule.get_consumers(block)
+
+    def at(loop: str) -> Change:
+        def way(new: State) -> None:
+            new.schedule.compute_at(block, loop, preserve_unit_loops=True)
+            new.marks[block] = "fused"
+            _place(new, rest)
+
+        return way
+
+    def inline(new: State) -> None:
+        new.schedule.compute_inline(block)
+        _place(new, rest)
+
+    ways: list[tuple[str, Change]] = [("a nest of its own", lambda new: _place(new, rest))]
+    ways += [(f"at {loop}", at(loop)) for loop in _tops(state, consumer)]
+    state.branch(f"place of {block}", [*ways, ("inline", inline)])
+
+
+def _tops(state: State, block: str) -> list[str]:
+    """The last loops of the levels of a tiled block, down to its reductions; none of a packed product, for which the copy of an
+    operand is made in tiles."""
+    if state.marks[block] == "packed":
+        return []
+    drives = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
+    found = []
+    for level in state.levels[block]:
+        if drives & set(level):
+            break
+        found += level[-1:]
+    return found
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------------
+
+
+def _annotate(state: State) -> None:
+    for block in [b.name for b in blocks(state.func)]:
+        if state.marks.get(block) == "tiled":
+            _annotate_tile(state, block)
+    for block in [b.name for b in blocks(state.func)]:
+        if state.marks.get(block) not in TILED:
+            _vectorize_last(state, block)
+            _combine_lanes(state, block)
+    for nest in roots(state):
+        _annotate_nest(state, nest)
 
 
 def _annotate_tile(state: State, block: str) -> None:
@@ -106,50 +170,69 @@ def _combine_lanes(state: State, block: str) -> None:
 
 
 def _annotate_nest(state: State, nest: str) -> None:
-    """Branches for how many outer loops of a nest are fused and run on the threads, and for what its blocks read copies of."""
+    """Branches for how many outer loops of a nest are fused and run on the threads, and for what its blocks read copies of; then
+    the numbers of the nest."""
     chain = [state.loop(nest)]
     while isinstance(chain[-1].body, For):
         chain.append(chain[-1].body)
     names = [x.name for x in chain]
     inside = [b.name for b in walk_stmts(chain[0]) if isinstance(b, Block)]
-    tiled = [b for b in inside if state.marks.get(b) in ("tiled", "packed")]
+    tiled = [b for b in inside if state.marks.get(b) in TILED]
 
     def finish(new: State, depth: int) -> None:
         if depth:
             new.schedule.parallel(new.schedule.fuse(*names[:depth]) if depth > 1 else names[0])
         for block in tiled:
-            if new.marks[block] == "packed":
+            if new.marks[block] != "tiled":
                 (rows,), (columns,) = new.levels[block][-2:]
                 attempt(new.schedule.unroll, rows)
                 attempt(new.schedule.vectorize, columns)
+        if depth:
+            _share(new, inside[-1], alike=bool(tiled))
+        for block in inside:
+            _unroll(new, block)
+            _fetch(new, block)
+            _stream(new, block)
 
     def way(depth: int) -> Change:
-        return lambda new: _choose_packs(new, tiled, names[depth - 1] if depth else None, lambda done: finish(done, depth))
+        shared = names[depth - 1] if depth else None
+        return lambda new: _choose_packs(new, tiled, shared, lambda done: finish(done, depth), few=len(tiled) > 1)
 
-    if state.target.num_cores > 1 and iterations(state, nest) >= WORTH_THREADS:
+    work = iterations(state, nest)
+    if state.target.num_cores > 1 and work >= WORTH_THREADS:
         tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names))) if 0 < d <= len(names)]
-        name = f"parallel loops of {inside[-1]}"
-        if state.branch(name, [(f"{d} parallel", way(d)) for d in tried]):
-            return
-        # None of them is legal: as many as are.
-        if any(state.branch(name, [(f"{d} parallel", way(d))]) for d in range(max(tried, default=0) - 1, 0, -1)):
+        lower = range(max(tried, default=0) - 1, 0, -1)
+        legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
+        alone = [("none parallel", way(0))] if work < ALONE else []
+        if state.branch(f"parallel loops of {inside[-1]}", [*((f"{d} parallel", way(d)) for d in legal), *alone]):
             return
     way(0)(state)
 
 
+def _legal(state: State, loops: list[str]) -> bool:
+    """Whether the outer loops of a nest may be fused and run on the threads."""
+    new = state.schedule.copy()
+    return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
+
+
 def _depths(state: State, tiled: list[str], loops: int) -> list[int]:
     """How many loops of a nest may be parallel: of a tiled block those of the outermost level, or one less; of a packed product
-    also blocks of columns, where these come next; elsewhere all but the last of the nest, or one."""
+    also blocks of columns, where these come next; of a convolution also the rows of pixels; elsewhere all but the last of the
+    nest, or one."""
     if not tiled:
         return [max(1, loops - 1), 1]
     levels = state.levels[tiled[0]]
     outermost = len(levels[0])
-    if state.marks[tiled[0]] == "tiled":
-        return [outermost, outermost - 1]
-    return [outermost] if levels[1] else [outermost, outermost + 1]
+    match state.marks[tiled[0]]:
+        case "tiled":
+            return [outermost, outermost - 1]
+        case "packed":
+            return [outermost] if levels[1] else [outermost, outermost + 1]
+        case _:
+            return [outermost, outermost + len(levels[1])]
 
 
-def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Change) -> None:
+def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Change, few: bool) -> None:
     """Branches for what the blocks of a nest read packed copies of; `shared` is the last of the loops that will be parallel."""
     if not tiled:
         then(state)
@@ -158,5 +241,70 @@ def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Chan
     place = None
     if state.marks[block] == "packed":
         outermost, parts, *_ = state.levels[block]
-        place = parts[0] if parts else shared or outermost[-1]
-    choose_packs(state, block, place, lambda new: _choose_packs(new, rest, shared, then))
+        place = parts[0] if parts else outermost[-1]
+        if not parts and shared is not None and shared not in outermost:
+            place = None  # threads share columns, and each of them needs all rows
+    choose_packs(state, block, place, lambda new: _choose_packs(new, rest, shared, then, few), few)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------------
+
+
+def _share(state: State, block: str, alike: bool) -> None:
+    """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
+    at a time, unless tile sizes say that already."""
+    loop = next(x for x in path_to(state.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
+    state.pick(f"{block} schedule", ("static", "dynamic"), "ann_val", lambda s, v: s.annotate(loop, "schedule", v))
+    if not alike:
+        state.choose(f"{block} share", SHARES, "ann_val", lambda s, n: s.annotate(loop, "chunk", n))
+
+
+def _unroll(state: State, block: str) -> None:
+    """How far the innermost reductions of a tiled block are unrolled."""
+    if state.marks.get(block) not in ("tiled", "direct"):
+        return
+    sums = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
+    level = next((level for level in reversed(state.levels[block]) if sums & set(level)), [])
+    if level:
+        state.choose(f"{block} unroll", UNROLL, "ann_val", lambda s, n: s.annotate(level[0], "pragma_auto_unroll_max_step", n))
+
+
+def _fetch(state: State, block: str) -> None:
+    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
+    b = state.block(block)
+    if not b.is_reduction:
+        return
+    long = {it.var.name for it in b.iters if extent(it) > 1}
+    parameters = {p.name for p in state.func.buffers}
+    read = {x.buffer.name: x for x in loads(b.body)}
+    large = [
+        n for n, x in read.items()
+        if n in parameters and _nbytes(x.buffer) > state.target.l2 and long <= set().union(*map(variables, x.indices))
+    ]  # fmt: skip
+    sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
+    inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
+    if large and inner:
+        values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
+        state.pick(f"{block} prefetch", values, "ann_val", lambda s, v: s.annotate(inner[-1], "prefetch", v))
+
+
+def _stream(state: State, block: str) -> None:
+    """Whether a block writes a parameter past the caches, if what it reads and writes may be too large to stay in them."""
+    body = state.block(block).body
+    if not isinstance(body, Store) or state.block(block).is_reduction or not state.schedule.get_loops(block):
+        return
+    parameters = {p.name: p for p in state.func.buffers}
+    touched = {body.buffer.name, *(x.buffer.name for x in loads(body))} & set(parameters)
+    size = sum(_nbytes(parameters[name]) for name in touched)
+    if body.buffer.name not in touched or 4 * size <= state.target.l3:
+        return
+    values: tuple[tuple[str, ...], ...] = ((), (body.buffer.name,))
+    loop = state.schedule.get_loops(block)[0]
+    state.pick(
+        f"{block} stores", values[::-1] if 2 * size > state.target.l3 else values, "ann_val",
+        lambda s, v: s.annotate(loop, "non_temporal", v),
+    )  # fmt: skip
+
+
+def _nbytes(buffer: Buffer) -> int:
+    return prod(const_shape(buffer)) * dtypes.nbytes(buffer.dtype)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-OPTIMISM = 0.35  # how much faster, as a logarithm, a sketch of which little is known may prove to be
+OPTIMISM = 0.3  # how much faster, as a logarithm, a sketch of which little is known may prove to be
 ORDER = 0.01  # the expected loss, as a logarithm, from one sketch to the next in the order of preference
 ORDER_LIMIT = 0.2
 TRUST = 0.5  # of a predicted difference between sketches that were not tried
@@ -40,6 +40,13 @@ class Bandit:
         """A candidate of the sketch took `seconds`, infinity if it failed."""
         self.trials[sketch] += 1
         self.best[sketch] = min(self.best[sketch], seconds)
+
+    def dealt(self, n: int) -> np.ndarray:
+        """How many of the next `n` trials each sketch gets."""
+        picked = np.zeros(len(self.trials), dtype=np.int64)
+        for _ in range(n):
+            picked[self.order(picked)[0]] += 1
+        return picked
 
     def order(self, picked: np.ndarray) -> np.ndarray:
         """The sketches, the one that should get the next trial first, if `picked` trials of each are under way."""

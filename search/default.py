@@ -7,16 +7,21 @@ import numpy as np
 from codegen.target import Target
 from costmodel import TileModel
 from schedule import Schedule, ScheduleError, library, library_cuda, replay
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, need_func
+from tir.traverse import blocks
 
+from . import ansor
 from .family import family
 from .geometry import machine
+from .rules import DEFAULT
 from .sample import sample
 from .sketch import Sketch
-from .space import generate
+from .space import Space, generate
 
 TIE = 0.1  # of a score, the logarithm of a time
 ROWS = 2048  # candidates that the formula chooses from, a sketch
+LARGE = 10  # blocks; functions with more get sketches with few choices, because deriving one takes time by the square of that
+FEW = Space("few", DEFAULT, ansor.annotate_in_place)
 
 
 def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
@@ -26,18 +31,21 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
     Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
     is symbolic.
     """
-    target = Target(target)
+    func, target = need_func(func, "default_schedule"), Target(target)
     if target.kind == "cuda":
-        return library_cuda.schedule(func)
+        return library_cuda.schedule(func, target.arch)
     known = library.schedule(func, target)
     return known if known is not None else constructed(func, target)
 
 
 def constructed(func: PrimFunc, target: Target) -> Schedule:
-    """The best sketch of `func` by the tile model, with the tile sizes that the model likes best."""
+    """The best sketch of `func` by the tile model, with the tile sizes that the model likes best; of a large function only the
+    first sketches, in which stages stay where the rules put them and operands are read as they are."""
     model = TileModel(machine(target))
     choices: list[tuple[float, Sketch, list[int]]] = []
-    for sketch in generate(func, target):
+    stages = len(blocks(func))
+    sketches = generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, most=max(1, 1000 // stages**2))
+    for sketch in sketches:
         rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
         scores = model.score(family(sketch), rows)
         top = int(np.argmax(scores))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,16 +39,19 @@ SURVEYED = 64  # rows of a sketch that was not tried, by which it is compared wi
 class Settings:
     """The constants of the search.
 
-    A sketch is evolved for `generations` of `population` rows. Of a new generation the share `elite` are the best of the old,
-    `fresh` are drawn anew, of the rest `crossover` have two parents; the parent of the others has the rank `population * u **
-    pressure`, u uniform. The share `seeded` of the first generation are measured rows and their mutants, `parents` of them at
-    most. Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
-    doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different
-    variants of its sketch.
+    A sketch is evolved for `generations` of `population` rows, one that is to have less than `worth` trials of the batch for
+    fewer and of fewer. Of a new generation the share `elite` are the best of the old, `fresh` are drawn anew, of the rest
+    `crossover` have two parents; the parent of the others has the rank `population * u ** pressure`, u uniform. The share
+    `seeded` of the first generation are measured rows and their mutants, `parents` of them at most.
+
+    Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
+    doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different variants
+    of its sketch, of which `unseen` are new, but for the first one.
     """
 
     population: int = 512
     generations: int = 4
+    worth: int = 4
     elite: float = 0.1
     fresh: float = 0.05
     crossover: float = 0.15
@@ -59,16 +62,28 @@ class Settings:
     near: float = 0.4
     distance: float = 0.9
     variants: int = 8
+    unseen: int = 2
+
+    def scaled(self, trials: int) -> Settings:
+        """The settings for a sketch that is to have so many trials of the batch."""
+        share = min(1.0, trials / self.worth)
+        return replace(
+            self,
+            population=max(1, round(self.population * math.sqrt(share))),
+            generations=math.ceil(self.generations * (1 + share) / 2),
+            variants=max(1, round(self.variants * math.sqrt(share))),
+        )
 
 
 @dataclass
 class _Island:
-    """A sketch, what cost models are told of it, and its measured rows."""
+    """A sketch, what cost models are told of it, its measured rows, and the variants of which it has made programs."""
 
     sketch: Sketch
     about: Family
     rows: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    seen: dict[tuple[int, ...], None] = field(default_factory=dict)
 
     def best(self, count: int) -> np.ndarray:
         """The fastest measured rows, best first."""
@@ -145,13 +160,15 @@ class Evolution:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
         self._survey(rng)
         blind = max(1, round(self.settings.blind * n)) if n > 3 and self._judges else 0
+        planned = self._bandit.dealt(n)
         picked = np.zeros(len(self.sketches), dtype=np.int64)
         pools: dict[int, _Pool] = {}
         chosen: list[Candidate] = []
         while len(chosen) < n:
             for number in self._bandit.order(picked):
                 if number not in pools:
-                    pools[number] = self._evolved(self._islands[number], rng)
+                    settings = self.settings.scaled(max(1, int(planned[number])))
+                    pools[number] = self._evolved(self._islands[number], settings, rng)
                 row = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
                 if row is not None:
                     break
@@ -182,6 +199,12 @@ class Evolution:
                 island.seconds.append(s)
                 self._bandit.tell(number, s)
 
+    def warm_up(self) -> None:
+        """Load what the models need to learn and to judge, where they say how."""
+        for judge in self._judges:
+            if hasattr(judge.model, "warm_up"):
+                judge.model.warm_up()
+
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took."""
         for sketch, rows, seconds in examples:
@@ -199,9 +222,11 @@ class Evolution:
         )
         chosen: list[Candidate] = []
         for _, number, row in measured[: self.settings.parents]:
-            rows = self._unknown(number, around(self.sketches[number], self.target, np.array(row, dtype=np.int64)))
+            island = self._islands[number]
+            rows = self._unknown(number, around(island.sketch, self.target, np.array(row, dtype=np.int64)))
+            rows = self._affordable(island, rows, rng)
             if len(rows):
-                scores = self._scores(self._islands[number], rows)
+                scores = self._scores(island, rows)
                 order = np.argsort(self._order(scores, rng), kind="stable")[: n - len(chosen)]
                 for k in order:
                     self._predicted[(number, tuple(rows[k].tolist()))] = scores[k]
@@ -262,18 +287,18 @@ class Evolution:
             rows = island.best(1)
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
-                rows = self._confined(island.sketch, rows, self._variants(island.sketch, rows[:0], rng)[:2], rng)
+                rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
             best[number] = float(np.max(judge.model.score(island.about, rows)))
         self._bandit.predict(np.max(best) - best)
 
-    def _evolved(self, island: _Island, rng: np.random.Generator) -> _Pool:
+    def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
         """The rows of some generations that were not measured, best first."""
-        sketch, settings = island.sketch, self.settings
+        sketch = island.sketch
         if not sketch.columns:
             rows = np.ones((1, 0), dtype=np.int64)
             return self._pool(island, rows, self._scores(island, rows), rows[:0], rng)
         parents = island.best(settings.parents)
-        variants = self._variants(sketch, parents, rng)
+        variants = self._variants(island, parents, settings, rng)
         near = np.empty((0, sketch.columns), dtype=np.int64)
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
@@ -285,16 +310,22 @@ class Evolution:
         scores = self._scores(island, rows)
         everything = [(rows, scores)]
         for _ in range(settings.generations if self._judges else 0):
-            rows, scores = self._next(island, rows, scores, variants, rng)
+            rows, scores = self._next(island, rows, scores, variants, settings, rng)
             everything.append((rows, scores))
         rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
         return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, rng)
 
     def _next(
-        self, island: _Island, rows: np.ndarray, scores: np.ndarray, variants: np.ndarray, rng: np.random.Generator
+        self,
+        island: _Island,
+        rows: np.ndarray,
+        scores: np.ndarray,
+        variants: np.ndarray,
+        settings: Settings,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         """A generation from the one before, with its scores."""
-        settings, sketch = self.settings, island.sketch
+        sketch = island.sketch
         order = np.argsort(self._order(scores, rng), kind="stable")
         rows, scores = rows[order], scores[order]
         elite = max(1, round(settings.elite * settings.population))
@@ -314,19 +345,36 @@ class Evolution:
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
         return rows, np.concatenate([scores[:elite], judged])[first]
 
-    def _variants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The values of branch columns to which a population is confined, for each variant is a program that a model has to be
-        told of: those of the best measured rows, and others that are new each time."""
+    def _variants(self, island: _Island, parents: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
+        """The values of branch columns to which a population is confined, as each variant is a program that a model has to be
+        told of first: those of the best measured rows, others that were seen, and some that are new each time."""
+        sketch = island.sketch
         columns = _branching(sketch)
         if not columns:
             return np.empty((1, 0), dtype=np.int64)
-        drawn = sample(sketch, self.target, 8 * self.settings.variants, rng)
-        first = drawn[:1].copy()
-        first[:, columns] = [c.options[0] for column in columns for c in sketch.choices if c.column == column]
-        known = dict.fromkeys(map(tuple, parents[:, columns].tolist()))
-        half = list(known)[: self.settings.variants // 2] if known else list(map(tuple, first[:, columns].tolist()))
-        found = dict.fromkeys([*half, *map(tuple, drawn[:, columns].tolist())])
-        return np.array(list(found)[: self.settings.variants], dtype=np.int64)
+        found = dict.fromkeys(list(dict.fromkeys(map(tuple, parents[:, columns].tolist())))[: (settings.variants + 1) // 2])
+        if not island.seen:
+            first = fit(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
+            found |= dict.fromkeys(map(tuple, first[:, columns].tolist()))
+        drawn = sample(sketch, self.target, 8 * settings.variants, rng)
+        new = [v for v in dict.fromkeys(map(tuple, drawn[:, columns].tolist())) if v not in island.seen and v not in found]
+        old = [v for v in island.seen if v not in found]
+        left = max(0, settings.variants - len(found))
+        fresh = new[: min(left, settings.unseen if island.seen else left)]
+        kept = [old[k] for k in rng.permutation(len(old))[: left - len(fresh)]]
+        found |= dict.fromkeys([*fresh, *kept])
+        island.seen |= found
+        return np.array(list(found), dtype=np.int64)
+
+    def _affordable(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows without those of new variants, but for a few variants."""
+        columns = _branching(island.sketch)
+        if not columns or not len(rows):
+            return rows
+        keys = list(map(tuple, rows[:, columns].tolist()))
+        new = [v for v in dict.fromkeys(keys) if v not in island.seen]
+        island.seen |= dict.fromkeys(new[k] for k in rng.permutation(len(new))[: self.settings.unseen])
+        return rows[[key in island.seen for key in keys]]
 
     def _confined(self, sketch: Sketch, rows: np.ndarray, variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The rows, those of other variants made into some of `variants`."""

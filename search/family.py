@@ -13,7 +13,7 @@ from schedule import ScheduleError, replay
 
 from .geometry import nests
 from .sketch import Sketch
-from .symbolic import Memory, symbolic
+from .symbolic import Memory, degenerate, symbolic
 from .task import key
 
 
@@ -21,18 +21,20 @@ from .task import key
 def family(sketch: Sketch) -> Family:
     """What a cost model is given about a sketch; the same object for equal sketches.
 
-    Programs are built when a model first asks for them: one for each variant, with symbolic numbers; where that is refused, one
-    for each row.
+    Programs are built when a model first asks for them: one for each variant (and on short axes for each way in which levels have
+    one iteration), with symbolic numbers; where that is refused, one for each row.
     """
     known: dict[tuple[int, ...], Program | None] = {}
-    memory = Memory()
+    memories: dict[tuple[int, ...], Memory] = {}
     described = Known()
 
     def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
-        for variant, members in _variants(sketch, rows):
-            if variant not in known:
-                known[variant] = _symbolic(sketch, variant, memory, described)
-            shared = known[variant]
+        for group, members in _groups(sketch, rows):
+            if group not in known:
+                variant, levels = group[: len(sketch.branches)], group[len(sketch.branches) :]
+                memory = memories.setdefault(levels, Memory())
+                known[group] = _symbolic(sketch, variant, memory, described, rows[members[0]])
+            shared = known[group]
             if shared is not None:
                 yield members, shared
                 continue
@@ -45,21 +47,23 @@ def family(sketch: Sketch) -> Family:
     return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs)
 
 
-def _variants(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """The variants among rows, and the numbers of the rows of each."""
+def _groups(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """What rows that share a program have in common, their variant and then their degenerate levels, and the numbers of the rows
+    of each."""
     if not len(rows):
         return
-    if not sketch.branches:
+    keys = np.concatenate([sketch.variants(rows), degenerate(sketch, rows)], axis=1)
+    if not keys.shape[1]:
         yield (), np.arange(len(rows))
         return
-    variants, which = np.unique(sketch.variants(rows), axis=0, return_inverse=True)
+    groups, which = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
-    for variant, members in zip(variants.tolist(), np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1]), strict=True):
-        yield tuple(variant), members
+    for group, members in zip(groups.tolist(), np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1]), strict=True):
+        yield tuple(group), members
 
 
-def _symbolic(sketch: Sketch, variant: tuple[int, ...], memory: Memory, described: Known) -> Program | None:
+def _symbolic(sketch: Sketch, variant: tuple[int, ...], memory: Memory, described: Known, like: np.ndarray) -> Program | None:
     try:
-        return program(symbolic(sketch, variant, memory), described)
+        return program(symbolic(sketch, variant, memory, like), described)
     except ScheduleError:
         return None

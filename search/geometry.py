@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codegen.target import Target
 from costmodel import Access, Machine, Nest
+from schedule.trace import Step
 from tir import dtypes
 from tir.affine import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
@@ -11,15 +12,23 @@ from tir.traverse import blocks, loads, stores
 
 from .sketch import Sketch, element_bits, extent, is_spatial
 
+# Of an H100: lanes of all multiprocessors, bytes of shared memory, registers and second-level cache.
+GPU = Machine(132 * 128, 128, 227 * 1024, 256 * 1024, 50 * 1024 * 1024, is_gpu=True)
+
 
 def machine(target: Target) -> Machine:
+    if target.kind == "cuda":
+        return GPU
     return Machine(target.num_cores, target.vector_bits, target.l1, target.l2, target.l3)
 
 
 def nests(sketch: Sketch) -> tuple[Nest, ...]:
-    """The tiled nests of a sketch, described on its original function."""
+    """The tiled nests of a sketch, described on its original function; of one for a GPU also the other reductions."""
     original = {b.name: b for b in blocks(sketch.func)}
-    return tuple(_nest(original[name], sketch) for name in dict.fromkeys(t.block for t in sketch.tiles) if name in original)
+    names = dict.fromkeys(t.block for t in sketch.tiles)
+    if any(isinstance(step, Step) and step.name == "bind" for step in sketch.steps):
+        names |= dict.fromkeys(name for name, b in original.items() if b.is_reduction)
+    return tuple(_nest(original[name], sketch) for name in names if name in original)
 
 
 def _nest(block: Block, sketch: Sketch) -> Nest:
@@ -49,4 +58,5 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
         accesses=tuple(seen.values()),
         vector=vector,
         element_bits=element_bits(block),
+        roles=tuple(tiles[it.var.name].roles if it.var.name in tiles else "" for it in block.iters),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schedule import ScheduleError
-from tir.ir import Var
-from tir.traverse import loads, stores, variables
+from tir.ir import For, Var
+from tir.traverse import loads, path_to, stores, variables
 
 from .sketch import State, is_spatial
 
@@ -14,31 +14,35 @@ Change = Callable[[State], object]
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
 
 
-def choose_packs(state: State, block: str, place: str | None, then: Change) -> None:
+def choose_packs(state: State, block: str, place: str | None, then: Change, few: bool = False) -> None:
     """Branches for the operands of a tiled block: each read as it is or from a copy that `pack` makes; `then` follows in each.
 
     An operand without the vectorised axis is copied at the loop `place`, block by block, or in front where that is None; if its
     rows lie along the sum, it may be copied so that they still do, which makes vectors of the copying. One with the vectorised
-    axis is copied in front, by all threads.
+    axis is copied in front, by all threads, or panel by panel where those are the outermost loops. With `few`, there is one way
+    to copy each.
     """
-    _visit(state, block, place, _operands(state, block), then)
+    _visit(state, block, place, _operands(state, block), then, few)
 
 
 def _operands(state: State, block: str) -> list[str]:
-    """The buffers that a block reads and can read through a packed copy."""
+    """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
     b = state.block(block)
-    written = {s.buffer.name for s in stores(b)}
+    nest = next(s for s in path_to(state.func.body, block) if isinstance(s, For)) if state.marks[block] != "packed" else b
+    written = {s.buffer.name for s in stores(nest)}
     found = []
     for buffer in dict.fromkeys(load.buffer.name for load in loads(b.body) if load.buffer.name not in written):
+        trial = state.schedule.copy()
         try:
-            state.schedule.copy().pack(block, buffer, preserve_unit_loops=True)
+            copy = trial.pack(block, buffer, preserve_unit_loops=True)
         except ScheduleError:
             continue
-        found.append(buffer)
+        if trial.get_loops(copy):  # more than one element
+            found.append(buffer)
     return found
 
 
-def _visit(state: State, block: str, place: str | None, operands: list[str], then: Change) -> None:
+def _visit(state: State, block: str, place: str | None, operands: list[str], then: Change, few: bool) -> None:
     if not operands:
         then(state)
         return
@@ -47,45 +51,87 @@ def _visit(state: State, block: str, place: str | None, operands: list[str], the
     def way(copy: Change) -> Change:
         def change(new: State) -> None:
             copy(new)
-            _visit(new, block, place, rest, then)
+            _visit(new, block, place, rest, then, few)
 
         return change
 
-    ways: list[tuple[str, Change]] = [("as it is", way(lambda new: None))]
+    ways: list[tuple[str, Change]] = []
     load = next(load for load in loads(state.block(block).body) if load.buffer.name == buffer)
     axes = set().union(*(variables(i) for i in load.indices))
     vector = {t.axis for t in state.tiles if t.block == block and t.vector}
-    if axes & vector or place is None:
-        ways.append(("in front", way(lambda new: _in_front(new, block, buffer))))
+    along = load.indices[-1]
+    turned = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
+    if not turned or state.marks[block] == "tiled":  # else vectors would be gathered from as many lines as they have lanes
+        ways.append(("as it is", way(lambda new: None)))
+    if axes & vector or state.marks[block] != "packed":
+        ways.append(("in front", way(lambda new: _in_front(new, block, buffer, turned))))
+        panels = _panels(state, block, axes)
+        if panels is not None:
+            ways.append((f"at {panels}", way(lambda new: _at(new, block, buffer, panels, turned))))
     else:
         last = load.indices[-1]
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
         if isinstance(last, Var) and last.name in sums:
             ways.append(("by rows", way(lambda new: _by_rows(new, block, buffer, place))))
         ways.append(("by tiles", way(lambda new: _by_tiles(new, block, buffer, place))))
+    if few:
+        ways = ways[:2] if ways[0][0] == "as it is" else ways[:1]
     state.branch(f"pack {buffer} for {block}", ways)
 
 
-def _in_front(state: State, block: str, buffer: str) -> None:
+def _panels(state: State, block: str, axes: set[str]) -> str | None:
+    """The loop in each iteration of which a convolution or a batched product reads another part of an operand with these axes:
+    the last such loop of the outermost level, if the others are outside of it."""
+    if state.marks[block] == "tiled":
+        return None
+    drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
+    outermost = state.levels[block][0]
+    own = [loop for loop in outermost if drives[loop] in axes]
+    return own[-1] if own and outermost[: len(own)] == own else None
+
+
+def _in_front(state: State, block: str, buffer: str, turned: bool) -> None:
     copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
+    _inner(state, state.schedule.get_loops(copy)[-1], turned)
+    _by_all(state, copy)
+
+
+def _by_all(state: State, copy: str) -> None:
+    """Have all threads make a copy."""
     loops = state.schedule.get_loops(copy)
-    state.schedule.vectorize(loops[-1])
     if state.target.num_cores > 1 and len(loops) > 2:
         state.schedule.parallel(state.schedule.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
 
 
-def _by_tiles(state: State, block: str, buffer: str, place: str) -> None:
+def _at(state: State, block: str, buffer: str, place: str, turned: bool) -> None:
     copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
     state.schedule.compute_at(copy, place, preserve_unit_loops=True)
-    state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+    _inner(state, state.schedule.get_loops(copy)[-1], turned)
 
 
-def _by_rows(state: State, block: str, buffer: str, place: str) -> None:
+def _inner(state: State, loop: str, turned: bool) -> None:
+    """Mark the innermost loop of a copy: as lanes, or unrolled if it is turned round, as its elements come from as many lines."""
+    (state.schedule.unroll if turned else state.schedule.vectorize)(loop)
+
+
+def _by_tiles(state: State, block: str, buffer: str, place: str | None) -> None:
+    copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
+    _block_by_block(state, copy, place)
+
+
+def _by_rows(state: State, block: str, buffer: str, place: str | None) -> None:
     """Like `_by_tiles`, with the sum inside the rows of a tile while the order is taken down."""
     (sum_loop,), (row_loop,) = state.levels[block][-3][-1:], state.levels[block][-2]
     state.schedule.reorder(row_loop, sum_loop)
     copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
     state.schedule.reorder(sum_loop, row_loop)
-    state.schedule.compute_at(copy, place, preserve_unit_loops=True)
-    state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+    _block_by_block(state, copy, place)
     state.schedule.storage_align(copy, 0, -2, ALIGNED, SKEWED)
+
+
+def _block_by_block(state: State, copy: str, place: str | None) -> None:
+    if place is not None:
+        state.schedule.compute_at(copy, place, preserve_unit_loops=True)
+    state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+    if place is None:
+        _by_all(state, copy)

@@ -29,6 +29,7 @@ class Search(Protocol):
     Where a search has more, the loop uses it:
 
     polish(n, rng)             at most n candidates one step from the best measured ones, for the end of the budget
+    warm_up()                  load what is needed later, while the program as written runs
     warm_start(examples)       learn from other tasks, before the first proposal; see `search.warm_start.examples`
     sketches                   a sequence; how many there are is shown
     scored_per_second          candidates that the cost model judges a second, None where unknown

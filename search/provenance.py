@@ -16,11 +16,26 @@ if TYPE_CHECKING:
 
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     """A hash of all that decides which schedule is fast besides the function: every option of the target, and the processor that
-    measures (default: this one)."""
+    measures (default: this one), or the GPU."""
     from codegen.target import Target
 
-    described = {**asdict(Target(target)), "cpu": processor() if cpu is None else cpu}
+    options = asdict(Target(target))
+    if options["kind"] == "cuda":  # which processor launches the kernels does not matter
+        described = {"kind": "cuda", "arch": options["arch"], "fast_math": options["fast_math"], "gpu": gpu()}
+    else:
+        described = {**options, "cpu": processor() if cpu is None else cpu}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@cache
+def gpu() -> str:
+    """The name of the GPU here; empty if there is none."""
+    from codegen.cuda.driver import call, devices
+
+    if not devices():
+        return ""
+    name = call("cuDeviceGetName", 128, call("cuDeviceGet", 0))
+    return name.rstrip(b"\0").decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .events import Callback, Event, Measured, NewBest, Prepared, RoundEnded, ShootOut
-from .measure import BASELINE, Candidate, Limits, Measurement, Measurer, count
+from .measure import BASELINE, Baseline, Candidate, Limits, Measurement, Measurer, count
 from .protocol import Search
 from .provenance import same_compiler, versions
 from .ranking import spearman
@@ -26,8 +27,11 @@ BATCH = 16  # candidates proposed at once
 IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
 LEADERS = 4  # candidates in the final race, at most
 MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
+CHANCE = 4.0  # how much slower a first candidate may be
 DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
 POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
+
+Proposer = tuple[Search, Sequence[Candidate]]  # what proposes candidates, and those to begin with
 
 
 class Run:
@@ -58,6 +62,7 @@ class Run:
         self._phases = dict.fromkeys(PHASES, 0.0)
         self._scored: float | None = None
         self._idle = 0  # candidates in a row that were copies of earlier ones
+        self._first: Sequence[Candidate] = ()
         self.best: Measurement | None = None
         self.exhausted = False
         self.problem = ""
@@ -95,18 +100,23 @@ class Run:
 
     # --- the search ----------------------------------------------------------------------------------------------------
 
-    def search(self, measurer: Measurer, search: Search, first: Sequence[Candidate], rng: np.random.Generator) -> None:
+    def search(self, measurer: Measurer, make: Callable[[], Proposer], rng: np.random.Generator) -> None:
         """Prepare, measure the first candidates, then rounds of proposing and measuring until the budget or the space is used
         up."""
-        self.start(measurer, search, first)
+        search = self.start(measurer, make)
         while not self.spent() and not self.exhausted:
             n, polish = self._share(search)
             self.step(measurer, search, rng, n, polish)
 
-    def start(self, measurer: Measurer, search: Search, first: Sequence[Candidate]) -> None:
-        """Prepare, tell the search what is known, and measure the first candidates."""
-        with self.phase("prepare"):
-            self._prepare(measurer, len(search.sketches) if hasattr(search, "sketches") else None)
+    def start(self, measurer: Measurer, make: Callable[[], Proposer]) -> Search:
+        """Prepare, tell the search what is known, and measure the first candidates. `make` makes the search and these; it has
+        the time that the program as written takes, on a thread of its own."""
+        with ThreadPoolExecutor(1) as aside, self.phase("prepare"):
+            making = aside.submit(make)
+            baseline = measurer.prepare()
+            search, first = making.result()
+            self._first = first
+            self._prepare(measurer, baseline, len(search.sketches) if hasattr(search, "sketches") else None)
         measurer.remember(self._again)
         with self.phase("propose"):
             if self._records is not None and hasattr(search, "warm_start"):
@@ -115,6 +125,7 @@ class Run:
                 search.tell(known)
         if first:
             self._round(measurer, search, first if self._trials is None else first[: self._trials])
+        return search
 
     def step(self, measurer: Measurer, search: Search, rng: np.random.Generator, n: int, polish: bool = False) -> int:
         """One round of at most `n` candidates, next to the best if `polish` and the search can; returns how many were new
@@ -170,8 +181,7 @@ class Run:
         known = (len(self._measurements), dict(self._outcomes), self._best_seconds(), self._elapsed())
         self.emit(RoundEnded(*known, correlation if correlation is not None else _correlation(told), rate))
 
-    def _prepare(self, measurer: Measurer, sketches: int | None) -> None:
-        baseline = measurer.prepare()
+    def _prepare(self, measurer: Measurer, baseline: Baseline, sketches: int | None) -> None:
         self._baseline, self._tolerance = baseline.measurement, baseline.tolerance
         if self._task.workload is not None:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
@@ -214,8 +224,9 @@ class Run:
     # --- the race ------------------------------------------------------------------------------------------------------
 
     def leaders(self) -> list[Measurement]:
-        """The few fastest candidates, best first, those of earlier runs among them, and the program as written if it is about as
-        fast; none if none was valid."""
+        """The few fastest candidates, best first, those of earlier runs among them; the first candidates, which were timed when
+        the machine may have been busier than ever after; and the program as written if it is about as fast. None if none was
+        valid."""
         written = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
         if self.best is None:
             return [written] if written is not None and self._outcomes["ok"] else []
@@ -228,6 +239,10 @@ class Run:
                     near[m.digest or str(id(m))] = m
         near.pop(self.best.digest, None)
         found = [self.best, *sorted(near.values(), key=lambda m: m.seconds)[: LEADERS - 1]]
+        for m in (*self._measurements, *self._earlier):
+            fair = m.outcome == "ok" and m.seconds <= CHANCE * self.best.seconds and m.candidate in self._first
+            if fair and not any(m is f or (m.digest and m.digest == f.digest) for f in found):
+                found.append(m)
         return [*found, written] if written is not None and written.seconds <= limit else found
 
     def race(self, measurer: Measurer) -> None:
@@ -306,9 +321,12 @@ class Run:
         return self._seconds is not None and self._elapsed() >= self._seconds - self._reserve()
 
     def _reserve(self) -> float:
-        """Seconds of a budget in seconds that are kept for the final race: it takes these, and to build, check and warm up as
-        much again."""
-        return min(2 * self._limits.race, 0.15 * self._seconds) if self._seconds is not None else 0.0
+        """Seconds of a budget in seconds that are kept for the final race: what timing takes, and to build, check and warm up as
+        much again; more where calls are so long that three rounds of them take longer."""
+        if self._seconds is None:
+            return 0.0
+        calls = LEADERS * self._best_seconds(0.0) + (self._numpy or 0.0)  # of a round
+        return min(max(min(2 * self._limits.race, 0.15 * self._seconds), 5 * calls), 0.3 * self._seconds)
 
     def _used(self) -> float:
         """The share of the budget that is used up, 0 to 1."""

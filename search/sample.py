@@ -17,7 +17,8 @@ from codegen.target import Target
 from schedule.trace import Step
 
 from .geometry import machine
-from .sketch import Branch, Hole, Sketch, Tile
+from .gpu import population
+from .sketch import Branch, Hole, Product, Sketch, Tile
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
@@ -30,6 +31,9 @@ def sample(sketch: Sketch, target: Target, n: int, rng: np.random.Generator) -> 
     rows = np.ones((n, sketch.columns), dtype=np.int64)
     for choice in sketch.choices:
         rows[:, choice.column] = rng.choice(choice.options, size=n)
+    if target.kind == "cuda":
+        population.draw(sketch, target, rows, rng)
+        return fit(sketch, target, rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block]
         _perfect(rows, [t for t in tiles if t.perfect], rng)
@@ -44,9 +48,13 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
     made of whole vectors; perfect ones become the largest divisor that is no larger. Innermost tiles shrink until the
     accumulators of a block fit the vector registers. Columns of runs of steps that a branch did not pick are set to their first
-    value. Applying it twice changes nothing more.
+    value. Applying it twice changes nothing more. For a GPU see `search.gpu.population`.
     """
     rows = rows.copy()
+    if target.kind == "cuda":
+        population.fit(sketch, target, rows)
+        _still(sketch, rows)
+        return rows
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
         for t in tiles:
@@ -141,6 +149,8 @@ def _holes(value: object) -> list[Hole]:
     match value:
         case Hole():
             return [value]
+        case Product(columns):
+            return [Hole(c) for c in columns]
         case tuple() | list():
             return [hole for v in value for hole in _holes(v)]
         case _:

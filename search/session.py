@@ -80,11 +80,8 @@ class Session:
 
     def _start(self) -> None:
         self._run.emit(Started(self.task, None, None))
-        with self._run.phase("propose"):
-            self._search = self._make_search(self.task)
-            first = self._make_first(self.task)
         self._measurer = self._stack.enter_context(self._make_measurer(self.task))
-        self._run.start(self._measurer, self._search, first)
+        self._search = self._run.start(self._measurer, lambda: (self._make_search(self.task), self._make_first(self.task)))
 
     def pause(self) -> None:
         """Let go of the worker processes until the next step, where the measurer can."""

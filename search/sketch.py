@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +35,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A number of the trace, still open: a column of the population."""
+    """A number of the trace, still open: a column of the population; with `values`, the number of one of these, which stands
+    there in its place."""
 
     column: int
+    values: tuple[Any, ...] = ()
+
+    def filled(self, number: int) -> Any:
+        """What stands there for a number of the column."""
+        return self.values[number % len(self.values)] if self.values else number
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The product of open numbers as one argument."""
+
+    columns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,9 @@ class Tile:
     `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
     are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
     size of the innermost level; both bound the space, not what is legal.
+
+    On a GPU `roles` has a letter for each column: v for virtual threads, t for threads, s for the elements of a thread, r for
+    steps of a reduction. Those of a `padded` axis may exceed the extent: the tile is filled up.
     """
 
     block: str
@@ -69,6 +86,8 @@ class Tile:
     bits: int = 32
     perfect: bool = False
     limit: int | None = None
+    roles: str = ""
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +99,19 @@ class Choice:
     options: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The product of some columns, all of them choices, is at most `most`; the first ones give way."""
+
+    columns: tuple[int, ...]
+    most: int
+
+
 @dataclass(frozen=True)
 class Sketch:
     """A schedule with holes. `rules` are the rules that made it, as `block: rule`; `steps` its trace.
 
-    Each column is described by exactly one of `tiles` and `choices`.
+    Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together.
     """
 
     name: str
@@ -94,6 +121,7 @@ class Sketch:
     tiles: tuple[Tile, ...]
     choices: tuple[Choice, ...]
     columns: int
+    limits: tuple[Limit, ...] = ()
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
@@ -167,7 +195,20 @@ class Sketch:
         """The trace with a row's numbers in its holes."""
         if len(row) != self.columns:
             raise ValueError(f"sketch {self.name} has {self.columns} hole(s), got a row of {len(row)}")
-        return Trace(tuple(_filled(step, row) for step in self.picked(self.variant(row))))
+        variant = self.variant(row)
+        steps = self._padded(variant, row) if any(t.padded for t in self.tiles) else self.picked(variant)
+        return Trace(tuple(_filled(step, row) for step in steps))
+
+    def _padded(self, variant: tuple[int, ...], row: Sequence[int]) -> tuple[Step, ...]:
+        """The steps of a row of a sketch with padded axes: padding makes loops, so names depend on which axes it changes."""
+        key = variant, tuple(t.extent % prod(int(row[c]) for c in t.columns) != 0 for t in self.tiles if t.padded)
+        if key not in self._named:
+            self._named[key] = by_name(self.func, self.planned(variant), lambda step: _filled(step, row))
+        return self._named[key]
+
+    @cached_property
+    def _named(self) -> dict[tuple, tuple[Step, ...]]:
+        return {}
 
     def __str__(self) -> str:
         return f"{self.name}: {'; '.join(self.rules)} ({self.columns} holes)"
@@ -182,10 +223,22 @@ def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
 
 
 def _filled(step: Step, row: Sequence[int]) -> Step:
+    return filled(step, lambda column: int(row[column]))
+
+
+def filled(step: Step, number: Callable[[int], int]) -> Step:
+    """The step with what `number` says of each column in place of what is open."""
+
     def fill(value):
-        if isinstance(value, Hole):
-            return int(row[value.column])
-        return tuple(fill(v) for v in value) if isinstance(value, tuple) else value
+        match value:
+            case Hole(column):
+                return value.filled(number(column))
+            case Product(columns):
+                return prod((number(c) for c in columns[1:]), start=number(columns[0]))
+            case tuple():
+                return tuple(fill(v) for v in value)
+            case _:
+                return value
 
     return replace(step, args=tuple((k, fill(v)) for k, v in step.args))
 
@@ -219,6 +272,7 @@ class State:
     shared: dict[str, Choice] = field(default_factory=dict)  # made in other runs of the branch that is being made, by name
     marks: dict[str, str] = field(default_factory=dict)  # what a rule made of a block: "tiled", "row", "lanes"
     levels: dict[str, list[list[str]]] = field(default_factory=dict)  # the loops of a tiled block, level by level
+    limits: list[Limit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Planned):
@@ -232,6 +286,7 @@ class State:
         return State(
             self.schedule.copy(), self.target, list(self.pending), list(self.rules), list(self.open), list(self.tiles),
             list(self.choices), self.columns, dict(self.shared), dict(self.marks), dict(self.levels),
+            list(self.limits),
         )  # fmt: skip
 
     def fired(self, rule: str, block: str) -> State:
@@ -285,11 +340,41 @@ class State:
         self._open(factors=(None, Hole(self._column(name, options))))
         return names
 
+    def split_open(self, loop: str, factors: Sequence[int | Hole | Product | None]) -> list[str]:
+        """Split a loop into levels some of whose lengths are columns, or products of columns, that there are already."""
+        first = {c.column: c.options[0] for c in self.choices}
+
+        def stand_in(factor: int | Hole | Product | None) -> int | None:
+            match factor:
+                case Hole(column):
+                    return first.get(column, 1)
+                case Product(columns):
+                    return prod(first.get(c, 1) for c in columns)
+                case _:
+                    return factor
+
+        names = self.schedule.split(loop, [stand_in(f) for f in factors])
+        self._open(factors=tuple(factors))
+        return names
+
+    def open_last(self, **holes: object) -> None:
+        """Note that arguments of the last step, which has stand-ins for them, are open."""
+        self._open(**holes)
+
+    def column(self, name: str, options: tuple[int, ...]) -> Hole:
+        """A choice of a few values that no step has yet."""
+        return Hole(self._column(name, options))
+
     def choose(self, name: str, options: tuple[int, ...], argument: str, step: Callable[[Schedule, int], object]) -> None:
         """Take a step of which one argument is a number from a few options: `step` calls the primitive with the number, and
         `argument` is the name of the primitive's parameter that gets it."""
         step(self.schedule, options[0])
         self._open(**{argument: Hole(self._column(name, options))})
+
+    def pick(self, name: str, values: Sequence[Any], argument: str, step: Callable[[Schedule, Any], object]) -> None:
+        """Like `choose`, with an argument that is one of a few values of any kind (tuples for lists), as of an annotation."""
+        step(self.schedule, values[0])
+        self._open(**{argument: Hole(self._column(name, tuple(range(len(values)))), tuple(values))})
 
     def _column(self, name: str, options: tuple[int, ...]) -> int:
         """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""
@@ -349,11 +434,15 @@ class State:
             self._become(first, [*self.tiles, *tiles], [*self.choices, own, *choices.values()], [*self.open, run])
         return len(made)
 
+    def take(self, other: State) -> None:
+        """Become what a copy of this state has become."""
+        for f in fields(self):
+            setattr(self, f.name, getattr(other, f.name))
+
     def _become(self, other: State, tiles: list[Tile], choices: list[Choice], opened: list[Run]) -> None:
         """Go on where a copy of this state has come to."""
         shared = self.shared
-        for f in fields(self):
-            setattr(self, f.name, getattr(other, f.name))
+        self.take(other)
         self.shared, self.tiles, self.choices, self.open = shared, list(tiles), list(choices), list(opened)
 
     def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
@@ -380,9 +469,12 @@ class State:
 
     def finish(self, name: str, func: PrimFunc) -> Sketch:
         """The sketch of `func` that this state has become."""
-        return Sketch(
-            name, func, tuple(self.rules), self._entries(named=True), tuple(self.tiles), tuple(self.choices), self.columns
+        named = not any(t.padded for t in self.tiles)
+        entries, described = (
+            self._entries(named=named),
+            (tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits)),
         )
+        return Sketch(name, func, tuple(self.rules), entries, *described)
 
 
 def extent(it: Iter) -> int:

@@ -9,10 +9,13 @@ from difflib import get_close_matches
 from heapq import heappop, heappush
 
 from codegen.target import Target
+from schedule import ScheduleError
 from tir.ir import PrimFunc, Var
 from tir.traverse import blocks
 
 from . import annotate, ansor
+from .gpu import elements
+from .gpu.rules import GPU, GPU_ANSOR
 from .planned import Planned
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict
 from .sketch import Sketch, State, extent
@@ -39,36 +42,50 @@ SPACES: dict[str, Space] = {
 }
 
 
-def named(name: str) -> Space:
+GPU_SPACES: dict[str, Space] = {
+    s.name: s for s in (Space("full", GPU, elements.bind_rest), Space("ansor", GPU_ANSOR, elements.bind_rest))
+}
+
+
+def named(name: str, kind: str = "llvm") -> Space:
     """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
-    level of tiles between two, innermost at most 16, and fixed compute locations. ValueError if there is none."""
-    if name not in SPACES:
-        near = get_close_matches(name, SPACES, n=1)
+    level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
+    first two. ValueError if there is none."""
+    known = GPU_SPACES if kind == "cuda" else SPACES
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
         raise ValueError(
-            f"no space is named {name!r}; {f'did you mean {near[0]}? ' if near else ''}there are: {', '.join(SPACES)}"
+            f"no space {'for GPUs ' if kind == 'cuda' else ''}is named {name!r}; {f'did you mean {near[0]}? ' if near else ''}"
+            f"there are: {', '.join(known)}"
         )
-    return SPACES[name]
+    return known[name]
 
 
-def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str | Space = "full") -> list[Sketch]:
+def generate(
+    func: PrimFunc,
+    target: Target,
+    rules: Sequence[Rule] | None = None,
+    space: str | Space = "full",
+    most: int = MAX_SKETCHES,
+) -> list[Sketch]:
     """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
     branches the derivation.
 
     `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
-    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at most
-    MAX_SKETCHES of them.
+    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
+    so many.
 
-    Raises ValueError if a size is symbolic, the target is no CPU, there is no such space, or no rule applies to a block (`Skip`
+    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
     always does).
     """
-    _check(func, target)
-    chosen = space if isinstance(space, Space) else named(space)
+    _check(func)
+    chosen = space if isinstance(space, Space) else named(space, target.kind)
     tried = chosen.rules if rules is None else tuple(rules)
     start = State(Planned(func), target, [b.name for b in blocks(func)])
     order = itertools.count(0, -1)  # among states with as many departures the newest is first
     work = [(0, next(order), start)]
     finished: list[State] = []
-    while work and len(finished) < MAX_SKETCHES:
+    while work and len(finished) < most:
         departures, _, state = heappop(work)
         if not state.pending:
             finished.append(state)
@@ -82,9 +99,7 @@ def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None
     return [state.finish(f"sketch {n}", func) for n, state in enumerate(finished)]
 
 
-def _check(func: PrimFunc, target: Target) -> None:
-    if target.kind != "llvm":
-        raise ValueError(f"the sketches are for CPUs, and {target} is none; tune for a target such as 'llvm'")
+def _check(func: PrimFunc) -> None:
     symbols = [p.name for p in func.params if isinstance(p, Var)]
     if symbols:
         raise ValueError(
@@ -96,12 +111,20 @@ def _check(func: PrimFunc, target: Target) -> None:
             extent(it)
 
 
+def _made(rule: Rule, state: State, block: str) -> list[State]:
+    """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated."""
+    try:
+        return rule.apply(state, block)
+    except ScheduleError:
+        return []
+
+
 def _branches(state: State, block: str, rules: Sequence[Rule]) -> list[State]:
     """The states that the rules make of the next block, most preferred first."""
     branches: list[State] = []
     for rule in rules:
         verdict = rule.applies(state, block)
-        made = [] if verdict is Verdict.SKIP else rule.apply(state, block)
+        made = [] if verdict is Verdict.SKIP else _made(rule, state, block)
         branches += made
         if verdict is Verdict.ONLY and made:
             break

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, GBDTModel, RandomModel, TileModel
+from costmodel import CostModel, GBDTModel, GPUModel, RandomModel, TileModel
 
 from .evolution import Evolution
 from .geometry import machine
@@ -30,10 +30,16 @@ SEARCHES: dict[str, Strategy] = {
     "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
 }
 
+
+def formula(target: Target) -> CostModel:
+    """What is known of a target without measuring."""
+    return GPUModel(machine(target)) if target.kind == "cuda" else TileModel(machine(target))
+
+
 # What learns, and what knows something beforehand.
 MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
-    "gbdt": lambda target: (GBDTModel(machine(target)), TileModel(machine(target))),
-    "tile": lambda target: (TileModel(machine(target)), None),
+    "gbdt": lambda target: (GBDTModel(machine(target)), formula(target)),
+    "tile": lambda target: (formula(target), None),
     "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
     "none": lambda target: (None, None),
 }

@@ -2,14 +2,18 @@
 
 The trace is replayed through the real primitives with numbers that remember their formulas (`tir.size.Size`) in place of
 plain ones, so that every extent, stride and shape of the result tells how it depends on the row. The numbers of the witness are
-chosen such that no special case arises: tiles of more than one iteration, and more than one tile, where the extent allows it.
+chosen such that no special case arises: tiles of more than one iteration on every level, and more than one tile. An axis may be
+too short for that; then rows that agree in which of its levels have one iteration share a program, with one of them as the
+witness.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import cycle
+
+import numpy as np
 
 from schedule import ScheduleError
 from schedule.trace import Step
@@ -19,7 +23,7 @@ from tir.size import Formula, Size, formula, lesser
 from tir.traverse import blocks, loops, rewrite, variables, walk
 
 from .planned import renamed, take
-from .sketch import Branch, Hole, Sketch
+from .sketch import Branch, Sketch, Tile, filled
 
 PRIMES = (3, 2, 5, 7)
 
@@ -39,20 +43,21 @@ class Memory:
     dividing: Memory | None = None  # what was made with tiles that divide
 
 
-def symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory | None = None) -> PrimFunc:
+def symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory | None = None, like: Sequence[int] | None = None) -> PrimFunc:
     """The program of a variant, with constants that are `Size`. Raises ScheduleError where no witness is legal.
 
-    Variants made with the same `memory` share the nests in which they don't differ, as the same objects. Where steps are legal
-    for tiles that divide only, these are the witness.
+    Where axes are short, the program is that of the rows whose `degenerate` levels are those of the row `like`. Variants made
+    with the same `memory` share the nests in which they don't differ, as the same objects. Where steps are legal for tiles that
+    divide only, these are the witness.
     """
     memory = memory or Memory()
     try:
-        return _symbolic(sketch, variant, memory, witness(sketch, variant))
+        return _symbolic(sketch, variant, memory, witness(sketch, variant, like=like))
     except ScheduleError:
         if not any(t.perfect for t in sketch.tiles):
             raise
         memory.dividing = memory.dividing or Memory()
-        return _symbolic(sketch, variant, memory.dividing, witness(sketch, variant, divides=True))
+        return _symbolic(sketch, variant, memory.dividing, witness(sketch, variant, divides=True, like=like))
 
 
 def _symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory, row: list[int]) -> PrimFunc:
@@ -98,13 +103,31 @@ def _clipped(stmt: Stmt, cut: set[str]) -> Stmt:
     return rewrite(stmt, clip)
 
 
-def witness(sketch: Sketch, variant: Sequence[int], divides: bool = False) -> list[int]:
-    """A row of a variant whose numbers are as different as the extents allow, and tiles divide if need be."""
+def degenerate(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
+    """Which levels of the short axes have one iteration, outermost levels included: a boolean matrix with a row each."""
+    found = [np.empty((len(rows), 0), dtype=bool)]
+    for tile in _short(sketch):
+        inner = rows[:, tile.columns]
+        outer = -(-tile.extent // np.prod(inner, axis=1))
+        found.append(np.concatenate([outer[:, None], inner], axis=1) == 1)
+    return np.concatenate(found, axis=1)
+
+
+def _short(sketch: Sketch) -> list[Tile]:
+    """The axes that have fewer iterations than levels for two iterations each need."""
+    return [t for t in sketch.tiles if t.columns and -(-t.extent // 2 ** len(t.columns)) == 1]
+
+
+def witness(sketch: Sketch, variant: Sequence[int], divides: bool = False, like: Sequence[int] | None = None) -> list[int]:
+    """A row of a variant whose numbers are as different as the extents allow, and tiles divide if need be; on short axes the
+    sizes of the row `like`."""
     row = [1] * sketch.columns
     primes = cycle(PRIMES)
+    short = _short(sketch) if like is not None else []
     for tile in sketch.tiles:
-        for column, size in zip(tile.columns, _sizes(tile.extent, [next(primes) for _ in tile.columns], divides), strict=True):
-            row[column] = size
+        sizes = _sizes(tile.extent, [next(primes) for _ in tile.columns], divides)
+        for column, size in zip(tile.columns, sizes, strict=True):
+            row[column] = int(like[column]) if like is not None and tile in short else size
     for choice in sketch.choices:
         row[choice.column] = max(choice.options)
     numbers = iter(variant)
@@ -139,9 +162,4 @@ def _sizes(extent: int, wanted: list[int], divides: bool) -> list[int]:
 
 
 def _filled(step: Step, row: Sequence[int]) -> Step:
-    def fill(value):
-        if isinstance(value, Hole):
-            return Size.column(row[value.column], value.column)
-        return tuple(fill(v) for v in value) if isinstance(value, tuple) else value
-
-    return replace(step, args=tuple((k, fill(v)) for k, v in step.args))
+    return filled(step, lambda column: Size.column(row[column], column))

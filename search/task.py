@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tir import dtypes
-from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary
+from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, need_func
 from tir.traverse import children, walk
 
 from .oracle import Workload
@@ -38,6 +38,7 @@ class Task:
         """The task of tuning `func` for `target`; ValueError if the target is not understood or a size of `func` is symbolic."""
         from codegen.target import Target
 
+        func = need_func(func, "tuning")
         resolved = Target(target)
         operations = flop(func) if workload is None else workload.instance().flop
         return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from .rules import Rule
 
+ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
+
 __all__ = ["NothingFound", "Result", "Search", "autotune", "default_candidate"]
 
 
@@ -83,23 +85,29 @@ def autotune(
     task = Task.of(func, target, workload=workload)
     limits = limits or Limits()
     if seconds is not None and workload is not None:  # a slow program as written may not eat up the budget
-        limits = replace(limits, baseline=min(limits.baseline, _baseline_share(seconds) * seconds))
+        limits = replace(limits, baseline=min(limits.baseline, _baseline_limit(seconds)))
+    if task.target.startswith("cuda") and workload is not None:  # as written it is for one thread
+        limits = replace(limits, baseline=min(limits.baseline, ONE_THREAD))
     with ExitStack() as stack:
         if isinstance(records, (str, Path)):
             records = stack.enter_context(Records(records))
         run = Run(task, trials, seconds, started, callbacks, limits, records, seed)
         run.emit(Started(task, trials, seconds))
         if measurer is None:
-            builder = builder or "search.measure.builder"
             measuring: Measurer = LocalMeasurer(task, workers=workers, builder=builder, limits=limits, seed=seed)
         else:
             measuring = measurer(task)
+
+        def make() -> tuple[Search, Sequence[Candidate]]:
+            proposer = _search(task, search, model, space, rules)
+            if hasattr(proposer, "warm_up"):
+                proposer.warm_up()
+            return proposer, _first(task, run, first)
+
         interrupted = False
         with measuring:
             try:
-                with run.phase("propose"):
-                    proposer = _search(task, search, model, space, rules)
-                run.search(measuring, proposer, _first(task, run, first), np.random.default_rng(seed))
+                run.search(measuring, make, np.random.default_rng(seed))
                 run.race(measuring)
             except KeyboardInterrupt:
                 interrupted = True
@@ -122,12 +130,11 @@ def default_candidate(task: Task) -> Candidate:
 def _first(task: Task, run: Run, first: Sequence[Candidate] | None) -> Sequence[Candidate]:
     if first is not None:
         return first
-    with run.phase("propose"):
-        try:
-            return [default_candidate(task)]
-        except ScheduleError as error:  # no reason not to search
-            run.problem = f"there is no default schedule: {error}"
-            return []
+    try:
+        return [default_candidate(task)]
+    except ScheduleError as error:  # no reason not to search
+        run.problem = f"there is no default schedule: {error}"
+        return []
 
 
 def _search(task: Task, search: Any, model: str | CostModel | None, space: str | None, rules: Sequence[Rule] | None) -> Search:
@@ -141,6 +148,6 @@ def _search(task: Task, search: Any, model: str | CostModel | None, space: str |
     return search(task) if isinstance(search, type) or not hasattr(search, "propose") else search
 
 
-def _baseline_share(seconds: float) -> float:
-    """The share of a budget that the program as written may take: what leaves half a minute to search, from 25 to 60 per cent."""
-    return min(0.6, max(0.25, 1 - 30 / seconds))
+def _baseline_limit(seconds: float) -> float:
+    """How long the program as written may run in a budget of so many seconds: it is only there to be compared with."""
+    return min(10.0, max(3.0, 0.12 * seconds))

@@ -16,6 +16,8 @@ compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples a
 peak     threads, dtype -> ok; flops (a second)
 drop     ids: forget these kernels -> nothing
 
+An answer says `lost` where a device can run nothing more in this process; the parent starts another.
+
 Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there.
 """
 
@@ -45,6 +47,10 @@ from .oracle import Arrays, Workload, make_reference
 
 SECOND_LOOKS = 3  # at a short call that is about to be cut off
 PAUSE = 0.005  # seconds before each
+NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
+PAUSE_OF_THREADS = 0.05  # seconds in a race after which idle threads of one library don't spin any more
+WARM = 0.02  # seconds of calls in a race before those that count, and of these
+LONG = 0.5  # seconds: calls in a race that need none before
 SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
 
 
@@ -57,6 +63,7 @@ class Worker:
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
         self.directory: Path | None = None
+        self._lost = False  # whether an error of a device left this process unable to run anything more
 
     def send(self, **header: Any) -> None:
         self._channel.write(wire.encode(header))
@@ -72,7 +79,7 @@ class Worker:
             except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
                 answer = {"outcome": "build_error", "message": _describe(error)}
             if answer is not None:
-                self.send(**answer)
+                self.send(**answer, **({"lost": True} if self._lost else {}))
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -144,14 +151,14 @@ class Worker:
                     first = min(first, *_samples(kernel, arrays, first, 0.0, 3, 3))
             if best is not None and first > cutoff * best:
                 return {"outcome": "ok", "samples": [first], "cut": True}
-            if best is not None and first > 1.3 * best and first >= SHORT:
-                min_runs, min_seconds = 2, 0.0
+            if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
+                min_runs, min_seconds = (2, 0.0) if first >= SHORT else (3, 0.2 * min_seconds)
             self.send(event="running", repeats=min_runs)
             return {"outcome": "ok", "samples": _samples(kernel, arrays, first, min_seconds, min_runs, max_runs)}
         except MemoryError:
             raise
         except Exception as error:
-            return {"outcome": "crash", "message": _describe(error)}
+            return self._crash(error)
 
     def _check(self, _: bytes, id: int) -> wire.Message:
         self.send(event="running")
@@ -162,15 +169,20 @@ class Worker:
         except MemoryError:
             raise
         except Exception as error:
-            return {"outcome": "crash", "message": _describe(error)}
+            return self._crash(error)
         return data.verdict()
 
     def _baseline(self, _: bytes, id: int) -> wire.Message:
         data, kernel = self._data(), self._kernels[id]
         data.reset()
         self.send(event="running")
+        if not data.has_reference and hasattr(self._builder, "reference"):
+            self._builder.reference(self._func)(*data.working)
+            return {"outcome": "run_timeout", "finite": data.accept(), "reference": True, "message": NO_BASELINE}
         try:
             first = _clock(kernel, data.working)
+            if hasattr(kernel, "clock"):  # which leaves the results on the device
+                kernel(*data.working)
             known = data.has_reference
             answer = data.verdict() if known else {"outcome": "ok", "finite": data.accept()}
             if first < 0.5 and answer["outcome"] == "ok":
@@ -180,7 +192,12 @@ class Worker:
         except MemoryError:
             raise
         except Exception as error:
-            return {"outcome": "crash", "message": _describe(error)}
+            return self._crash(error)
+
+    def _crash(self, error: Exception) -> wire.Message:
+        """The outcome of a kernel that raised."""
+        self._lost |= bool(getattr(error, "sticky", False))
+        return {"outcome": "crash", "message": _describe(error)}
 
     def _compare(self, _: bytes, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
@@ -191,16 +208,19 @@ class Worker:
         if numpy and self._workload is not None:
             contenders["numpy"] = partial(_numpy_sample, self._numpy_call(data))
         samples: dict[str, list[float]] = {name: [] for name in (*map(str, ids), *contenders)}
-        pause = 0.05 if int(os.environ.get("OMP_NUM_THREADS", "1")) > 1 else 0.0  # idle threads of one library spin for a while
+        several = int(os.environ.get("OMP_NUM_THREADS", "1")) > 1
         start = time.perf_counter()
+        last = ""
         for n in range(rounds):
             # In another order each round: whoever follows numpy, or a kernel that cools the caches, pays for it.
             for k in np.random.default_rng(n).permutation(len(contenders)):
                 name, sample = list(contenders.items())[k]
-                time.sleep(pause)
+                if several and last and "numpy" in (name, last):
+                    time.sleep(PAUSE_OF_THREADS)
                 self.send(event="running")
                 samples[name].append(sample(samples[name]))
-            if n >= 2 and time.perf_counter() - start > seconds:
+                last = name
+            if time.perf_counter() - start > (seconds if n >= 2 else 2 * seconds + 1):
                 break
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
 
@@ -217,6 +237,8 @@ class Worker:
         from codegen.peak import peak_flops
 
         self.send(event="running")
+        if hasattr(self._builder, "peak"):
+            return {"outcome": "ok", "flops": self._builder.peak(dtype)}
         return {"outcome": "ok", "flops": peak_flops(self._target, threads=threads, dtype=dtype)}
 
     # --- data ----------------------------------------------------------------------------------------------------------
@@ -237,7 +259,9 @@ def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _clock(kernel: Any, arrays: list[np.ndarray]) -> float:
-    """Seconds of one call."""
+    """Seconds of one call, as the kernel itself tells it if it runs on a device."""
+    if hasattr(kernel, "clock"):
+        return kernel.clock(*arrays)
     start = time.perf_counter()
     kernel(*arrays)
     return time.perf_counter() - start
@@ -251,7 +275,7 @@ def _samples(
     Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
     can.
     """
-    if first >= SHORT:
+    if first >= SHORT and not hasattr(kernel, "clock"):
         return _repeat(_call(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
     if hasattr(kernel, "time"):
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
@@ -282,19 +306,33 @@ def _repeat(
 
 def _kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
     """Seconds a call, as `_numpy_sample`; the kernel times short calls itself, if it can."""
-    if earlier and min(earlier) < SHORT and hasattr(kernel, "time"):
-        kernel.time(*arrays, seconds=0.0, runs=1)
-        return kernel.time(*arrays, seconds=0.0, runs=3).median
-    return _numpy_sample(_call(kernel, arrays), earlier)
+    expected = _expected(_call(kernel, arrays), earlier)
+    if expected < SHORT and hasattr(kernel, "time"):
+        kernel.time(*arrays, seconds=WARM, runs=1)
+        return kernel.time(*arrays, seconds=WARM, runs=3).median
+    return _numpy_sample(_call(kernel, arrays), [expected])
 
 
 def _numpy_sample(call: Callable[[], None], earlier: list[float]) -> float:
-    """Seconds a call: of a single one if it is long, else the median of three groups of about a millisecond, after a group to
-    warm up."""
-    expected = min(earlier, default=SHORT)
+    """Seconds a call: of a single one if it is long, else the median of several groups of about a millisecond. Calls go before
+    for as long, as a processor that had nothing to do, or whose threads slept, is slow at first."""
+    expected = _expected(call, earlier)
     if expected >= SHORT:
+        if expected < LONG:
+            call()
         return _repeat(call, [], 1, 0.0, 1, 1)[0]
-    return statistics.median(_repeat(call, [], max(1, int(1e-3 / expected)), 0.0, 4, 4)[1:])
+    calls = max(1, int(1e-3 / expected))
+    enough = max(1, int(WARM / calls / expected))
+    _repeat(call, [], calls, 0.0, enough, enough)
+    return statistics.median(_repeat(call, [], calls, 0.0, max(3, enough), max(3, enough)))
+
+
+def _expected(call: Callable[[], None], earlier: list[float]) -> float:
+    """About how long a call takes, from earlier ones or from one, or a second one if that was short, now."""
+    if earlier:
+        return max(1e-9, min(earlier))
+    first = _repeat(call, [], 1, 0.0, 1, 1)[0]
+    return max(1e-9, first if first >= SHORT else min(first, _repeat(call, [], 1, 0.0, 1, 1)[0]))
 
 
 def _limit_memory(memory: int) -> None:

@@ -40,7 +40,7 @@ SMALL = {
 
 
 class Clock:
-    """A clock that advances only where a contender or a pause makes it; what happens is written down."""
+    """A clock that advances only where a contender makes it; what happens is written down."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -48,11 +48,6 @@ class Clock:
 
     def perf_counter(self) -> float:
         return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        if seconds:
-            self.log.append("pause")
 
     def takes(self, name: str, *seconds: float):
         """A contender whose calls take so long: the last of these from there on."""
@@ -81,8 +76,8 @@ def test_race_takes_turns_and_rotates(clock: Clock) -> None:
 
 
 def test_race_fills_a_sample_with_short_calls_after_warming_up(clock: Clock) -> None:
-    found = race({"short": clock.takes("short", 2.0**-10)}, Effort(seconds=1.0, most=3, least=3, sample=2.0**-7))
-    assert clock.log.count("short") == 2 + 3 * (8 + 8)
+    found = race({"short": clock.takes("short", 2.0**-10)}, Effort(seconds=1.0, most=3, least=3, sample=2.0**-7, warm=2.0**-6))
+    assert clock.log.count("short") == 2 + 3 * (16 + 8)
     assert found["short"] == Timing(2.0**-10, (2.0**-10, 2.0**-10), 8, (2.0**-10,) * 3)
 
 
@@ -104,14 +99,10 @@ def test_race_ends_after_its_time_or_its_rounds(clock: Clock) -> None:
     assert len(race({"a": clock.takes("a", 0.125)}, Effort(seconds=2.0, least=1, most=5))["a"].samples) == 5
 
 
-def test_race_pauses_before_each_sample_of_several_contenders(clock: Clock) -> None:
-    effort = Effort(seconds=0.5, least=2, most=2, pause=0.5)
-    race({"a": clock.takes("a", 0.25), "b": clock.takes("b", 0.25)}, effort)
-    rounds = clock.log[6:]
-    assert rounds == ["pause", "a", "pause", "b", "pause", "b", "pause", "a"]
-    clock.log.clear()
-    race({"alone": clock.takes("alone", 2.0**-10)}, effort)
-    assert clock.log.count("pause") == 1
+def test_race_warms_up_before_each_sample_unless_a_call_is_long(clock: Clock) -> None:
+    effort = Effort(seconds=64.0, least=2, most=2, sample=0.25, warm=0.5)
+    race({"a": clock.takes("a", 0.25), "long": clock.takes("long", 5.0)}, effort)
+    assert clock.log == ["a"] * 2 + ["long"] * 2 + ["a"] * 3 + ["long"] * 2 + ["a"] * 3
 
 
 def test_race_needs_a_contender() -> None:
@@ -119,8 +110,8 @@ def test_race_needs_a_contender() -> None:
         race({})
 
 
-def test_only_many_threads_pause() -> None:
-    assert runner.pause(1) == 0.0 < runner.pause(2)
+def test_many_threads_warm_up_for_longer() -> None:
+    assert runner.warm(1) == Effort.warm < runner.warm(2)
 
 
 @pytest.mark.parametrize(
@@ -413,6 +404,9 @@ KEYS = {
         "proposed_per_s",
         "instantiated_per_s",
         "built_per_s",
+        "trials_per_s",
+        "measuring",
+        "measuring_rounds",
     },
     ("interpreter", "softmax"): {"way", "first_s", "median_ms", "mflops"},
     ("import_time", "import"): {"statement", "median_ms", "quartiles_ms", "runs"},
@@ -438,7 +432,8 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
 
 
 def test_every_benchmark_is_tried() -> None:
-    assert {name for name, _ in KEYS} | {"cpu", "published", "ablation"} == set(BENCHMARKS)
+    own = {"cpu", "published", "ablation", "quality"}  # the last in test_quality.py
+    assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
 
 def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

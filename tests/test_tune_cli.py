@@ -203,7 +203,6 @@ def test_kill_9_loses_nothing_and_leaves_nothing(cli, tmp_path):
         (["gmm", "--shape", "9" * 12 + ",1," + "9" * 12], "does not fit into the memory of this machine"),
         (["gmm", "--target", "lvm"], "--target: target 'lvm': the first word must be one of llvm, cuda"),
         (["gmm", "--target", "llvm -num-cores x"], "--target: target option num_cores must be an integer"),
-        (["gmm", "--target", "cuda"], "kernels for cuda cannot be measured yet"),
         (["gmm", "--trials", "0"], "argument --trials: a positive integer was expected, got '0'"),
         (["gmm", "--threads", "-1"], "--threads"),
         (["gmm", "--seed", "x"], "argument --seed: an integer of at least 0 was expected, got 'x'"),

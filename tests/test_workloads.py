@@ -30,8 +30,32 @@ SHAPES = {
         (1, 9, 9, 3, 5, 5, 3, 4),
         (1, 150, 150, 5, 3, 3, 1, 1),
     ],
+    "conv1d": [(2, 13, 3, 5, 3, 2, 1), (1, 7, 1, 1, 1, 1, 0), (1, 5, 2, 3, 7, 1, 1)],
+    "conv2d_nhwc": [
+        (1, 7, 13, 3, 5, 3, 1, 1),
+        (2, 13, 7, 4, 3, 3, 2, 0),
+        (1, 7, 7, 3, 2, 1, 1, 0),
+        (1, 5, 5, 1, 1, 5, 3, 2),
+        (2, 9, 7, 3, 5, 3, 2, 1, 2),
+        (1, 5, 7, 6, 9, 3, 1, 1, 1, 3),
+        (1, 9, 9, 4, 2, 2, 1, 0, 3, 2),
+    ],
+    "conv3d": [(1, 3, 5, 7, 2, 3, 3, 1, 1), (2, 5, 5, 5, 1, 2, 2, 2, 0), (1, 2, 3, 2, 3, 1, 1, 1, 0)],
+    "conv_bn_relu": [(1, 7, 13, 3, 5, 3, 1, 1), (2, 5, 7, 2, 3, 2, 2, 0)],
+    "depthwise_nhwc": [(1, 7, 13, 5, 3, 1, 1), (2, 13, 7, 3, 2, 2, 0), (1, 40, 40, 61, 3, 1, 1)],
+    "conv2d_transpose": [
+        (1, 3, 5, 7, 2, 4, 2, 1),
+        (2, 2, 3, 3, 5, 3, 2, 0),
+        (1, 4, 3, 2, 3, 3, 1, 1),
+        (1, 3, 2, 2, 1, 5, 3, 2),
+        (1, 1, 1, 1, 1, 1, 1, 0),
+        (1, 3, 3, 2, 2, 2, 3, 0),
+    ],
+    "capsule": [(1, 3, 5, 2, 3, 3, 1, 1), (2, 5, 3, 1, 2, 2, 2, 0)],
     "softmax": [(7, 109), (13, 1), (1, 1), (300, 301)],
     "layernorm": [(7, 109), (13, 1), (1, 2), (300, 301)],
+    "norm": [(3, 7, 109), (1, 1, 1), (2, 300, 301)],
+    "attention_weights": [(2, 7, 3, 13), (1, 1, 1, 1), (1, 13, 2, 109)],
 }
 CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
 SMALL = [(name, shape) for name, shape in CASES if np.prod(shape) < 50_000]
@@ -52,6 +76,44 @@ def convolution(x, kernel, stride, padding, subscripts):
     return np.maximum(total, 0)
 
 
+def channels_last(x, kernel, stride, padding, dilation=1, groups=1):
+    """A convolution of one to three dimensions, an output at a time."""
+    dims, size = x.ndim - 2, kernel.shape[0]
+    padded = np.pad(x, ((0, 0), *[(padding, padding)] * dims, (0, 0)))
+    spatial = [(n + 2 * padding - dilation * (size - 1) - 1) // stride + 1 for n in x.shape[1:-1]]
+    out = np.zeros((x.shape[0], *spatial, kernel.shape[-1]))
+    ci, co = x.shape[-1] // groups, kernel.shape[-1] // groups
+    for place in np.ndindex(*spatial):
+        seen = padded[:, *(slice(p * stride, p * stride + dilation * (size - 1) + 1, dilation) for p in place)]
+        for g in range(groups):
+            channels = slice(g * co, (g + 1) * co)
+            window = seen[..., g * ci : (g + 1) * ci].reshape(len(x), -1)
+            out[:, *place, channels] = window @ kernel[..., channels].reshape(-1, co)
+    return out
+
+
+def transposed(x, kernel, stride, padding):
+    """Every element of the image adds a multiple of the kernel to the result."""
+    n, h, w, _ = x.shape
+    size, _, _, co = kernel.shape
+    whole = np.zeros((n, (h - 1) * stride + size, (w - 1) * stride + size, co))
+    for i, j, a, b in np.ndindex(h, w, size, size):
+        whole[:, i * stride + a, j * stride + b] += x[:, i, j] @ kernel[a, b]
+    return whole[:, padding : whole.shape[1] - padding, padding : whole.shape[2] - padding]
+
+
+def capsules(x, kernel, stride, padding):
+    """A convolution whose products are products of 4 by 4 matrices."""
+    size = kernel.shape[0]
+    padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0), (0, 0), (0, 0)))
+    oh, ow = ((n + 2 * padding - size) // stride + 1 for n in x.shape[1:3])
+    out = np.zeros((x.shape[0], oh, ow, 4, 4, kernel.shape[-1]))
+    for h, w in np.ndindex(oh, ow):
+        seen = padded[:, h * stride : h * stride + size, w * stride : w * stride + size]
+        out[:, h, w] = np.einsum("nabikc,abkjco->nijo", seen, kernel)
+    return out
+
+
 def formula(name, inputs, shape):
     """The computation in float64, straight from its definition."""
     inputs = [a.astype(np.float64) for a in inputs]
@@ -65,6 +127,25 @@ def formula(name, inputs, shape):
             return convolution(*inputs, shape[-2], shape[-1], "nchw,oc->nohw")
         case "depthwise":
             return convolution(*inputs, shape[-2], shape[-1], "nchw,c->nchw")
+        case "conv1d" | "conv3d":
+            return channels_last(*inputs, *shape[-2:])
+        case "conv2d_nhwc":
+            return channels_last(*inputs, *shape[6:])
+        case "conv_bn_relu":
+            x, kernel, bias, scale, offset = inputs
+            return np.maximum((channels_last(x, kernel, *shape[-2:]) + bias) * scale + offset, 0)
+        case "depthwise_nhwc":
+            x, kernel = inputs
+            return channels_last(x, np.einsum("ijc,ck->ijck", kernel, np.eye(x.shape[-1])), *shape[-2:])
+        case "conv2d_transpose":
+            return transposed(*inputs, *shape[-2:])
+        case "capsule":
+            return capsules(*inputs, *shape[-2:])
+        case "norm":
+            return np.linalg.norm(*inputs, axis=(1, 2))
+        case "attention_weights":
+            scores = np.einsum("nihd,njhd->nhij", *inputs)
+            return 1 / np.exp(scores[..., None, :] - scores[..., None]).sum(axis=-1)
         case "softmax":
             (x,) = inputs
             return 1 / np.exp(x[:, None, :] - x[:, :, None]).sum(axis=2)
@@ -138,6 +219,23 @@ LOST = {
     "gmm": ("gmm", (7, 509, 13), lambda a, b: (np.where(np.arange(509) == 508, 0, a), b)),
     "conv2d": ("conv2d", (1, 7, 7, 64, 5, 3, 3, 1, 1), lambda x, k: (x, np.where(np.arange(9).reshape(3, 3) == 8, 0, k))),
     "depthwise": ("depthwise", (1, 7, 7, 3, 3, 3, 1, 1), lambda x, k: (x, np.where(np.arange(9).reshape(3, 3) == 8, 0, k))),
+    "conv1d": ("conv1d", (1, 13, 64, 5, 3, 1, 1), lambda x, k: (x, np.where(np.arange(3)[:, None, None] == 2, 0, k))),
+    "conv2d_nhwc": ("conv2d_nhwc", (1, 7, 7, 64, 5, 3, 1, 1), lambda x, k: (x, np.where(np.arange(64)[:, None] == 63, 0, k))),
+    "conv3d": ("conv3d", (1, 3, 5, 7, 13, 5, 2, 1, 0), lambda x, k: (x, np.where(np.arange(13)[:, None] == 12, 0, k))),
+    "conv_bn_relu": (
+        "conv_bn_relu",
+        (1, 7, 7, 13, 5, 3, 1, 1),
+        lambda x, k, *more: (x, np.where(np.arange(13)[:, None] == 12, 0, k), *more),
+    ),
+    "depthwise_nhwc": (
+        "depthwise_nhwc",
+        (1, 7, 7, 3, 3, 1, 1),
+        lambda x, k: (x, np.where(np.arange(9).reshape(3, 3, 1) == 8, 0, k)),
+    ),
+    "conv2d_transpose": ("conv2d_transpose", (1, 5, 5, 61, 7, 4, 2, 1), lambda x, k: (np.where(np.arange(61) == 60, 0, x), k)),
+    "capsule": ("capsule", (1, 5, 5, 7, 3, 3, 1, 1), lambda x, k: (np.where(np.arange(7) == 6, 0, x), k)),
+    "norm": ("norm", (1, 13, 109), lambda a: (np.where(np.arange(109) == 108, 0, a),)),
+    "attention_weights": ("attention_weights", (1, 13, 2, 109), lambda q, k: (np.where(np.arange(109) == 108, 0, q), k)),
     "softmax": ("softmax", (7, 509), lambda x: (np.where(np.arange(509) == 508, -np.inf, x),)),
     "layernorm": ("layernorm", (7, 509), lambda x, w, b: (np.where(np.arange(509) == 508, 0, x), w, b)),
 }
@@ -180,9 +278,13 @@ def test_gamma_is_the_bound_of_higham():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mpl",), "no workload is named 'mpl'; did you mean mlp? there are: mlp, gmm, conv2d, depthwise, softmax, layernorm"),
-        (("zzz",), "no workload is named 'zzz'; there are: mlp, gmm, conv2d, depthwise, softmax, layernorm"),
+        (("mpl",), f"no workload is named 'mpl'; did you mean mlp? there are: {', '.join(SHAPES)}"),
+        (("zzz",), f"no workload is named 'zzz'; there are: {', '.join(SHAPES)}"),
         (("mlp", (1, 2, 3)), "mlp takes 4 sizes M,K,L,N (got 3: 1,2,3)"),
+        (
+            ("conv2d_nhwc", (1, 5)),
+            "conv2d_nhwc takes 8 to 10 sizes N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] (got 2: 1,5)",
+        ),
         (("gmm", ()), "gmm takes 3 or 4 sizes M,K,N[,batch] (got 0: none)"),
         (("gmm", (7, 0, 5)), "gmm: K, the number of columns of A, must be a positive integer (got 0 in M,K,N[,batch] = 7,0,5)"),
         (
@@ -202,6 +304,30 @@ def test_gamma_is_the_bound_of_higham():
             ("conv2d", (1, 2, 9, 1, 1, 5, 5, 1, 1)),
             "conv2d: a kernel of 5x5 does not fit the padded image of 4x11 "
             "(got N,H,W,CI,CO,KH,KW,stride,padding = 1,2,9,1,1,5,5,1,1)",
+        ),
+        (
+            ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 3)),
+            "conv2d_nhwc: a kernel that reaches over 7 elements does not fit the padded 5 "
+            "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,3)",
+        ),
+        (
+            ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 1, 4)),
+            "conv2d_nhwc: 4 and 6 channels can't be divided into 4 groups "
+            "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,1,4)",
+        ),
+        (
+            ("conv2d_transpose", (1, 5, 5, 4, 6, 3, 1, 3)),
+            "conv2d_transpose: the padding must be less than the extent of the kernel, 3 "
+            "(got N,H,W,CI,CO,K,stride,padding = 1,5,5,4,6,3,1,3)",
+        ),
+        (
+            ("conv2d_transpose", (1, 1, 5, 4, 6, 4, 1, 2)),
+            "conv2d_transpose: nothing is left of the result without its padding "
+            "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,2)",
+        ),
+        (
+            ("capsule", (1, 1, 5, 4, 6, 4, 1, 1)),
+            "capsule: a kernel of 4x4 does not fit the padded image of 3x7 (got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,1)",
         ),
         (("gmm", (7, 13, 5), "float16"), "gmm: workloads compute in float32 or float64, got dtype 'float16'"),
     ],

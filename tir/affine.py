@@ -215,7 +215,8 @@ def coefficient(p: Polynomial, name: str) -> int | None:
 
 
 def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:
-    """p // c for c > 0: multiples of c are taken out; what is left vanishes if its bounds lie within one multiple."""
+    """p // c for c > 0: multiples of c are taken out; what is left vanishes if its bounds lie within one multiple; and so does a
+    part of it that lies within one multiple of a divisor of c and of all other factors."""
     if c == 1:
         return p
     quotient: Polynomial = {}
@@ -232,12 +233,12 @@ def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Pol
     low, high = bounds(rest, ranges)
     if low is not None and high is not None and low // c == high // c:
         return add(quotient, constant(low // c))
-    g = c
-    for m, k in rest.items():
-        g = gcd(g, k) if m else g
-    if g > 1:  # floor((g x + k) / (g d)) = floor((x + floor(k / g)) / d)
-        rest = {m: (k // g) for m, k in rest.items() if m or k // g}
-        return add(quotient, floordiv(rest, c // g, ranges, dtype))
+    for g in sorted({gcd(c, k) for m, k in rest.items() if m} - {1}, reverse=True):
+        low, high = bounds({m: k for m, k in rest.items() if k % g}, ranges)
+        if low is not None and high is not None and low // g == high // g:
+            # floor((g x + r) / (g d)) = floor((x + floor(r / g)) / d), where r stays within one multiple of g
+            whole = {m: k // g for m, k in rest.items() if k % g == 0}
+            return add(quotient, floordiv(add(whole, constant(low // g)), c // g, ranges, dtype))
     if len(rest) == 1:
         ((m, k),) = rest.items()
         if k == 1 and len(m) == 1:

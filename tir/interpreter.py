@@ -59,6 +59,7 @@ from .ir import (
     Store,
     Unary,
     Var,
+    need_func,
 )
 from .script.printer import PRECEDENCE
 from .traverse import blocks, stores, walk
@@ -94,12 +95,12 @@ def run(func: PrimFunc, *args: Any, fast: bool = False, seed: int = 0, traps: bo
 
 def compile(func: PrimFunc, *, fast: bool = False, seed: int = 0, traps: bool = True) -> Interpreted:
     """`func` as a callable over numpy arrays, as `run` takes them; `fast` compiles it with numba (about a second)."""
-    return Interpreted(func, fast=fast, seed=seed, traps=traps)
+    return Interpreted(need_func(func, "run"), fast=fast, seed=seed, traps=traps)
 
 
 def source(func: PrimFunc, *, fast: bool = False, traps: bool = True) -> str:
     """The plain Python that `run` executes."""
-    return _Generator(func, fast=fast, traps=traps).text
+    return _Generator(need_func(func, "source"), fast=fast, traps=traps).text
 
 
 class Interpreted:
@@ -332,7 +333,7 @@ def _plain_names() -> dict[str, Any]:
         "bfloat16": lambda x: np.float32(round_to(float(x), *_PLAIN_BITS[1][1:])),
         "exp": unary64(np.exp), "log": unary64(np.log), "sqrt": unary64(np.sqrt), "tanh": unary64(np.tanh), "erf": math.erf,
         "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "sigmoid": sigmoid, "floor": np.floor, "ceil": np.ceil,
-        "power": lambda x, y: np.power(np.float64(x), np.float64(y)), "inf": math.inf, "nan": math.nan, "Trap": _Trap,
+        "power": lambda x, y: np.float64(x) ** np.float64(y), "inf": math.inf, "nan": math.nan, "Trap": _Trap,
     }  # fmt: skip
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {f"allocate_{d}": _allocator(d) for d in dtypes.TABLE}

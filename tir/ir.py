@@ -12,7 +12,8 @@ there is no block, as in lowered programs).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
@@ -26,6 +27,9 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 UNARY_MATH = ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil")
 INTRINSICS = (*UNARY_MATH, "pow")
 
+# What the iterations of a THREAD loop may be.
+THREAD_AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
+
 
 @dataclass_transform(frozen_default=True)
 def node(cls):
@@ -38,8 +42,8 @@ class Node:
 
     def with_(self, **changes: Any) -> Any:
         """A copy with the given fields changed."""
-        fields: dict[str, Any] = {name: getattr(self, name) for name in type(self).__slots__}  # type: ignore[var-annotated]
-        return type(self)(**{**fields, **changes})
+        cls: type = type(self)
+        return cls(**{**{name: getattr(self, name) for name in cls.__slots__ if name not in changes}, **changes})  # type: ignore
 
 
 class Expr(Node):
@@ -244,7 +248,7 @@ class Stmt(Node):
     __slots__ = ()
 
 
-Annotations = tuple[tuple[str, Any], ...]  # sorted by key; values are JSON data
+Annotations = tuple[tuple[str, Any], ...]  # sorted by key; values are JSON data, of which lists and dicts have no hash
 
 
 @node
@@ -255,7 +259,7 @@ class For(Stmt):
     extent: Expr
     body: Stmt
     kind: Kind = Kind.SERIAL
-    annotations: Annotations = ()
+    annotations: Annotations = field(default=(), hash=False)
     thread: str = ""
 
     @property
@@ -350,7 +354,7 @@ class Block(Stmt):
     reads: tuple[Region, ...] | None = None
     writes: tuple[Region, ...] | None = None
     allocs: tuple[Buffer, ...] = ()
-    annotations: Annotations = ()
+    annotations: Annotations = field(default=(), hash=False)
 
     @property
     def is_reduction(self) -> bool:
@@ -365,7 +369,7 @@ class PrimFunc(Node):
     params: tuple[Buffer | Var, ...]
     body: Stmt
     allocs: tuple[Buffer, ...] = ()
-    attrs: Annotations = ()
+    attrs: Annotations = field(default=(), hash=False)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -383,6 +387,23 @@ class PrimFunc(Node):
         from .script.printer import show
 
         show(self)
+
+
+def need_func(value: Any, caller: str) -> PrimFunc:
+    """`value`, if it is a function of the IR, or the only one of a module; TypeError in the name of `caller` where it is
+    something else."""
+    if isinstance(value, PrimFunc):
+        return value
+    if isinstance(value, Mapping):
+        if len(value) == 1:
+            return need_func(next(iter(value.values())), caller)
+        raise TypeError(f"{caller} takes one function, and this module has {len(value)}: {', '.join(value) or 'none'}")
+    hint = ""
+    if hasattr(value, "func"):
+        hint = f" (a {type(value).__name__}'s program is its .func)"
+    elif hasattr(value, "op"):
+        hint = " (te.create_prim_func makes one of tensors)"
+    raise TypeError(f"{caller} takes a PrimFunc, got {type(value).__name__}{hint}")
 
 
 # --- construction ------------------------------------------------------------------------------------------------------

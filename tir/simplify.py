@@ -125,12 +125,13 @@ def _nonnegative(condition: Expr, ranges: Ranges) -> list[Polynomial]:
 
 def _integer(e: Expr, ranges: Ranges) -> Polynomial:
     """The normal form of an integer expression."""
+    kind = type(e)
+    if kind is Const:
+        return constant(e.value)  # type: ignore[attr-defined]
+    if kind is Var:
+        low, high = ranges.get(e.name, (None, None))  # type: ignore[attr-defined]
+        return constant(low) if low is not None and low == high and fixed(high) else {(e,): 1}
     match e:
-        case Const(value):
-            return constant(value)
-        case Var(name):
-            low, high = ranges.get(name, (None, None))
-            return constant(low) if low is not None and low == high and fixed(high) else {(e,): 1}
         case Binary("+", a, b):
             return recombine(add(_integer(a, ranges), _integer(b, ranges)), ranges, e.dtype)
         case Binary("-", a, b):
@@ -177,9 +178,10 @@ def _integer(e: Expr, ranges: Ranges) -> Polynomial:
 
 def wraps(e: Expr) -> bool:
     """Whether integer arithmetic in `e` may wrap around: it involves loaded or narrow values, so it must not be rearranged."""
+    kind = type(e)
+    if kind is Var or kind is Const:
+        return e.dtype != "int32" and e.dtype != "int64"
     match e:
-        case Const() | Var():
-            return e.dtype not in ("int32", "int64")
         case Load():
             return True
         case Binary(_, a, b):

@@ -293,6 +293,8 @@ def compute(
                 raise TypeError(
                     f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own"
                 )
+            if isinstance(n, ReduceAxis) and n not in (v.axes if isinstance(v, Reduce) else ()):
+                raise TypeError(f"{name}: nothing reduces over `{n.var}`; put it in, as in te.sum(..., axis={n.var})")
     op = Compute(name, axes, shape, values, tuple(sorted((attrs or {}).items())))
     many = isinstance(result, (tuple, list))
     outputs = tuple(Tensor(op, i, shape, v.dtype, f"{name}_v{i}" if many else name) for i, v in enumerate(values))

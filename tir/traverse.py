@@ -11,7 +11,7 @@ from dataclasses import fields
 from operator import is_
 from typing import TypeVar
 
-from .ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
+from .ir import Allocate, Binary, Block, Buffer, Const, Expr, For, If, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)
@@ -33,6 +33,8 @@ def children(node: Node) -> list[Node]:
     kind = type(node)
     if kind is Var or kind is Const:
         return []
+    if kind is Binary:  # the most frequent of the others
+        return [node.a, node.b]  # type: ignore[attr-defined]
     result: list[Node] = []
     for name in _node_fields(kind):
         value = getattr(node, name)
@@ -59,8 +61,12 @@ def substatements(node: Node) -> tuple[Stmt, ...]:
 
 def map_children(node: N, fn: Callable[[Node], Node]) -> N:
     """A copy with each direct child `c` replaced by `fn(c)`; `node` itself if every result is its argument."""
+    kind = type(node)
+    if kind is Binary:
+        a, b = fn(node.a), fn(node.b)  # type: ignore[attr-defined]
+        return node if a is node.a and b is node.b else Binary(node.op, a, b)  # type: ignore
     changes = None
-    for name in _node_fields(type(node)):
+    for name in _node_fields(kind):
         value = getattr(node, name)
         new: Node | tuple
         if type(value) is tuple:
@@ -203,9 +209,10 @@ def variables(node: Node) -> set[str]:
     stack = [node]
     while stack:
         n = stack.pop()
-        if type(n) is Var:
-            result.add(n.name)
-        else:
+        kind = type(n)
+        if kind is Var:
+            result.add(n.name)  # type: ignore[attr-defined]
+        elif kind is not Const:
             stack += children(n)
     return result
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tir import dtypes
-from tir.affine import Polynomial, coefficient, polynomial
+from tir.affine import Interval, Polynomial, coefficient, polynomial
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
@@ -33,14 +33,14 @@ from tir.ir import (
     Stmt,
     Store,
     Var,
-    annotation,
 )
 from tir.script.printer import stmt_text
 from tir.simplify import simplify
 from tir.traverse import children, loads, stores, substitute, variables, walk, walk_stmts
 
+from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
 from ..passes.gpu_kernels import AXES, GPUError
-from ..passes.gpu_pipeline import ASYNCHRONOUS
+from ..passes.gpu_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.gpu_sync import BARRIER
 from .expressions import STORAGE, VALUE, Expressions, flat, stored, wide
 from .lanes import in_step, together
@@ -48,6 +48,7 @@ from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
 WIDEST = 16  # bytes that a thread can load or store at once
+COPIES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
 STATIC = 48 * 1024  # bytes of shared memory that need no permission from the driver
 UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
@@ -102,7 +103,6 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
-        self.asynchronous = any(isinstance(s, For) and annotation(s.annotations, ASYNCHRONOUS) for s in walk_stmts(kernel.body))
         self.write = Expressions(self.names, dict(kernel.ranges()))
         self.head()
         self.stmt(kernel.body)
@@ -134,7 +134,7 @@ class _Kernel:
                 params.append(f"{const}{STORAGE[p.dtype]}* __restrict__ {self.name(p.name)}")
             else:
                 params.append(f"{STORAGE[p.dtype]} {self.name(p.name)}")
-        threads = prod(k.block)
+        threads = f"{prod(k.block)}, {k.resident}" if k.resident > 1 else str(prod(k.block))
         self.lines.append(f'extern "C" __global__ void __launch_bounds__({threads}) {k.name}({", ".join(params)}) {{')
         used = variables(k.body)
         for kind in ("blockIdx", "threadIdx"):
@@ -164,6 +164,9 @@ class _Kernel:
                 self.vector(s)
             case For():
                 self.loop(s)
+            case Store(buffer, indices, Call(op, (value,))) if op == ASYNCHRONOUS:
+                if not self.copy(s, value):
+                    self.stmt(s.with_(value=value))
             case Store(buffer, indices, value):
                 self.line(f"{self.write.element(buffer, indices)} = {stored(self.write(value), buffer.dtype)};", s)
             case If(condition, then, orelse):
@@ -182,11 +185,16 @@ class _Kernel:
                 self.line(f"__align__(16) {STORAGE[buffer.dtype]} {self.name(buffer.name)}[{_size(buffer)}];", s)
                 self.stmt(body)
             case Evaluate(Call(op)) if op == BARRIER:
-                if self.asynchronous:
-                    self.line("copy_async_wait();")
                 self.line("__syncthreads();")
+            case Evaluate(Call(op)) if op == COMMIT:
+                self.line(f"{COMMIT}();")
+            case Evaluate(Call(op, (groups,))) if op == WAIT:
+                self.line(f"{WAIT}<{self.write(groups)}>();")
             case Evaluate(Const()):
                 pass
+            case Evaluate(Call(op, args)) if op in (*PRODUCTS, LDMATRIX, TRANSPOSED):
+                places = [f"{self.names[x.buffer.name]} + {self.write.offset(x.buffer, x.indices)}" for x in args]  # type: ignore[attr-defined]
+                self.line(f"{op}({', '.join(places)});", s)
             case Evaluate(value):
                 self.line(f"{self.write(value)};", s)
             case Block():
@@ -236,7 +244,15 @@ class _Kernel:
         for c in conditions:
             self.line(f"if ({self.write(c)}) {{", s)
             self.depth += 1
+        if isinstance(body, Store) and isinstance(body.value, Call) and body.value.op == ASYNCHRONOUS:
+            value = body.value.args[0]
+            body = body.with_(value=value)
+            done = self.copy(body, value, s.var, n)
+        else:
+            done = False
         match body:
+            case _ if done:
+                pass
             case Store(buffer, indices, Select(c, t, f, True)) if together(c, s.var, n, inside) and not loads(c):
                 self.line(f"if ({self.write(simplify(substitute(c, first), inside))}) {{", s)
                 self.depth += 1
@@ -263,19 +279,14 @@ class _Kernel:
         if not vectors and not width:
             self.loop(s.with_(kind=Kind.UNROLLED, body=store))
             return
-        zero = {s.var: Const(0, s.var.dtype)}
 
         def place(buffer: Buffer, indices: tuple[Expr, ...], part: int) -> str:
-            start = simplify(substitute(flat(buffer, indices, inside), zero) + part, inside)
-            return f"{self.names[buffer.name]} + {self.write(wide(start, buffer))}"
+            return self.place(buffer, indices, s.var, part, inside)
 
         if isinstance(store.value, Load) and width and vectors.get(store.value) == width:  # a copy
             for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype)):
                 to, source = place(store.buffer, store.indices, part), place(store.value.buffer, store.value.indices, part)
-                if width == WIDEST and annotation(s.annotations, ASYNCHRONOUS) and store.value.buffer.scope == "global":
-                    self.line(f"copy_async({to}, {source});", store)
-                else:
-                    self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
+                self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
             return
         self.line("{", s)
         self.depth += 1
@@ -308,6 +319,39 @@ class _Kernel:
                 self.line(f"*({vector}*)({to}) = *(const {vector}*)({target} + {part});", store)
         self.depth -= 1
         self.line("}")
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, part: int, ranges: dict[str, Interval]) -> str:
+        """The address of lane number `part`."""
+        start = simplify(substitute(flat(buffer, indices, ranges), {lane: Const(0, lane.dtype)}) + part, ranges)
+        return f"{self.names[buffer.name]} + {self.write(wide(start, buffer))}"
+
+    def copy(self, store: Store, value: Expr, lane: Var | None = None, n: int = 1) -> bool:
+        """Write a copy from global to shared memory that nobody waits for, if so many bytes can be moved so."""
+        found = copied(value, store.buffer.dtype)
+        if found is None:
+            return False
+        source, condition = found
+        lane = Var("") if lane is None else lane
+        inside = {**self.write.ranges, lane.name: (0, n - 1)}
+        each = dtypes.nbytes(store.buffer.dtype)
+        width = each
+        if n > 1:
+            width = self.width(store.buffer, store.indices, lane, n, inside)
+            if width != self.width(source.buffer, source.indices, lane, n, inside) or (
+                condition is not None and not together(condition, lane, n, inside)
+            ):
+                return False
+        if width not in COPIES:
+            return False
+        there = ""
+        if condition is not None:
+            there = f", {self.write(simplify(substitute(condition, {lane: Const(0, lane.dtype)}), inside))}"
+        for part in range(0, n, width // each):
+            to, origin = (
+                self.place(b, i, lane, part, inside) for b, i in ((store.buffer, store.indices), (source.buffer, source.indices))
+            )
+            self.line(f"copy_async<{width}>({to}, {origin}{there});", store)
+        return True
 
     def width(self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, n: int, ranges) -> int:
         """The bytes that can be moved at once when lanes 0 to n - 1 touch elements one after another; 0 if they do not."""

@@ -11,6 +11,7 @@ from tir.ir import COMPARISONS, INTRINSICS, Binary, Buffer, Call, Cast, Const, E
 from tir.simplify import bounds, simplify, wraps
 from tir.traverse import substitute, variables
 
+from ..passes.gpu_fragments import TF32
 from ..passes.gpu_reduce import SHUFFLE
 
 # Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
@@ -125,6 +126,8 @@ class Expressions:
         texts = [self(a) for a in args]
         if op == SHUFFLE:
             return f"__shfl_xor_sync({int(args[2].value):#x}u, {texts[0]}, {texts[1]})"  # type: ignore[attr-defined]
+        if op == TF32:
+            return f"tf32({texts[0]})"
         if op == "abs" and dtypes.is_int(dtype):
             return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
         if op == "sigmoid":

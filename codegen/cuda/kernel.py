@@ -61,6 +61,7 @@ class CudaKernel:
         self.func: PrimFunc = program.func
         self.source, self._source = source.text, source
         self.code = binary.code
+        self._workspaces: dict[tuple[int, str], DeviceArray] = {}  # by stream and temporary; kept until the kernel is dropped
         self._written = frozenset(name for k in program.kernels for name in k.written)
 
     def report(self) -> Report:
@@ -78,20 +79,16 @@ class CudaKernel:
 
         Raises ArgumentError for arrays that do not fit, DeviceError for what the driver refuses.
         """
-        steps, _alive = self._prepared(arrays)
+        steps, _alive = self._prepared(arrays, stream)
         for step in steps:
             launch(*step[:4], stream, *step[4:])
-        if self.program.temporaries:
-            synchronize(stream)  # they are freed now
 
-    def _prepared(self, arrays: tuple) -> tuple[list[tuple], list]:
+    def _prepared(self, arrays: tuple, stream: int = 0) -> tuple[list[tuple], list]:
         """The launches of one call, with their arguments, and what must live until they are done."""
         context()
         pointers, sizes, alive = self._arguments(arrays)
         for b in self.program.temporaries:
-            empty = DeviceArray(tuple(evaluate(d, sizes) for d in b.shape), dtypes.storage(b.dtype))
-            pointers[b.name] = empty.pointer
-            alive.append(empty)
+            pointers[b.name] = self._workspace(stream, b, tuple(evaluate(d, sizes) for d in b.shape)).pointer
         steps = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
@@ -99,6 +96,16 @@ class CudaKernel:
             types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else _SCALARS[p.dtype] for p in k.params)
             steps.append((self._module.function(k.name, shared), grid, k.block, shared, values, types))
         return steps, alive
+
+    def _workspace(self, stream: int, b: Buffer, shape: tuple[int, ...]) -> DeviceArray:
+        """Memory for a temporary between kernels. Calls on one stream follow one another, so they share it."""
+        dtype = dtypes.storage(b.dtype)
+        known = self._workspaces.get((stream, b.name))
+        if known is None or known.nbytes < prod(shape) * dtype.itemsize:
+            if known is not None:
+                synchronize(stream)  # earlier calls may still use what is freed now
+            known = self._workspaces[stream, b.name] = DeviceArray(shape, dtype)
+        return known
 
     def _arguments(self, arrays: tuple) -> tuple[dict[str, int], dict[str, int], list]:
         name, params = self.func.name, self.func.params

@@ -4,6 +4,31 @@ from __future__ import annotations
 
 import re
 
+
+def _ldmatrix(kind: str) -> str:
+    name = f"ldmatrix_x4{'_' if kind else ''}{kind}"
+    return f"""// Four 8 x 8 matrices of 16 bits from shared memory{", transposed" if kind else ""};
+// lane l names row l % 8 of matrix l / 8.
+__device__ __forceinline__ void {name}(void* r0, void* r1, void* r2, void* r3, const void* row) {{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4{"." if kind else ""}{kind}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+               : "=r"(*(unsigned*)r0), "=r"(*(unsigned*)r1), "=r"(*(unsigned*)r2), "=r"(*(unsigned*)r3)
+               : "r"((unsigned)__cvta_generic_to_shared(row))
+               : "memory");
+}}"""
+
+
+def _mma(total: str, factor: str, depth: int) -> str:
+    kind = "float" if factor == "tf32" else "unsigned short"
+    return f"""// c += a * b for matrices of 16 x 8, 16 x {depth} and {depth} x 8, which the lanes of a warp hold together.
+__device__ __forceinline__ void mma_m16n8k{depth}_{factor}_{total}(float* c, const {kind}* a, const {kind}* b) {{
+  const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
+  asm("mma.sync.aligned.m16n8k{depth}.row.col.{total}.{factor}.{factor}.{total} "
+      "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+}}"""
+
+
 # In order: later ones may call earlier ones.
 FUNCTIONS = {
     "minimum": """template <typename T> __device__ __forceinline__ T minimum(T a, T b) { return b < a ? b : a; }""",
@@ -22,11 +47,42 @@ template <typename T> __device__ __forceinline__ T floordiv(T a, T b) {
 template <typename T, typename F> __device__ __forceinline__ T truncated(F x) { return x - x == 0 ? (T)(long long)x : (T)0; }""",
     "sigmoid": """template <typename T> __device__ __forceinline__ T sigmoid(T x) { return (T)1 / ((T)1 + (T)exp(-x)); }
 template <> __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }""",
-    "copy_async_wait": """// All 16 bytes that this thread copies without waiting are there.
-__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }""",
-    "copy_async": """// 16 bytes from global to shared memory, without waiting.
-__device__ __forceinline__ void copy_async(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+    "copy_async_wait": """// The copies of this thread are there, but for the latest groups.
+template <int groups> __device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}""",
+    "copy_async_commit": """// The copies of this thread since the last group are a group.
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }""",
+    "copy_async": """// 4, 8 or 16 bytes from global to shared memory, without waiting; zeros where they are not `there`.
+template <int bytes> __device__ __forceinline__ void copy_async(void* to, const void* from) {
+  unsigned address = (unsigned)__cvta_generic_to_shared(to);
+  if (bytes == 16) asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(bytes) : "memory");
+}
+template <int bytes> __device__ __forceinline__ void copy_async(void* to, const void* from, bool there) {
+  unsigned address = (unsigned)__cvta_generic_to_shared(to), read = there ? bytes : 0;
+  if (bytes == 16)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(read) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(read) : "memory");
+}""",
+    "tf32": """// To 10 bits of mantissa, to the nearest.
+__device__ __forceinline__ float tf32(float x) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __uint_as_float(bits);
+}""",
+    "ldmatrix_x4": _ldmatrix(""),
+    "ldmatrix_x4_trans": _ldmatrix("trans"),
+    "mma_m16n8k16_f16_f32": _mma("f32", "f16", 16),
+    "mma_m16n8k16_bf16_f32": _mma("f32", "bf16", 16),
+    "mma_m16n8k8_tf32_f32": _mma("f32", "tf32", 8),
+    "mma_m16n8k16_f16_f16": """// c += a * b for matrices of 16 x 8, 16 x 16 and 16 x 8, which the lanes of a warp hold together.
+__device__ __forceinline__ void mma_m16n8k16_f16_f16(unsigned short* c, const unsigned short* a, const unsigned short* b) {
+  unsigned* z = (unsigned*)c;
+  const unsigned *x = (const unsigned*)a, *y = (const unsigned*)b;
+  asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+      : "+r"(z[0]), "+r"(z[1])
+      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
 }""",
     "float16_value": """__device__ __forceinline__ float float16_value(unsigned short bits) {
   float x;

@@ -13,8 +13,9 @@ from tir.traverse import stores, substitute, walk, walk_stmts
 
 from ..passes import simplify_all
 from ..passes.gpu_buffers import fold_gaps, hoist_shared, local_buffers, place_local, place_shared
+from ..passes.gpu_fragments import fragments
 from ..passes.gpu_kernels import AXES, SHARED, GPUError, Nest, distribute, divide, interleave, strip, used
-from ..passes.gpu_pipeline import double_buffer, settle
+from ..passes.gpu_pipeline import pipeline, settle
 from ..passes.gpu_reduce import cross_thread
 from ..passes.gpu_sync import barriers
 from ..passes.lower_blocks import lower_blocks
@@ -25,7 +26,8 @@ from ..passes.unroll import unroll
 class DeviceFunction:
     """One kernel: `params` are buffers in global memory and then scalars; `grid` may depend on the scalars.
 
-    `indices` maps "blockIdx.x", ... to the variables of the body; `shared` lists its buffers in shared memory.
+    `indices` maps "blockIdx.x", ... to the variables of the body; `shared` lists its buffers in shared memory;
+    `resident` blocks shall fit a multiprocessor at once.
     """
 
     name: str
@@ -35,6 +37,7 @@ class DeviceFunction:
     indices: dict[str, Var]
     shared: tuple[Buffer, ...]
     body: Stmt
+    resident: int = 1
 
     @property
     def written(self) -> frozenset[str]:
@@ -89,10 +92,12 @@ def _device(nest: Nest, func: PrimFunc, known: list[Buffer], outer: dict[str, In
     single = {v.name: Const(0) for v in nest.axes.values() if ranges[v.name] == (0, 0)}
     body = distribute(interleave(nest.body))
     body = place_shared(nest, body, func, ranges)
-    threaded = body = double_buffer(body)
-    body = settle(barriers(nest, body, ranges), int(re.findall(r"\d+", target.arch)[0]) >= 80)
+    threaded = body = pipeline(body)
+    arch = int(re.findall(r"\d+", target.arch)[0])
+    body = settle(barriers(nest, body, ranges), arch >= 80)
     body = strip(nest, body)
     body = place_local(nest, threaded, body, ranges)
+    body = fragments(nest, body, ranges, arch)
     body = simplify_tree(substitute(body, single), ranges)  # type: ignore[assignment]
     body = fold_gaps(body, local_buffers(body), ranges)
     body = unroll(func.with_(body=body), target).body
@@ -104,7 +109,7 @@ def _device(nest: Nest, func: PrimFunc, known: list[Buffer], outer: dict[str, In
     if strange:
         raise GPUError(f"`{strange[0].name}` is in memory `{strange[0].scope}`, which a GPU has not; use shared or local")
     grid = tuple(simplify(g) for g in nest.grid)
-    return DeviceFunction(nest.name, params, grid, nest.block, nest.axes, shared, body)  # type: ignore[arg-type]
+    return DeviceFunction(nest.name, params, grid, nest.block, nest.axes, shared, body, nest.resident)  # type: ignore[arg-type]
 
 
 def _free(body: Stmt, bound: set[str]) -> list[Var]:

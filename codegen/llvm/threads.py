@@ -6,8 +6,11 @@ from tir.ir import Allocate, Buffer, Const, For, Let, Node, Stmt, Store, Var
 from tir.traverse import children, walk
 
 from ..passes.chunks import Chunks, chunks
+from . import cores
 from .values import Frame, Value
 from .writer import Writer
+
+HEAD = 5  # words of the context that every parallel loop has
 
 
 class Threads(Writer):
@@ -17,7 +20,7 @@ class Threads(Writer):
         """The loop as a function of its own, which each thread runs on its share of the iterations.
 
         The threads see a context of words: the number of iterations, whether one of them failed, the first iteration that none
-        has taken yet, then the pointers and scalars that the body uses.
+        has taken yet, the core and the name of the thread that calls, then the pointers and scalars that the body uses.
         """
         how = chunks(s)
         n = self.index(s.extent)
@@ -51,17 +54,17 @@ class Threads(Writer):
         signature = ", ".join(["i64 %n", "ptr %failure", "ptr %counter", *map(str, parameters)])
         self.module.functions[number] = worker.finish(f"define internal void {body}({signature}) noinline #0")
         context = self.fresh("context")
-        self.entry.append(f"{context} = alloca [{3 + len(passed)} x i64], align 8")
+        self.entry.append(f"{context} = alloca [{HEAD + len(passed)} x i64], align 8")
         unpack = ["%n = load i64, ptr %context"]
         unpack += [f"%{name} = getelementptr i64, ptr %context, i64 {i}" for i, name in enumerate(("failure", "counter"), 1)]
         arguments = ["i64 %n", "ptr %failure", "ptr %counter"]
-        for i, value in enumerate((n, Value("0", "i64"), Value("0", "i64"), *passed)):
+        for i, value in enumerate((n, Value("0", "i64"), Value("0", "i64"), *self._caller(), *passed)):
             place = self.op(f"getelementptr i64, ptr {context}, i64 {i}", "ptr")
             self.line(f"store {value}, ptr {place.name}")
-            if i > 2:
+            if i >= HEAD:
                 unpack += [f"%p{i} = getelementptr i64, ptr %context, i64 {i}", f"%v{i} = load {value.type}, ptr %p{i}"]
                 arguments.append(f"{value.type} %v{i}")
-        text = "\n  ".join([*unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
+        text = "\n  ".join([*self._part(), *unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
         self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
         self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
         self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
@@ -69,6 +72,34 @@ class Threads(Writer):
             place = self.op(f"getelementptr i64, ptr {context}, i64 1", "ptr")
             failure = self.op(f"load i64, ptr {place.name}", "i64")
             self.leave_if(self.op(f"icmp ne i64 {failure.name}, 0", "i1"))
+
+    def _caller(self) -> tuple[Value, Value]:
+        """The core that this thread runs on, and its name, for those who share its work to keep off; zeros where none do."""
+        if not cores.AVAILABLE:
+            return Value("0", "i64"), Value("0", "i64")
+        self.module.declarations |= set(cores.DECLARATIONS)
+        self.module.library[cores.NAME] = cores.definition()
+        core = self.op("call i32 @sched_getcpu()", "i32")
+        return self.op(f"sext i32 {core.name} to i64", "i64"), self.op("call i64 @pthread_self()", "i64")
+
+    def _part(self) -> list[str]:
+        """What a thread does before its share: see `cores`."""
+        if not cores.AVAILABLE:
+            return []
+        return [
+            "%core.at = getelementptr i64, ptr %context, i64 3",
+            "%core = load i64, ptr %core.at",
+            "%mine.here = call i32 @sched_getcpu()",
+            "%mine = sext i32 %mine.here to i64",
+            "%together = icmp eq i64 %mine, %core",
+            "br i1 %together, label %leave, label %work",
+            "leave:",
+            "%caller.at = getelementptr i64, ptr %context, i64 4",
+            "%caller = load i64, ptr %caller.at",
+            f"call void @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores})",  # type: ignore[attr-defined]
+            "br label %work",
+            "work:",
+        ]
 
     def share(self, s: For, how: Chunks) -> None:
         """The iterations of a parallel loop that are the share of the thread that calls this, of `%n` in all."""

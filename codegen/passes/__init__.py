@@ -14,6 +14,7 @@ from .lanes import combine_lanes
 from .lower_blocks import lower_blocks
 from .registers import promote_registers
 from .unroll import unroll
+from .unswitch import unswitch
 from .vectors import split_vectors
 
 Pass = Callable[[PrimFunc, object], PrimFunc]
@@ -36,6 +37,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     simplify_all,
     combine_lanes,
     compact_buffers,
+    unswitch,
     clip_loops,
     version_guards,
     split_vectors,

@@ -21,13 +21,13 @@ class Chunks(NamedTuple):
 def chunks(loop: For) -> Chunks:
     """What the annotations `schedule: "static"` or `"dynamic"` and `chunk: n` of a parallel loop ask for; static without them.
 
-    Dynamic chunks have one iteration unless `chunk` says otherwise. Raises ValueError for other values.
+    Dynamic chunks have one iteration unless `chunk` says otherwise; a chunk of 0 says nothing. ValueError for other values.
     """
     schedule = annotation(loop.annotations, SCHEDULE, "static")
     size = annotation(loop.annotations, CHUNK)
     if schedule not in ("static", "dynamic"):
         raise ValueError(f'loop `{loop.name}`: the annotation {SCHEDULE} must be "static" or "dynamic", got {schedule!r}')
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-        raise ValueError(f"loop `{loop.name}`: the annotation {CHUNK} must be an integer from 1 up, got {size!r}")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        raise ValueError(f"loop `{loop.name}`: the annotation {CHUNK} must be an integer from 0 up, got {size!r}")
     dynamic = schedule == "dynamic"
-    return Chunks(dynamic, 1 if dynamic and size is None else size)
+    return Chunks(dynamic, size or (1 if dynamic else None))

@@ -15,7 +15,7 @@ from tir.simplify import simplify
 from tir.traverse import children, loads, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained
-from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread, used
+from .gpu_kernels import AXES, SHARED, WARP_SCOPE, GPUError, Nest, is_thread, used
 from .gpu_sync import POINTS, collect
 from .lower_blocks import ALIGNED
 
@@ -119,7 +119,7 @@ def place_local(nest: Nest, before: Stmt, body: Stmt, ranges: Mapping[str, Inter
     `before` is the same with thread loops. An element may belong to one thread only: GPUError where that cannot be shown.
     """
     for buffer in used(body).values():
-        if buffer.scope == "local":
+        if buffer.scope in ("local", WARP_SCOPE):
             _need_own(nest, before, body, buffer, ranges)
             if self_contained(body, buffer, dict(ranges)):
                 body = place(body, buffer, dict(ranges))
@@ -134,7 +134,8 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
     Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
     either no two threads share an element by it, or each thread has surely written before what it reads.
     """
-    threads = {nest.axes[f"threadIdx.{a}"].name for a in AXES}
+    owners = AXES if buffer.scope == "local" else AXES[1:]  # the lanes of a warp, threadIdx.x, hold theirs together
+    threads = {nest.axes[f"threadIdx.{a}"].name for a in owners}
     parts: set[tuple] = set()
     offsets: list[np.ndarray | None] = []
     inner: dict[str, Interval] = {}
@@ -176,7 +177,7 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
     if single or self_contained(body, buffer, dict(ranges)):
         return
-    if touched is None or not _apart(nest, next(iter(parts)), touched):
+    if touched is None or not _apart(nest, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
 
 
@@ -192,10 +193,10 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     return distinct(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
-def _apart(nest: Nest, part: tuple, offsets: np.ndarray) -> bool:
-    """Whether no two threads touch the same element: each touches `offsets` from a place that `part` says."""
-    columns = grid({nest.axes[f"threadIdx.{a}"].name: n for a, n in zip(AXES, nest.block, strict=True)})
-    threads = prod(nest.block)
+def _apart(nest: Nest, owners: tuple[str, ...], part: tuple, offsets: np.ndarray) -> bool:
+    """Whether no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
+    counts = {nest.axes[f"threadIdx.{a}"].name: n for a, n in zip(AXES, nest.block, strict=True) if a in owners}
+    columns, threads = grid(counts), prod(counts.values())
     starts = []
     for moving in part:
         base = np.zeros(threads, np.int64)

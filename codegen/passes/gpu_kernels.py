@@ -8,14 +8,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tir.ir import Buffer, Call, Const, Evaluate, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store, Var, seq
+from tir.ir import (
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    annotation,
+    seq,
+)
 from tir.simplify import simplify
 from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
 
 AXES = ("x", "y", "z")
 LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
 SHARED = ("shared", "shared.dyn")
+WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 MAX_THREADS = 1024
+RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: registers leave room for so many blocks
+MAX_RESIDENT = 32
 
 
 class GPUError(Exception):
@@ -31,6 +52,7 @@ class Nest:
     block: tuple[int, int, int]
     axes: dict[str, Var]
     body: Stmt
+    resident: int  # blocks that a multiprocessor shall hold at once
 
 
 def is_thread(s: Stmt, kind: str) -> bool:
@@ -82,6 +104,7 @@ def divide(func: PrimFunc) -> tuple[Stmt, tuple[Nest, ...]]:
 
 def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
     extents: dict[str, list[Expr]] = {}
+    resident = [1]
 
     def visit(s: Stmt, around: dict[str, For]) -> Stmt:
         if isinstance(s, For) and s.kind is Kind.THREAD and not is_thread(s, "vthread"):
@@ -94,6 +117,7 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
             if axis.startswith("blockIdx") and axis in extents:
                 raise GPUError(f"{axis} is bound twice in one kernel, again by `{s.name}`; bind one loop outside of both")
             extents.setdefault(axis, []).append(s.extent)
+            resident.append(_resident(s))
             # The inner loop of an axis hides the outer one, whose variable the body does not use.
             body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
             return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body)
@@ -112,7 +136,14 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
         block.append(max(int(e.value) for e in given))  # type: ignore[attr-defined]
     if prod(block) > MAX_THREADS:
         raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
-    return Nest(name, grid, tuple(block), axes, body)  # type: ignore[arg-type]
+    return Nest(name, grid, tuple(block), axes, body, max(resident))  # type: ignore[arg-type]
+
+
+def _resident(s: For) -> int:
+    n = annotation(s.annotations, RESIDENT, 1)
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RESIDENT:
+        raise GPUError(f"loop `{s.name}`: the annotation {RESIDENT} must be an integer from 1 to {MAX_RESIDENT}, got {n!r}")
+    return n
 
 
 def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
@@ -249,7 +280,7 @@ def _bound_inside(s: Stmt, axis: str) -> bool:
 
 def strip(nest: Nest, body: Stmt) -> Stmt:
     """Thread loops become conditions: `t < n` where a loop has fewer iterations than the block threads; and what stands in no
-    loop of an axis and writes shared or global memory is left to the first thread of that axis."""
+    loop of an axis and writes shared or global memory is left to the first thread of that axis, or to its first warp."""
     threads = {f"threadIdx.{a}": n for a, n in zip(AXES, nest.block, strict=True)}
 
     def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
@@ -260,7 +291,10 @@ def strip(nest: Nest, body: Stmt) -> Stmt:
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
         bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
-        if missing and not bound and written and "local" not in written:
+        if any(b.scope == WARP_SCOPE for b in used(s).values()):  # all lanes join, each for its own elements
+            missing = [axis for axis in missing if axis != "threadIdx.x"]
+            bound = bound or not isinstance(s, Store)
+        if missing and not bound and written and not written & {"local", WARP_SCOPE}:
             for axis in missing:
                 s = If(nest.axes[axis].equal(Const(0)), s)
             return s

@@ -1,7 +1,8 @@
-"""Tiles of shared memory loaded one step ahead."""
+"""Tiles of shared memory loaded some steps ahead."""
 
 from __future__ import annotations
 
+from tir import dtypes
 from tir.ir import (
     Allocate,
     Buffer,
@@ -13,42 +14,57 @@ from tir.ir import (
     If,
     Kind,
     Load,
+    Select,
     Seq,
     Stmt,
     Store,
-    annotated,
+    Var,
     annotation,
     seq,
 )
-from tir.traverse import loads, map_children, rewrite, stores, substitute, walk_stmts
+from tir.simplify import simplify
+from tir.traverse import fresh, loads, map_children, rewrite, stores, substitute, walk, walk_stmts
 
-from .gpu_kernels import SHARED
-from .gpu_sync import BARRIER
+from .gpu_kernels import SHARED, GPUError
 
-DOUBLE = "double_buffer"  # an annotation of a loop
-ASYNCHRONOUS = "asynchronous"  # of a vectorised loop whose copies need not be there before the next barrier
+STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
+DOUBLE = "double_buffer"  # an annotation of a loop: two of them
+ASYNCHRONOUS = "asynchronous"  # a call around what is stored: a copy that need not be there before it is waited for
+COMMIT = "copy_async_commit"  # a call: the copies so far are a group
+WAIT = "copy_async_wait"  # a call: all groups are there but the latest ones, whose number is the argument
+MOST_STAGES = 16
 
 
-def double_buffer(body: Stmt) -> Stmt:
-    """Rewrite   for k in range(n): load tile k; use the tile          # annotated `double_buffer`
-              => load tile 0;  for k in range(n): if k + 1 < n: load tile k + 1;  use tile k
+def pipeline(body: Stmt) -> Stmt:
+    """Rewrite   for k in range(n): load tile k; use the tile          # annotated `pipeline_stages: s`
+              => for p in range(s - 1): load tile p
+                 for k in range(n): wait for tile k; if k + s - 1 < n: load tile k + s - 1; use tile k
 
-    with two tiles that take turns. The tiles are those that the loop allocates in shared memory; the statements that load them
+    with s tiles that take turns. The tiles are those that the loop allocates in shared memory; the statements that load them
     come first and read nothing that the loop makes. A loop that is not of this form stays as it is.
     """
+    taken = {n.name for n in walk(body) if isinstance(n, (Var, Buffer))}
 
     def visit(s: Stmt) -> Stmt:
         s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
-        if isinstance(s, For) and s.kind is Kind.SERIAL and annotation(s.annotations, DOUBLE):
-            return _ahead(s) or s
+        if isinstance(s, For) and s.kind is Kind.SERIAL and (n := stages(s)) > 1:
+            return _ahead(s, n, taken) or s
         return s
 
     return visit(body)
 
 
-def _ahead(loop: For) -> Stmt | None:
+def stages(loop: For) -> int:
+    """How many tiles take turns in a loop, by its annotations. Raises GPUError for what is no such number."""
+    n = annotation(loop.annotations, STAGES, 2 if annotation(loop.annotations, DOUBLE) else 1)
+    if not isinstance(n, int) or not 0 <= n <= MOST_STAGES:
+        raise GPUError(f"loop `{loop.name}`: the annotation {STAGES} must be an integer from 1 to {MOST_STAGES}, got {n!r}")
+    return n
+
+
+def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
     tiles, inner = _unallocated(loop.body)
-    if not tiles or not isinstance(inner, Seq) or not isinstance(loop.extent, Const) or int(loop.extent.value) < 2:
+    if not tiles or not isinstance(inner, Seq) or loop.extent == Const(1, loop.extent.dtype):
         return None
     names = {b.name for b in tiles}
     first: list[Stmt] = []
@@ -60,28 +76,53 @@ def _ahead(loop: For) -> Stmt | None:
     rest = inner.stmts[len(first) :]
     if not first or not rest or any(x.buffer.name in names for s in rest for x in stores(s)):
         return None
-    wide = {b.name: b.with_(shape=(Const(2), *b.shape)) for b in tiles}
+    wide = {b.name: b.with_(shape=(Const(n), *b.shape)) for b in tiles}
 
-    def at(s: Stmt, half: Expr) -> Stmt:
-        def change(n):
-            if isinstance(n, Load | Store) and n.buffer.name in wide:
-                return n.with_(buffer=wide[n.buffer.name], indices=(half, *n.indices))
+    def at(s: Stmt, turn: Expr) -> Stmt:
+        def change(x):
+            match x:
+                case Load(buffer, indices) if buffer.name in wide:
+                    return Load(wide[buffer.name], (turn, *indices))
+                case Store(buffer, indices, value) if buffer.name in wide:
+                    value = Call(ASYNCHRONOUS, (value,), value.dtype) if copied(value, buffer.dtype) else rewrite(value, change)
+                    return Store(wide[buffer.name], (turn, *indices), value)
             return None
 
         return rewrite(s, change)
 
-    turn = loop.var % 2
-
     def load(k: Expr) -> Stmt:
-        body = at(seq(*first), turn)
-        body = rewrite(body, lambda n: _asynchronous(n) if isinstance(n, For) and n.kind is Kind.VECTORIZED else None)
-        return substitute(body, {loop.var: k})
+        """Load tile k, if there is one."""
+        return If(simplify(k < loop.extent), substitute(at(_again(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
 
-    ahead = If(loop.var + 1 < loop.extent, load(loop.var + 1))
-    body: Stmt = seq(load(Const(0, loop.var.dtype)), loop.with_(body=seq(ahead, *(at(s, turn) for s in rest))))
+    commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
+    p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))
+    body: Stmt = seq(
+        For(p, Const(n - 1, p.dtype), seq(load(p), commit), Kind.UNROLLED),
+        loop.with_(body=seq(wait, load(loop.var + (n - 1)), commit, *(at(s, loop.var % n) for s in rest))),
+    )
     for b in reversed(tiles):
         body = Allocate(wide[b.name], body)
     return body
+
+
+def _again(s: Stmt, taken: set[str]) -> Stmt:
+    """A copy of `s` whose loops have names of their own."""
+    match s:
+        case For(var, _, body) if s.kind is not Kind.THREAD:
+            new = var.with_(name=fresh(taken, var.name))
+            return s.with_(var=new, body=_again(substitute(body, {var.name: new}), taken))  # type: ignore[arg-type]
+        case _:
+            return map_children(s, lambda c: _again(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+
+def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
+    """The element of global memory that a value is, and the condition under which it is that, and 0 otherwise."""
+    match value:
+        case Load(buffer) if buffer.scope == "global" and buffer.dtype == dtype:
+            return value, None
+        case Select(condition, Load(buffer) as x, Const(0), _) if buffer.scope == "global" and buffer.dtype == dtype:
+            return x, None if loads(condition) else condition
+    return None
 
 
 def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
@@ -97,24 +138,29 @@ def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
             return [], s
 
 
-def _asynchronous(loop: For) -> For:
-    return loop.with_(annotations=annotated(loop.annotations, ASYNCHRONOUS, True))
-
-
 def settle(body: Stmt, capable: bool) -> Stmt:
-    """Copies stay asynchronous only where the target is `capable` of it and barriers follow in which they can be waited for."""
-    loops = [s for s in walk_stmts(body) if isinstance(s, For) and annotation(s.annotations, DOUBLE)]
-
-    def waits(loop: For) -> bool:
-        head = loop.body.stmts[0] if isinstance(loop.body, Seq) else loop.body
-        return isinstance(head, Evaluate) and isinstance(head.value, Call) and head.value.op == BARRIER
-
-    if capable and loops and all(waits(loop) for loop in loops):
+    """Copies stay asynchronous only where the target is `capable` of it; without any there is nothing to wait for."""
+    pending = [s for s in walk_stmts(body) if isinstance(s, Store) and _is(s.value, ASYNCHRONOUS)]
+    if capable and any(dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(body, s) for s in pending):
         return body
 
     def change(n):
-        if isinstance(n, For) and annotation(n.annotations, ASYNCHRONOUS):
-            return n.with_(annotations=tuple(a for a in n.annotations if a[0] != ASYNCHRONOUS))
+        match n:
+            case Store(_, _, Call(op, (value,))) if op == ASYNCHRONOUS:
+                return n.with_(value=value)
+            case Evaluate(Call(op)) if op in (COMMIT, WAIT):
+                return Evaluate(Const(0))
         return None
 
     return rewrite(body, change)
+
+
+def _is(e: Expr, op: str) -> bool:
+    return isinstance(e, Call) and e.op == op
+
+
+def _in_vector(body: Stmt, store: Store) -> bool:
+    """Whether a store is in a vectorised loop, which may move enough bytes at once."""
+    return any(
+        isinstance(s, For) and s.kind is Kind.VECTORIZED and any(x is store for x in stores(s.body)) for s in walk_stmts(body)
+    )

@@ -43,9 +43,10 @@ from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
 
-from .gpu_kernels import AXES, SHARED, GPUError, Nest, is_thread
+from .gpu_kernels import AXES, SHARED, WARP_SCOPE, GPUError, Nest, is_thread, used
 
 BARRIER = "sync_threads"
+LANES = "lanes"  # of a warp, which touch together what an instruction of a warp touches: two of them stand for all
 POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
 
 Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
@@ -100,16 +101,20 @@ class Walk:
         where the loops `varying` run as well. None where it is not known."""
         used = frozenset(v for i in self.indices for v in variables(i)) & varying
         if used not in self.known:
-            more: dict[str, int | None] = {}
-            for name in used:
-                high = self.ranges.get(name, (0, None))[1]
-                more[name] = None if high is None else high + 1
-            self.known[used] = _points(self, more | self.moving)
+            self.known[used] = _points(self, self.running(used) | self.moving)
         return self.known[used]
 
-    def in_turn(self, turns: dict[str, int]) -> tuple[tuple | None, np.ndarray | None]:
+    def running(self, loops: frozenset[str]) -> dict[str, int | None]:
+        """The number of values of loops around the unit that its places depend on, None where it is not known."""
+        found: dict[str, int | None] = {}
+        for name in loops & frozenset(v for i in self.indices for v in variables(i)):
+            high = self.ranges.get(name, (0, None))[1]
+            found[name] = None if high is None else high + 1
+        return found
+
+    def in_turn(self, turns: dict[str, int], varying: frozenset[str]) -> tuple[tuple | None, np.ndarray | None]:
         """The same for each value of the loops `turns`, which becomes a column in front of the offsets."""
-        return _points(self, {**turns, **self.moving}, tuple(sorted(turns)))
+        return _points(self, {**self.running(varying), **turns, **self.moving}, tuple(sorted(turns)))
 
 
 def barriers(nest: Nest, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
@@ -174,6 +179,8 @@ class _Placing:
                 condition = self.accesses(Evaluate(s.condition), (*path, -1), ranges)
                 pending = self.check(condition, path, pending)
                 result = self.visit(then, (*path, 0), pending, ranges)
+                if path in self.before:  # a barrier that `then` asked for
+                    pending = []
                 other = pending if orelse is None else self.visit(orelse, (*path, 1), pending, ranges)
                 return _union(result, other)
             case Let(_, value, body):
@@ -228,11 +235,12 @@ def _is_unit(s: Stmt) -> bool:
 def _conflict(a: Access, b: Access) -> bool:
     if a.buffer.name != b.buffer.name or not (a.writes or b.writes):
         return False
+    alone = frozenset(a.walk.ranges.keys() ^ b.walk.ranges.keys())  # loops around one of them only
     varying = a.varying | b.varying
-    (fixed_a, points_a), (fixed_b, points_b) = a.walk.points(varying), b.walk.points(varying)
+    (fixed_a, points_a), (fixed_b, points_b) = a.walk.points(varying | alone), b.walk.points(varying | alone)
     if fixed_a is not None and fixed_b is not None and fixed_a != fixed_b and not varying:
         turns = _turns(fixed_a) | _turns(fixed_b)
-        (fixed_a, points_a), (fixed_b, points_b) = a.walk.in_turn(turns), b.walk.in_turn(turns)
+        (fixed_a, points_a), (fixed_b, points_b) = a.walk.in_turn(turns, alone), b.walk.in_turn(turns, alone)
     if points_a is None or points_b is None or fixed_a != fixed_b:
         return True
     rows, place = distinct(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
@@ -286,6 +294,8 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
             case Store(buffer, indices, value):
                 # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
                 alone = inside if buffer.scope != "local" else set(threads)
+                if any(b.scope == WARP_SCOPE for b in used(n).values()):
+                    alone = alone | {LANES}
                 for e in (*indices, value):
                     visit(e, alone, inner, guards, lets)
                 note(buffer, True, indices, alone, inner, guards, lets)
@@ -303,6 +313,9 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
         if buffer.name not in written or not (buffer.scope in SHARED or buffer.scope == "global"):
             return
         moving = {name: (n if axis in inside else 1) for axis, (name, n) in threads.items()} | inner
+        if LANES in inside:
+            name, n = threads["threadIdx.x"]
+            moving[name] = min(n, 2)
         walk = Walk(indices, moving, guards, lets, ranges, [name for name, _ in threads.values()], nest.block)
         found.append(Access(buffer, writes, path, walk))
 

@@ -13,11 +13,13 @@ from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 
-from . import conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise
+from . import conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise, transposed
 from .processor import Described, Processor
 from .structure import contraction, epilogue
 
-__all__ = ["Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "reduction", "rowwise", "schedule"]
+__all__ = [
+    "Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "reduction", "rowwise", "schedule", "transposed",
+]  # fmt: skip
 
 
 def schedule(func: PrimFunc, target: Described) -> Schedule | None:
@@ -66,6 +68,8 @@ def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
         gemm.apply(s, product, processor, epilogue=after)
     elif (convolution := conv2d.matches(block)) is not None and conv2d.suits(convolution, processor):
         conv2d.apply(s, convolution, processor, epilogue=after)
+    elif (spread := transposed.matches(block)) is not None and transposed.suits(spread, processor):
+        transposed.apply(s, spread, processor, epilogue=after)
     elif (kernels := depthwise.matches(block)) is not None:
         return set(depthwise.apply(s, kernels, processor, epilogue=after))
     else:

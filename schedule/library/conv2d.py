@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.schedule import Schedule
-from tir.ir import Block, Iter, Load
+from tir.ir import Binary, Block, Const, Iter, Load, Var
+from tir.traverse import walk
 
 from .gemm import WORTH_THREADS, packed, register_tile
 from .processor import Processor
@@ -24,7 +25,8 @@ DEEP = 128  # steps of a sum from which on turning tiles round costs little
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """A contraction of `image`, whose indices are sums of axes, and `weights`, whose indices are axes: the axes `groups` are in
-    both and the result, `pixels` in image and result, `channels` in weights and result, `sums` in image and weights."""
+    both and the result, `pixels` in image and result, `channels` in weights and result, `sums` in image and weights. Where the
+    last of the channels says which group of channels of the image is seen, `members` of them see the same one."""
 
     contraction: Contraction
     image: Load
@@ -33,6 +35,7 @@ class Convolution:
     pixels: tuple[Iter, ...]
     channels: tuple[Iter, ...]
     sums: tuple[Iter, ...]
+    members: int | None = None
 
     @property
     def turned(self) -> bool:
@@ -51,8 +54,10 @@ class Tiles:
 def matches(block: Block) -> Convolution | None:
     """The block as a convolution with more than one output channel, if it is one."""
     c = contraction(block)
-    if c is None or not c.by_columns:
+    if c is None:
         return None
+    if not c.by_columns:
+        return _grouped(c)
     if is_plain(c.left) == is_plain(c.right) or not c.rows or not c.columns:
         return None
     if is_plain(c.left):
@@ -60,16 +65,43 @@ def matches(block: Block) -> Convolution | None:
     return Convolution(c, c.left, c.right, c.batch, c.rows, c.columns, c.sums)
 
 
+def _grouped(c: Contraction) -> Convolution | None:
+    """A convolution whose result has its channels last, of which so many in a row see one group of those of the image."""
+    weights, image = (c.left, c.right) if is_plain(c.left) else (c.right, c.left)
+    channel = next((it for it in c.batch if it.var.name == c.vector), None)
+    pixels = (*c.rows, *c.columns)
+    if channel is None or not pixels or not is_plain(weights) or is_plain(image):
+        return None
+    members = _members(image, channel.var)
+    if members is None or extent(channel) % members or members == 1:
+        return None
+    groups = tuple(it for it in c.batch if it is not channel)
+    return Convolution(c, image, weights, groups, pixels, (channel,), c.sums, members)
+
+
+def _members(image: Load, channel: Var) -> int | None:
+    """The divisor, if all that an element of the image depends on of a channel is its quotient by one."""
+    quotients = {n for i in image.indices for n in walk(i) if isinstance(n, Binary) and n.op == "//" and n.a == channel}
+    uses = sum(n == channel for i in image.indices for n in walk(i))
+    divisors = {n.b.value for n in quotients if isinstance(n.b, Const)}
+    within = sum(n in quotients for i in image.indices for n in walk(i))
+    return int(divisors.pop()) if len(divisors) == 1 and uses == within else None
+
+
 def suits(c: Convolution, processor: Processor) -> bool:
     """Whether there are channels enough for a vector, and, where tiles must be turned round, work enough to pay for it."""
     lanes = processor.lanes(c.contraction.bits)
+    if c.members is not None and c.members % lanes:
+        return False
     return extent(c.channels[-1]) >= lanes and (not c.turned or size(c.sums) >= DEEP)
 
 
 def tiles(c: Convolution, processor: Processor) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
-    lanes = processor.lanes(c.contraction.bits)
-    return Tiles(*register_tile(extent(c.pixels[-1]), extent(c.channels[-1]), size(c.sums), lanes, processor.registers))
+    lanes, members = processor.lanes(c.contraction.bits), c.members
+    channels = extent(c.channels[-1]) if members is None else members
+    tile = register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor.registers, members is not None)
+    return Tiles(*tile)
 
 
 def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:

@@ -13,7 +13,7 @@ from math import ceil
 
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block, Load
+from tir.ir import Block, Load, Var
 from tir.traverse import stores
 
 from .processor import Processor, balanced
@@ -62,9 +62,9 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     alone = outer >= 2 * threads or threads == 1
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     # A block of rows and one of columns, so large that both stay in the second-level cache beside what else comes through it. All
-    # columns come by once for each block of rows: where these are many, larger blocks of rows are better.
+    # columns come by once for each block of rows: where these are many, or threads share the columns, larger ones are better.
     line = ceil(K / chunks) * element
-    rows_share, columns_share = (8, 9) if chunks == 1 else (15, 6)  # of the cache, in 24ths
+    rows_share, columns_share = (8 if by_rows else 12, 9) if chunks == 1 else (15, 6)  # of the cache, in 24ths
     mt = balanced(row_tiles, max(1, processor.l2 * rows_share // 24 // (mr * line)), 1 if alone or not by_rows else threads)
     nt = balanced(column_tiles, max(1, processor.l2 * columns_share // 24 // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
@@ -83,8 +83,9 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     )
 
 
-def register_tile(M: int, N: int, K: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it.
+def register_tile(M: int, N: int, K: int, lanes: int, registers: int, dividing: bool = False) -> tuple[int, int]:
+    """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
+    `dividing`, columns that divide N, a multiple of the lanes.
 
     A tile of m rows by v vectors needs m v accumulators, v vectors of columns and one register for an element of the rows. A step
     of the sum takes m v multiply-adds, two a cycle, but at least the latency of one, 4 cycles, and some more for each vector of
@@ -97,6 +98,8 @@ def register_tile(M: int, N: int, K: int, lanes: int, registers: int) -> tuple[i
     for v in range(1, 5):
         for m in range(1, min(M, registers) + 1):
             if m * v + v + 1 > registers - 1 or (v > 1 and v * lanes > N and not whole[v]):
+                continue
+            if dividing and N % (v * lanes):
                 continue
             step = max(m * v / 2, 4.0) + 0.4 * v + 0.06 * m
             cost = ceil(M / m) * ceil(N / (v * lanes)) * (step * K + m * v + 20)
@@ -133,7 +136,10 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
     if t.left:
         by_sum = last_axis(c.left) == c.sums[-1].var.name
         copy = packed(s, c.block, c.left, c.rows[-1].var.name, t.mr, by_sum)
-        s.compute_at(copy, k0, preserve_unit_loops=True)
+        if t.by_rows:
+            s.compute_at(copy, k0, preserve_unit_loops=True)
+        elif threads > 1:  # all threads use all of it
+            s.parallel(s.get_loops(copy)[0])
         s.vectorize(s.get_loops(copy)[-1])
         if by_sum:
             s.storage_align(copy, 0, -2, 32, 16)  # rows of a tile start in different sets of the cache
@@ -170,7 +176,7 @@ def packed(s: Schedule, block: str, load: Load, axis: str, tile: int, inner: boo
     """Let a block read an operand through a copy in tiles of an axis, the last of them filled up with zeros; returns the block
     that copies. Dimensions: number of the tile, the others, place in the tile; or, with `inner`, that before the last dimension.
     """
-    dims = [i.name for i in load.indices]  # type: ignore[attr-defined]
+    dims = [i.name if isinstance(i, Var) else "" for i in load.indices]
     names = [f"d{n}" for n in range(len(dims))]
     own = names[dims.index(axis)]
     others = [n for n in names if n != own]

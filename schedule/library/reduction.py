@@ -49,8 +49,8 @@ def apply(s: Schedule, block: str, processor: Processor, registers: int = REGIST
         part, _ = s.split(loop_of(longest), [threads, None], preserve_unit_iters=False)
         length = ceil(extent(longest) / threads) if longest is along else extent(along)
         block = s.rfactor(part, 0)
-        s.reorder(part, *kept)
         kept = [part, *kept]
+        s.reorder(*kept, *(loop for loop in s.get_loops(block) if loop not in kept))
     else:
         length = extent(along)
     shared = _lanes(s, block, length, lanes, registers, kept)

@@ -15,22 +15,31 @@ from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 
 from ..library.structure import epilogue, is_elementwise
-from . import elements, products, rows
+from . import elements, products, rows, split_sum, tensor_cores
 
-__all__ = ["elements", "products", "rows", "schedule"]
+__all__ = ["elements", "products", "rows", "schedule", "split_sum", "tensor_cores"]
 
 
-def schedule(func: PrimFunc) -> Schedule:
-    """A schedule of `func` for a GPU. What fits no pattern has one thread an element; what cannot be parallel has one thread."""
+def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
+    """A schedule of `func` for a GPU. What fits no pattern has one thread an element; what cannot be parallel has one thread.
+
+    Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, which
+    lets the factors be rounded to 10 bits of mantissa.
+    """
     s = Schedule(func)
     _inline(s)
+    for name in [b.name for b in blocks_below(s.func.body)]:
+        found = products.matches(find_block(s.func, name))
+        if found is not None and products.suits(found) and products.is_matrices(found):
+            s = _tried(s, lambda t, found=found: split_sum.apply(t, found)) or s
     done: set[str] = set()
     for name in [b.name for b in blocks_below(s.func.body)]:
         found = products.matches(find_block(s.func, name)) if name not in done else None
         if found is None or not products.suits(found):
             continue
         after = epilogue(s, name)
-        tried = _tried(s, lambda t, found=found, after=after: products.apply(t, found, after))
+        cores = tensor_cores.instruction(found, tf32) if products.is_matrices(found) and _number(arch) >= 80 else None
+        tried = _tried(s, lambda t, found=found, after=after, cores=cores: products.apply(t, found, after, cores=cores))
         if tried is not None:
             s = tried
             done |= {name, *([after] if after else [])} | _made(s, done | {name})
@@ -52,6 +61,11 @@ def schedule(func: PrimFunc) -> Schedule:
             s = tried
             done.add(name)
     return s
+
+
+def _number(arch: str) -> int:
+    """The number in the name of an architecture, such as sm_90a."""
+    return int("".join(c for c in arch if c.isdigit()))
 
 
 def _tried(s: Schedule, step) -> Schedule | None:

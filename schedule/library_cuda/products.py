@@ -7,19 +7,20 @@ padded with zeros in shared memory, so that no inner loop has a condition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
-from tir import dtypes
 from tir.ir import Block, Cast, Const, Load
-from tir.traverse import loads, rewrite, variables
+from tir.traverse import rewrite, variables
 
-from ..library.structure import Contraction, contraction, extent, is_plain, iterations, loop_of, size
-
-PROCESSORS = 132  # of an H100 or H200: fewer blocks leave some idle
-LANES = 16  # bytes that a thread loads at once
+from ..library.structure import Contraction, contraction, extent, is_plain, loop_of, size
+from .launch import PROCESSORS, fetch, inline_producers, rasterise
+from .tensor_cores import TF32_TILES, Instruction, WarpTile, multiply
+from .tensor_cores import TILES as WARP_TILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,18 @@ class Tile:
     depth: int
     thread_rows: int
     thread_columns: int
+    stages: int  # tiles that take turns in shared memory
 
     @property
     def threads(self) -> int:
         return (self.rows // self.thread_rows) * (self.columns // self.thread_columns)
 
 
-TILES = (Tile(128, 128, 8, 8, 8), Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 2, 2), Tile(16, 16, 16, 1, 1))
+TILES = (
+    Tile(128, 128, 16, 8, 8, 3), Tile(128, 64, 16, 8, 4, 3), Tile(64, 64, 16, 4, 4, 3), Tile(32, 32, 16, 2, 2, 3),
+    Tile(16, 16, 16, 1, 1, 3),
+)  # fmt: skip
+Shape = TypeVar("Shape", Tile, WarpTile)
 
 
 def matches(block: Block) -> Contraction | None:
@@ -57,22 +63,37 @@ def suits(c: Contraction) -> bool:
     )
 
 
-def choose(rows: int, columns: int, batch: int) -> Tile:
-    """The largest tile that leaves enough blocks for all processors, and is not mostly padding."""
-    for tile in TILES:
+def choose(tiles: Sequence[Shape], rows: int, columns: int, batch: int) -> Shape:
+    """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding."""
+    for tile in tiles:
         blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
         used = rows * columns / (-(-rows // tile.rows) * tile.rows * -(-columns // tile.columns) * tile.columns)
         if blocks >= PROCESSORS // 2 and used > 0.6:
             return tile
-    return min(TILES, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, -t.rows))
+    return min(tiles, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, -t.rows))
 
 
-def apply(s: Schedule, c: Contraction, after: str | None, tile: Tile | None = None) -> None:
-    """Tile a contraction, with the elementwise block `after` behind it, and bind it to blocks and threads."""
-    if is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1:
-        matrices(s, c, after, tile or choose(size(c.rows), size(c.columns), size(c.batch)))
-    else:
+def apply(
+    s: Schedule, c: Contraction, after: str | None, tile: Tile | WarpTile | None = None, cores: Instruction | None = None
+) -> None:
+    """Tile a contraction, with the elementwise block `after` behind it, and bind it to blocks and threads; on tensor cores where
+    `cores` says by which instruction."""
+    if not is_matrices(c):
         windows(s, c, after)
+    elif cores is not None:
+        tiles = TF32_TILES if cores.factors == "tf32" else WARP_TILES
+        chosen = choose(tiles, size(c.rows), size(c.columns), size(c.batch)) if tile is None else tile
+        assert isinstance(chosen, WarpTile)
+        multiply(s, c, after, cores, chosen)
+    else:
+        chosen = choose(TILES, size(c.rows), size(c.columns), size(c.batch)) if tile is None else tile
+        assert isinstance(chosen, Tile)
+        matrices(s, c, after, chosen)
+
+
+def is_matrices(c: Contraction) -> bool:
+    """Whether a contraction is a product of matrices, or a batch of them."""
+    return is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
 
 
 def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None:
@@ -85,18 +106,19 @@ def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None
     else:
         s.set_scope(block, 0, "local")
     for copy in (left, right):
-        _inline_producers(s, copy)
+        inline_producers(s, copy)
     (row,), (column,), (step,) = c.rows, c.columns, c.sums
     multiple = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
     padding = [multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters]
     if any(extent(it) % multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters):
         s.pad_einsum(block, padding)
-    # A thread has strips of four columns, so that a warp reads whole lines of shared memory.
+    # A thread has strips of four columns, so that a warp reads whole lines of shared memory, and rows as far apart as there are
+    # threads, so that its threads read the left factor from different banks.
     across = tile.columns // tile.thread_columns
     strip = min(4, tile.thread_columns)
     batch = [loop_of(it) for it in c.batch]
     i, j, k = loop_of(row), loop_of(column), loop_of(step)
-    by, ty, ii = s.split(i, [None, tile.rows // tile.thread_rows, tile.thread_rows])
+    by, ii, ty = s.split(i, [None, tile.thread_rows, tile.rows // tile.thread_rows])
     bx, jq, tx, jj = s.split(j, [None, tile.thread_columns // strip, across, strip])
     ko, ki = s.split(k, [None, tile.depth])
     s.reorder(*batch, by, bx, ko, ty, tx, ki, ii, jq, jj)
@@ -106,71 +128,32 @@ def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None
     first = s.decompose_reduction(block, ko)
     if batch:
         s.bind(s.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
-    s.bind(by, "blockIdx.y")
-    s.bind(bx, "blockIdx.x")
+    blocks = rasterise(s, by, bx)
+    s.bind(blocks, "blockIdx.x")
+    s.annotate(blocks, "resident_blocks", 2)
     names = [x.name for x in loops_of(s.func, first)]
     for axis, loop in zip(("threadIdx.y", "threadIdx.x"), names[-5:-3], strict=True):
         s.bind(loop, axis)
     s.bind(ty, "threadIdx.y")
     s.bind(tx, "threadIdx.x")
     s.unroll(ki)
-    s.annotate(ko, "double_buffer", 1)
-    shape = (tile.rows // tile.thread_rows, across)
+    s.annotate(ko, "pipeline_stages", tile.stages)
+    threads = (("threadIdx.y", tile.rows // tile.thread_rows), ("threadIdx.x", across))
     for copy in (left, right):
-        _load(s, copy, 2, shape)
+        fetch(s, copy, 2, threads)
     _write_back(s, after, tile, strip)
 
 
 def _write_back(s: Schedule, after: str, tile: Tile, strip: int) -> None:
     """The tile of the result goes from registers to its place: each thread its own elements."""
     i, j = [x.name for x in loops_of(s.func, after)][-2:]
-    ty, ii = s.split(i, [tile.rows // tile.thread_rows, tile.thread_rows])
+    ii, ty = s.split(i, [tile.thread_rows, tile.rows // tile.thread_rows])
     jq, tx, jj = s.split(j, [tile.thread_columns // strip, tile.columns // tile.thread_columns, strip])
     s.reorder(ty, tx, ii, jq, jj)
     s.bind(ty, "threadIdx.y")
     s.bind(tx, "threadIdx.x")
     if strip > 1:
         s.vectorize(jj)
-
-
-def _load(s: Schedule, copy: str, rank: int, threads: tuple[int, int]) -> None:
-    """All threads load a tile together: neighbours in a warp load neighbours in memory, several elements each where they fit."""
-    loops = [x.name for x in loops_of(s.func, copy)][-rank:]
-    sizes: list[int] = [iterations(s, x) or 1 for x in loops]
-    total, width = prod(sizes), sizes[-1]
-    source = next(iter(_sources(s, copy)), None)
-    most = LANES // dtypes.nbytes(source.dtype) if source is not None else 1
-    lanes = most
-    while lanes > 1 and (width % lanes or total % (lanes * prod(threads)) or _row(source) % lanes):
-        lanes //= 2
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
-    ty, tx = threads
-    if lanes > 1:
-        _, y, x, lane = s.split(fused, [None, ty, tx, lanes])
-        s.vectorize(lane)
-    else:
-        _, y, x = s.split(fused, [None, ty, tx])
-    s.bind(y, "threadIdx.y")
-    s.bind(x, "threadIdx.x")
-
-
-def _sources(s: Schedule, copy: str) -> list[Load]:
-    return loads(find_block(s.func, copy).body)
-
-
-def _row(source: Load | None) -> int:
-    """The elements in a row of what is loaded, to see where rows begin."""
-    if source is None or not source.buffer.shape or not isinstance(source.buffer.shape[-1], Const):
-        return 1
-    return int(source.buffer.shape[-1].value)
-
-
-def _inline_producers(s: Schedule, copy: str) -> None:
-    """What makes the factor element by element, such as padding, is computed as it is loaded."""
-    for name in s.get_producers(copy):
-        b = find_block(s.func, name)
-        if b.init is None and s.get_consumers(name) == [copy] and not any(x.thread for x in loops_of(s.func, name)):
-            s.compute_inline(name)
 
 
 # --- convolutions -------------------------------------------------------------------------------------------------------
@@ -186,7 +169,7 @@ def windows(s: Schedule, c: Contraction, after: str | None) -> None:
     else:
         s.set_scope(block, 0, "local")
     for copy in (left, right):
-        _inline_producers(s, copy)
+        inline_producers(s, copy)
     order = [loop_of(it) for it in (*c.batch, *c.rows, *c.columns)]
     last = loop_of(next(it for it in (*c.rows, *c.columns, *c.batch) if it.var.name == c.vector))
     parts = _cut({loop_of(it): extent(it) for it in (*c.rows, *c.columns)}, last, [loop_of(it) for it in c.rows])

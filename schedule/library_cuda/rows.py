@@ -75,8 +75,13 @@ def _stages(s: Schedule, last: str, rank: int, taken: Collection[str]) -> list[s
 
 
 def _same_row(consumer: Block, buffer: str, rank: int) -> bool:
-    axes = [it.var for it in consumer.iters if it.axis is Axis.SPATIAL][:rank]
-    return all(list(x.indices[:rank]) == axes for x in loads(consumer.body) if x.buffer.name == buffer)
+    axes = [it for it in consumer.iters if it.axis is Axis.SPATIAL][:rank]
+    return all(
+        i == it.var or (i == Const(0) and it.extent == Const(1))
+        for x in loads(consumer.body)
+        if x.buffer.name == buffer
+        for i, it in zip(x.indices[:rank], axes, strict=True)
+    )
 
 
 def _extents(b: Block) -> list:

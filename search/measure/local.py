@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from .process import WorkerError, WorkerProcess, WorkerSpec
 
 BASELINE = Candidate("unscheduled", (), None)
 CONFIRMATIONS = 4  # timings of a new best, at most: two, and more while they are suspicious
+BUILDS = 8  # after so many it is known how long one takes
+SLOW_BUILD = 10.0  # times as long as the median, from which on a build is given up
 SPREAD = 0.1  # relative to the median, from which on timings are suspicious
 
 
@@ -35,13 +37,15 @@ SPREAD = 0.1  # relative to the median, from which on timings are suspicious
 class Limits:
     """How long and how often things may run. Times in seconds.
 
-    A call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
+    A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
+    call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
     times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. The final race of the
     leaders takes about `race`. `memory` is what the address space of a worker may grow by, in bytes (None: half of the machine's
-    memory).
+    memory, and no limit with a GPU, whose driver takes a large part of the address space).
     """
 
     build: float = 20.0
+    build_floor: float = 5.0
     run: float = 10.0
     run_factor: float = 10.0
     run_floor: float = 1.0
@@ -51,12 +55,18 @@ class Limits:
     max_runs: int = 100
     setup: float = 300.0
     baseline: float = 300.0
-    race: float = 2.0
+    race: float = 3.0
     memory: int | None = None
 
     def run_limit(self, best: float | None) -> float:
         """The time limit of one call, given the best time so far."""
         return self.run if best is None else min(self.run, max(self.run_floor, self.run_factor * best))
+
+    def build_limit(self, seconds: Collection[float]) -> float:
+        """The time limit of one build, given what earlier ones took."""
+        if len(seconds) < BUILDS:
+            return self.build
+        return min(self.build, max(self.build_floor, SLOW_BUILD * statistics.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +104,8 @@ class LocalMeasurer:
     """Builds, times and checks candidates of one task in worker processes; a context manager that ends them.
 
     `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
-    into kernels (see `search.measure.builder`); `seed` draws the data. `best`, the shortest checked time so far, decides what is
-    cut off.
+    into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data. `best`, the
+    shortest checked time so far, decides what is cut off.
     """
 
     def __init__(
@@ -103,17 +113,21 @@ class LocalMeasurer:
         task: Task,
         *,
         workers: int | None = None,
-        builder: str = "search.measure.builder",
+        builder: str | None = None,
         limits: Limits | None = None,
         seed: int = 0,
     ):
+        builder = builder or builder_of(task.target)
         self.task, self.limits, self.seed = task, limits or Limits(), seed
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
         self._next_id = 0
+        self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
-        memory = self.limits.memory if self.limits.memory is not None else _half_of_memory()
+        memory = self.limits.memory
+        if memory is None and not task.target.startswith("cuda"):
+            memory = _half_of_memory()
         spec = WorkerSpec(
             func=pickle.dumps(task.func),
             target=task.target,
@@ -179,7 +193,7 @@ class LocalMeasurer:
         if measurement.outcome == "ok":
             self.best = measurement.seconds
             self._results[job.digest] = measurement
-        elif not known:
+        elif not known and not answer.get("reference"):
             raise WorkerError(
                 f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
             )
@@ -234,7 +248,8 @@ class LocalMeasurer:
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 20, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them (and numpy) in turns, in one process, for at least 3 rounds and about `seconds`.
+        """Check the candidates, then time them (and numpy) in turns, in one process, for about `seconds`, and at least 3 rounds
+        if these don't take twice as long and a second more.
 
         Where one of several takes the process down with it, each is tried by itself first.
         """
@@ -288,6 +303,7 @@ class LocalMeasurer:
         waiting = deque(jobs)
         running: dict[WorkerProcess, _Job] = {}
         failures: dict[int, Measurement] = {}
+        limit = self.limits.build_limit(self._built)
         while waiting or running:
             for worker in workers:
                 if waiting and worker not in running:
@@ -302,15 +318,16 @@ class LocalMeasurer:
             for worker, message in self._events(running):
                 job = running[worker]
                 if message is not None and "event" in message:
-                    job.deadline = time.monotonic() + self.limits.build
+                    job.deadline = time.monotonic() + limit
                     continue
                 del running[worker]
                 if message is None:
-                    message = self._autopsy(worker, "build_timeout", self.limits.build)
+                    message = self._autopsy(worker, "build_timeout", limit)
                 if message["outcome"] == "ok":
                     job.digest, job.build_seconds = message["digest"], message["build_seconds"]
                     if message["built"]:
                         worker.kernels.add(job.id)
+                        self._built.append(job.build_seconds)
                 else:
                     failures[job.position] = self._measurement(job, message)
         return failures
@@ -374,6 +391,8 @@ class LocalMeasurer:
             if message is None:
                 return self._autopsy(worker, "run_timeout", limit)
             if "event" not in message:
+                if message.get("lost"):
+                    worker.restart()
                 return message
             deadline = (
                 time.monotonic() + limit * message.get("repeats", 1) + (self.limits.min_seconds if "repeats" in message else 0)
@@ -402,6 +421,11 @@ class LocalMeasurer:
             job.digest,
             max_error=message.get("max_error"),
         )
+
+
+def builder_of(target: str) -> str:
+    """The module that builds kernels for a target."""
+    return "search.measure.gpu_builder" if target.startswith("cuda") else "search.measure.builder"
 
 
 def _suspicious(timings: Sequence[Sequence[float]]) -> bool:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Record:
     """One measured candidate. `workload` is the key of its function, `fingerprint` that of its target and processor, `seconds`
-    the median of the final race, else of the first timing (infinite unless the outcome is ok), `time` seconds since 1970."""
+    the median of the final race, else of the first timing (infinite unless the outcome is ok); `time`, when it ended, and
+    `started`, when its run did, are seconds since 1970."""
 
     id: str
     run: str
@@ -45,6 +46,7 @@ class Record:
     measurement: Measurement
     seconds: float
     time: float
+    started: float
 
     @property
     def title(self) -> str:
@@ -81,7 +83,7 @@ def title(name: str, shape: tuple[int, ...] | None) -> str:
 
 _RECORDS = "candidates JOIN runs USING (run) JOIN workloads ON runs.workload = workloads.key"
 _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads, cpu, versions, seed, sketch, row, trace, score,
-    digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, time"""
+    digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, time, started"""
 
 
 class Records:
@@ -268,7 +270,7 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
 
 def _record(*row: Any) -> Record:
     (identifier, run, workload, name, shape, dtype, print_, target, threads, cpu, versions_, seed, sketch, numbers, trace, score,
-     digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, when) = row  # fmt: skip
+     digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, when, started) = row  # fmt: skip
     candidate = Candidate(sketch, tuple(json.loads(numbers)), json.loads(trace), score)
     timed = tuple(json.loads(race)) if race else ()
     measurement = Measurement(
@@ -276,5 +278,5 @@ def _record(*row: Any) -> Record:
     )
     return Record(
         identifier, run, workload, name, _shape(shape), dtype, print_, target, threads, cpu, json.loads(versions_), seed,
-        measurement, math.inf if seconds is None else seconds, when,
+        measurement, math.inf if seconds is None else seconds, when, started,
     )  # fmt: skip

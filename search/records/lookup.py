@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, need_func
 
 from ..provenance import processor
 from ..task import key
@@ -79,6 +79,7 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     NoRecord (a LookupError) says what there is; `tir.default_schedule` needs no record. RecordsError for a file that is damaged
     or something else.
     """
+    func = need_func(func, "best_schedule")
     if isinstance(records, Records):
         found = look_up(func, target, records)
     elif Path(records).exists():

@@ -16,25 +16,32 @@ A rule is an object with a `name` and two methods, `applies(state, block) -> Ver
 """
 
 from .cache_write import CacheWrite
+from .chains import FuseProducts
 from .constants import UnrollConstants
-from .inline import Inline
+from .direct import DirectConvolution
+from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
-from .packing import Packing
-from .rfactor import Rfactor, ansor_needs_rfactor
+from .packing import Packing, product
+from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, rule
 from .skip import Skip
-from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
+from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling, reduces_across
 
 DEFAULT: tuple[Rule, ...] = (
-    Inline(),
+    Inline(once=True),
     UnrollConstants(),
-    CacheWrite(),
-    TilingWithFusion(),
+    ReduceInThreads(),
+    FuseProducts(),
     Packing(),
+    DirectConvolution(),
+    CacheWrite(unless=product),
+    TilingWithFusion(only=True),
     MultiLevelTiling(),
-    ReduceInLanes(),
+    InlineAgain(),
     FuseRows(),
+    ReduceInLanes(),
+    MultiLevelTiling(Tiling("SRS", needed=reduces_across)),
     Skip(),
 )
 
@@ -61,6 +68,7 @@ LIMITED: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "FunctionRule", "FuseRows", "Inline", "MultiLevelTiling", "Packing",
-    "ReduceInLanes", "Rfactor", "Rule", "Skip", "Tiling", "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
+    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DirectConvolution", "FunctionRule", "FuseProducts", "FuseRows", "Inline",
+    "InlineAgain", "MultiLevelTiling", "Packing", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip", "Tiling",
+    "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
 ]  # fmt: skip

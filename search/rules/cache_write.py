@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from schedule import ScheduleError
+from tir.traverse import stores
 
 from ..sketch import State
 from .rule import Verdict
@@ -11,14 +14,17 @@ from .tiling import FULL, Tiling, elementwise_consumer
 
 class CacheWrite:
     """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer to fuse gets one, the copy out of a
-    cache stage."""
+    cache stage. Not blocks with several results, nor those of which `unless` is true: other rules have something better."""
 
     name = "cache write"
 
-    def __init__(self, tiling: Tiling = FULL):
+    def __init__(self, tiling: Tiling = FULL, unless: Callable[[State, str], object] = lambda state, block: False):
         self.tiling = tiling
+        self.unless = unless
 
     def applies(self, state: State, block: str) -> Verdict:
+        if self.unless(state, block) or len({s.buffer.name for s in stores(state.block(block))}) != 1:
+            return Verdict.SKIP
         if not self.tiling.applies(state, block) or elementwise_consumer(state, block) is not None:
             return Verdict.SKIP
         return Verdict.APPLY

@@ -3,47 +3,85 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
+from tir.affine import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
 
 from ..sketch import State, element_bits, extent, is_spatial
 from .rule import Verdict
 
-CHUNKS = (1, 2, 4)  # vector registers of partial results
+REGISTERS = (4, 1, 2, 3, 8)  # of partial results
+ROWS = (1, 2, 4)  # that are reduced side by side
 
 
 class ReduceInLanes:
     """Rule 6 of Ansor (table 1) for one thread: a reduction along the last dimension of what it reads is factored so that the
-    lanes of a few vector registers hold partial results, reduced at the end."""
+    lanes of some vector registers hold partial results, which are reduced at the end.
+
+    A reduction with loops of its own gets them merged with those of its partial results, and may work on some rows side by side:
+    each of them is a stream of its own from memory, and all share what else is read. One that was placed in the loops of its
+    consumers keeps them. Nothing else is worth a trial where lanes are long enough, so later rules are not asked.
+    """
 
     name = "reduce in lanes"
 
     def applies(self, state: State, block: str) -> Verdict:
-        return Verdict.SKIP if block in state.marks or self._loop(state, block) is None else Verdict.APPLY
+        if state.marks.get(block, "row") != "row" or self._loop(state, block) is None:
+            return Verdict.SKIP
+        return Verdict.ONLY
 
     def apply(self, state: State, block: str) -> list[State]:
         new = state.fired(self.name, block)
-        loop = self._loop(new, block)
-        assert loop is not None
-        lanes = new.target.lanes(element_bits(new.block(block)))
         try:
-            _, inner = new.split_choice(f"{block} lanes", loop, tuple(c * lanes for c in CHUNKS))
-            partial = new.schedule.rfactor(inner, -1)
+            partial = self._in_row(new, block) if block in new.marks else self._at_root(new, block)
         except ScheduleError:
             return []
-        new.marks[block] = "lanes"
-        new.marks[partial] = "lanes"
-        new.pending += [partial, block]  # both still need a place
+        new.marks[block] = new.marks[partial] = "lanes"
         return [new]
+
+    def _in_row(self, state: State, block: str) -> str:
+        loop = self._loop(state, block)
+        assert loop is not None
+        _, inner = state.split_choice(f"{block} lanes", loop, self._widths(state, block))
+        return state.schedule.rfactor(inner, -1)
+
+    def _at_root(self, state: State, block: str) -> str:
+        axes, along = state.axes(block), self._loop(state, block)
+        assert along is not None
+        kept = [loop for it, loop in axes if is_spatial(it)]
+        others = [loop for it, loop in axes if not is_spatial(it) and loop != along]
+        if len(axes) > 1:
+            state.schedule.reorder(*kept, *others, along)
+        row = next((loop for it, loop in axes if is_spatial(it) and extent(it) > 1 and loop == kept[-1]), None)
+        widths = self._widths(state, block)
+        if row is not None:
+            kept[-1], row = state.split_choice(f"{block} rows", row, ROWS)
+        steps, lane = state.split_choice(f"{block} lanes", along, widths)
+        partial = state.schedule.rfactor(lane, -1)
+        if row is not None:
+            state.schedule.reorder(*others, steps, row)
+        if kept:
+            state.schedule.merge(*(state.schedule.get_loops(b)[len(kept) - 1] for b in (partial, block)))
+        if row is not None:
+            for b in (partial, block):
+                state.schedule.unroll(state.schedule.get_loops(b)[-2])
+        return partial
+
+    def _widths(self, state: State, block: str) -> tuple[int, ...]:
+        """Lengths of a part that is reduced in lanes: some registers, of which two or more parts fit the axis."""
+        lanes = state.target.lanes(element_bits(state.block(block)))
+        loop = self._loop(state, block)
+        length = next(extent(it) for it, own in state.axes(block) if own == loop)
+        return tuple(n * lanes for n in REGISTERS if 2 * n * lanes <= length)
 
     def _loop(self, state: State, block: str) -> str | None:
         """The loop of a reduce axis that walks the last dimension of an input and is long enough for lanes."""
         b = state.block(block)
-        last = {load.indices[-1] for load in loads(b.body) if load.indices}
         if b.init is None:
             return None
+        last = [polynomial(x.indices[-1]) for x in loads(b.body) if x.indices]
         for it in b.iters:
             long = not is_spatial(it) and extent(it) >= 2 * state.target.lanes(element_bits(b))
-            if long and it.var in last and isinstance(it.binding, Var):
+            if long and isinstance(it.binding, Var) and any(coefficient(p, it.var.name) == 1 for p in last):
                 return it.binding.name
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
-from tir.ir import Block
+from tir.ir import Block, Iter
 
 from ..sketch import State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
@@ -72,3 +72,53 @@ def ansor_needs_rfactor(block: Block, threads: int) -> bool:
     if needs_tiling(block):
         return spatial <= reduce and spatial <= threads * 16
     return reduce > max(1, threads)
+
+
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a sum, for each thread, if they divide it
+WORTH_THREADS = 8192  # iterations below which a nest takes no longer than waking the threads does
+SURELY = 1 << 18  # iterations from which on threads that have nothing to do are a waste
+
+
+class ReduceInThreads:
+    """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is cut into parts, each of
+    which a thread reduces to partial results; what is left of it, the rules develop as any other block. One for each part is
+    then combined. Later rules are not asked where there are fewer results than threads, and much to do."""
+
+    name = "reduce in threads"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        b, threads = state.block(block), state.target.num_cores
+        untouched = not {block, f"copy of {block}", f"parts of {block}"} & set(state.marks)
+        if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters) or threads == 1:
+            return Verdict.SKIP
+        work = spatial_size(b) * reduce_size(b)
+        if spatial_size(b) >= 16 * threads or work < WORTH_THREADS or not self._parts(state, block):
+            return Verdict.SKIP
+        return Verdict.ONLY if spatial_size(b) < threads and work >= SURELY else Verdict.APPLY
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        axes = new.axes(block)
+        longest = self._longest(new, block)
+        try:
+            part, _ = new.split_open(longest[1], [new.column(f"{block} parts", self._parts(new, block)), None])
+            partial = new.schedule.rfactor(part, 0)
+            others = [loop for it, loop in axes if is_spatial(it)]
+            if others:
+                new.schedule.reorder(part, *others)
+        except ScheduleError:
+            return []
+        new.marks[block] = "combined"
+        new.marks[f"parts of {partial}"] = block
+        new.pending.append(partial)
+        return [new]
+
+    def _longest(self, state: State, block: str) -> tuple[Iter, str]:
+        return max((pair for pair in state.axes(block) if not is_spatial(pair[0])), key=lambda pair: extent(pair[0]))
+
+    def _parts(self, state: State, block: str) -> tuple[int, ...]:
+        """Numbers of parts, each of two or more steps: as many for each thread. They divide the axis, so that what is made of a
+        part needs no conditions."""
+        length = extent(self._longest(state, block)[0])
+        counts = [n * state.target.num_cores for n in PARTS]
+        return tuple(n for n in counts if 2 * n <= length and length % n == 0)

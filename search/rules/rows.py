@@ -2,57 +2,109 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from schedule import ScheduleError
-from tir.ir import For, Var
+from tir import dtypes
+from tir.ir import Const, For, Var, const_shape
 from tir.traverse import loads, path_to, stores
 
-from ..sketch import State, is_spatial
+from ..sketch import State, extent, is_spatial
+from .chains import by_rows, host
+from .rfactor import WORTH_THREADS
 from .rule import Verdict
+from .tiling import elementwise_consumer
+
+ROWS_A_THREAD = 4  # from which on none waits long for another
 
 
 class FuseRows:
     """A stage without reuse of its own is computed in the outer loops that all its consumers have in common, so that a row (of a
-    softmax, a norm) stays in cache between the stages. Ansor samples such compute locations; here they are structure."""
+    softmax, a norm) stays in cache between the stages. Ansor samples such compute locations; here they are structure.
+
+    Later rules are not asked where there are rows enough for all threads, and half of the second-level cache holds what the stage
+    makes of one. What a packed product reads may be computed for each of its blocks of rows. Where there are fewer rows than
+    threads, and work for all, this does nothing.
+    """
 
     name = "fuse rows"
 
     def applies(self, state: State, block: str) -> Verdict:
-        return Verdict.APPLY if self._place(state, block) is not None else Verdict.SKIP
+        place = self._place(state, block)
+        if place is None:
+            return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY
+        rows, size, work = self._rows(state, block, place)
+        threads = state.target.num_cores if work >= WORTH_THREADS else 1
+        if rows < threads:
+            return Verdict.SKIP
+        many = threads == 1 or rows >= ROWS_A_THREAD * threads
+        return Verdict.ONLY if many and 2 * size <= state.target.l2 else Verdict.APPLY
 
     def apply(self, state: State, block: str) -> list[State]:
-        place = self._place(state, block)
+        place = self._place(state, block) or self._block(state, block)
         assert place is not None
         new = state.fired(self.name, block)
         try:
             new.schedule.compute_at(block, place, preserve_unit_loops=True)
         except ScheduleError:
             return []
-        new.marks.setdefault(block, "row")
+        new.marks[block] = "row"
+        if new.block(block).is_reduction:
+            new.pending.append(block)  # it may still be reduced in lanes
         return [new]
+
+    def _block(self, state: State, block: str) -> str | None:
+        """The loop over the blocks of rows of a packed product, where that is the only one, directly or through other stages, to
+        take these rows."""
+        consumers = state.schedule.get_consumers(block)
+        hosts = {host(state, b) for b in consumers}
+        if block in state.marks or state.is_output(block) or len(hosts) != 1 or None in hosts:
+            return None
+        producers = state.schedule.get_producers(block)
+        if any(elementwise_consumer(state, p) == block for p in producers):
+            return None  # it goes with its producer
+        if not any(state.block(b).is_reduction for b in (block, *producers)):
+            return None
+        (after,) = hosts
+        assert after is not None
+        outermost, parts, *_ = state.levels[after]
+        return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
+
+    def _rows(self, state: State, block: str, place: str) -> tuple[int, int, int]:
+        """The number of rows, the bytes that the block makes of each, and the steps of its own and its consumers' loops."""
+        store, consumers = stores(state.block(block))[0], state.schedule.get_consumers(block)
+        path = [s for s in path_to(state.func.body, consumers[0]) if isinstance(s, For)]
+        outer = path[: [x.name for x in path].index(place) + 1]
+        rows = prod(x.extent.value for x in outer if isinstance(x.extent, Const))
+        size = prod(const_shape(store.buffer)) * dtypes.nbytes(store.buffer.dtype) // max(1, rows)
+        return rows, size, sum(prod(extent(it) for it in state.block(b).iters) for b in (block, *consumers))
 
     def _place(self, state: State, block: str) -> str | None:
         """The innermost loop common to all consumers of which each iteration needs other rows of this block."""
-        if state.marks.get(block) in ("tiled", "packed", "fused") or state.is_output(block):
+        if block in state.marks or state.is_output(block):
             return None
         consumers = state.schedule.get_consumers(block)
-        if not consumers or any(state.marks.get(c) in ("tiled", "packed", "fused") for c in consumers):
+        if not consumers or any(state.marks.get(c) in ("tiled", "packed", "direct", "fused") for c in consumers):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
         common = []
         for level in zip(*paths, strict=False):
             if all(loop is level[0] for loop in level):
-                common.append(level[0].name)
+                common.append(level[0])
         written = {s.buffer.name for s in stores(state.block(block))}
         place = None
         for position, loop in enumerate(common):
-            # In every consumer, this loop must pick the index of dimension `position` of what it reads here.
+            # In every consumer, this loop must pick the index of dimension `position` of what it reads here; there is nothing to
+            # pick in a dimension of one element.
+            if loop.extent == Const(1) and place is None:
+                continue
             for c in consumers:
                 consumer = state.block(c)
-                axes = {it.var.name for it in consumer.iters if is_spatial(it) and state.driver(it) == loop}
+                axes = {it.var.name for it in consumer.iters if is_spatial(it) and state.driver(it) == loop.name}
                 for load in loads(consumer.body):
                     if load.buffer.name in written:
                         index = load.indices[position] if position < len(load.indices) else None
                         if not isinstance(index, Var) or index.name not in axes:
                             return place
-            place = loop
+            place = loop.name
         return place

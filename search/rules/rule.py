@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from schedule import ScheduleError
@@ -64,13 +67,17 @@ def rule(name: str, when: Callable[[State, str], bool], only: bool = False) -> C
 
 
 def load_rules(spec: str) -> tuple[Rule, ...]:
-    """The rules that `module:name` stands for: a rule, or several in a tuple or list. ValueError where there are none."""
+    """The rules that `module:name` stands for: a rule, or several in a tuple or list. The module may be the path of a file, as in
+    `my_rules.py`, of which the name is RULES if none is given. ValueError where there are none."""
     module, _, name = spec.partition(":")
+    path = Path(module)
+    if path.suffix == ".py":
+        name = name or "RULES"
     if not module or not name:
         raise ValueError(f"rules are given as module:name, for example my_rules:RULES, got {spec!r}")
     try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        found = getattr(_from_file(path) if path.suffix == ".py" else import_module(module), name)
+    except (ImportError, AttributeError, OSError) as error:
         raise ValueError(f"there are no rules {spec!r}: {error}") from error
     rules = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     for r in rules:
@@ -79,3 +86,12 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
             what = "is a class, not an object" if isinstance(r, type) else f"has no {' and no '.join(missing)}"
             raise ValueError(f"{spec!r} is no rule: {r!r} {what}")
     return rules
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The module that a file is, under the name of the file."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # as the name ends in .py
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -59,6 +59,12 @@ def reuses_vectors(block: Block) -> bool:
     return reuses_data(block) and walks_memory(block)
 
 
+def reduces_across(block: Block) -> bool:
+    """Whether a block reduces across the memory that it reads, so that each lane of a vector has a result of its own: it reuses
+    no data, and a tile of results stays in registers."""
+    return block.is_reduction and not reuses_data(block) and isinstance(block.body, Store) and walks_memory(block)
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """How blocks are tiled.
@@ -166,20 +172,21 @@ class MultiLevelTiling:
 
 class TilingWithFusion:
     """Rule 4 of Ansor (table 1): tile a block that reuses data and compute its elementwise consumer in the tile: after the first
-    or after the second level of spatial loops, one sketch each."""
+    or after the second level of spatial loops, one sketch each. With `only`, a block that can be tiled so is not tiled alone."""
 
     name = "tiling with fusion"
 
-    def __init__(self, tiling: Tiling = FULL, levels: tuple[int, ...] = (1, 2)):
+    def __init__(self, tiling: Tiling = FULL, levels: tuple[int, ...] = (1, 2), only: bool = False):
         self.tiling = tiling
         self.levels = levels
+        self.only = only
 
     def applies(self, state: State, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if consumer is None or consumer in state.marks or not self.tiling.applies(state, block):
             return Verdict.SKIP
         # A consumer that is the copy out of a cache stage exists only to be fused.
-        return Verdict.ONLY if state.marks.get(f"copy of {block}") == consumer else Verdict.APPLY
+        return Verdict.ONLY if self.only or state.marks.get(f"copy of {block}") == consumer else Verdict.APPLY
 
     def apply(self, state: State, block: str) -> list[State]:
         results = []

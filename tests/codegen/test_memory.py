@@ -113,7 +113,7 @@ def test_guarded_stores_are_usual_ones():
 
 def test_each_thread_ends_with_a_fence():
     text = codegen.build(streamed(12, 64, parallel=True), f"{TWO} -mcpu x86-64-v4").llvm_ir()
-    workers = [f for f in text.split("\n\n") if "noinline" in f]
+    workers = [f for f in text.split("\n\n") if "noinline" in f and "@tir.part(" not in f.partition("{")[0]]
     assert len(workers) == 2 and sorted(f.count("fence seq_cst") for f in workers) == [0, 1]
 
 

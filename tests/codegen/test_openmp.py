@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import codegen
 from codegen import NoOpenMP, openmp
+from codegen.llvm import cores
+from codegen.target import host_cores
 
 from .matmul import matmul, operands, tiled
 
@@ -155,7 +158,7 @@ print(os.environ.get("GOMP_SPINCOUNT"), os.environ.get("OMP_WAIT_POLICY"))
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+    [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
 )
 def test_threads_that_wait_soon_sleep(given, spins):
     """libgomp tells what it goes by, and the environment is as before."""
@@ -166,3 +169,46 @@ def test_threads_that_wait_soon_sleep(given, spins):
     assert done.returncode == 0, done.stderr
     assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr
     assert done.stdout.split() == [given.get("GOMP_SPINCOUNT", "None"), given.get("OMP_WAIT_POLICY", "None")]
+
+
+MEETS = """
+import os
+import codegen
+from tests.codegen.matmul import operands, tiled
+
+def tasks():
+    return set(map(int, os.listdir("/proc/self/task")))
+
+def core():
+    with open("/proc/self/stat") as f:
+        return int(f.read().rsplit(")", 1)[1].split()[36])
+
+codegen.openmp.library()
+kernel = codegen.build(tiled(97, 13, 109, 6, 32, parallel=True), "llvm -num-cores 2")
+call = kernel.bind(*operands(97, 13, 109))
+before = tasks()
+call()
+(thread,) = tasks() - before
+if {narrow}:
+    os.sched_setaffinity(0, {{core()}})
+allowed = os.sched_getaffinity(0)
+for _ in range(100):  # the caller may have left its core when the thread looks
+    place = core()
+    os.sched_setaffinity(thread, {{place}})
+    call()
+    now = os.sched_getaffinity(thread)
+    if now != {{place}}:
+        break
+print(now == {{place}}, now == allowed - {{place}}, os.sched_getaffinity(0) == allowed)
+"""
+
+
+@pytest.mark.skipif(not cores.AVAILABLE or host_cores() < 2, reason="one core, or no way to choose")
+@pytest.mark.parametrize(("narrow", "expected"), [(False, "False True True"), (True, "True False True")])
+def test_a_thread_on_the_core_of_its_caller_moves(narrow, expected):
+    """To the others that the caller may use, if they are enough; the caller stays as it is."""
+    root = Path(__file__).resolve().parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", MEETS.format(narrow=narrow)], cwd=root, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == expected, done.stderr

@@ -85,7 +85,9 @@ def test_copies_of_a_loop_have_their_own_lines():
 def test_parallel_loops_are_found():
     r = report(tiled(96, 109, 192, 6, 64, parallel=True), "llvm -num-cores 2 -mcpu skylake-avx512")
     assert r.loop("k").nest == ("i_0", "j_0", "k")
-    assert r.elsewhere.calls == 4  # GOMP_parallel, two questions to the runtime, the body
+    # The caller asks for its core and name and calls GOMP_parallel; a thread asks for its core, its number and how many there are,
+    # and runs the body; it may have to move away from the caller: that is a call, and three to the system.
+    assert r.elsewhere.calls == 3 + 4 + 4
 
 
 def test_gathers():

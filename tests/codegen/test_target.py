@@ -99,6 +99,12 @@ def test_lanes():
         ("cuda -fast-math yes", {}, "target option fast_math must be 0 or 1, got 'yes'"),
         ("llvm -fast-math 1", {}, "target option fast_math is for cuda"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),
+        (
+            "llvm -mcpu zen99",
+            {},
+            "target option mcpu: LLVM knows no processor 'zen99' of this kind; its names are those of `clang --print-supported-cpus`, "
+            f"and this processor is {host_processor()[0]}",
+        ),
         ("llvm", {"kind": "metal"}, "target kind 'metal' is unknown; known are llvm, cuda"),
         (3, {}, "a target is a string such as 'llvm -num-cores 2', got 3"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from difflib import unified_diff
 from textwrap import dedent
 
 import numpy as np
@@ -102,8 +103,11 @@ def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dic
 
     `expected_script` is the printed function, without the import line.
     """
-    found = without_header(schedule.script)
-    assert found == dedent(expected_script).strip(), f"the script was\n{found}"
+    well_formed(schedule.func)
+    same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
+    found, expected = without_header(schedule.script), dedent(expected_script).strip()
+    changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
+    assert found == expected, f"{changes}\n\nthe script was\n{found}"
     round_trip(schedule.func)
     for trace in (schedule.trace, Trace.from_json(schedule.trace.to_json())):
         again = replay(before, trace)
@@ -112,8 +116,6 @@ def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dic
     s = Schedule(before)
     exec(str(schedule.trace), {"s": s})
     assert s.script == schedule.script, "the printed trace does something else"
-    well_formed(schedule.func)
-    same_numbers(before, schedule.func, sizes)
 
 
 def refuse(schedule: Schedule, call: Callable[[Schedule], object], expected_message: str) -> None:

@@ -3,6 +3,7 @@ from tests.schedule.harness import check, refuse, same_numbers
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
+from tir.script import parse
 
 
 def test_of_a_parameter_comes_first():
@@ -182,6 +183,46 @@ def test_then_placed_at_a_tile_loop():
                         with T.init():
                             C[v_i, v_j] = T.float32(0.0)
                         C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_local[v_k, v_j]
+        """,
+    )
+
+
+def test_inside_another_block_only_what_is_read_there():
+    before = parse(
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            for i in range(7):
+                with T.block("row"):
+                    v_i = T.axis.spatial(7, i)
+                    for j in range(9):
+                        with T.block("B"):
+                            v_j = T.axis.spatial(9, j)
+                            B[v_i, v_j] = A[6 - v_i, v_j + 4] * T.float32(2.0)
+        """
+    )
+    s = Schedule(before)
+    s.cache_read("B", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+            # with T.block("root"):
+            for i in range(7):
+                with T.block("row"):
+                    v_i = T.axis.spatial(7, i)
+                    A_local = T.alloc_buffer((7, 13), scope="local")
+                    for ax0 in range(9):
+                        with T.block("A_local"):
+                            v0 = T.axis.spatial(7, 6 - v_i)
+                            v1 = T.axis.spatial(13, ax0 + 4)
+                            A_local[v0, v1] = A[v0, v1]
+                    for j in range(9):
+                        with T.block("B"):
+                            v_j = T.axis.spatial(9, j)
+                            B[v_i, v_j] = A_local[6 - v_i, v_j + 4] * T.float32(2.0)
         """,
     )
 

@@ -65,6 +65,23 @@ def test_replay_names_the_step():
     with pytest.raises(ScheduleError) as caught:
         replay(vector(), [Step("splitt", (("loop", "i"),))])
     assert str(caught.value) == "step 1 of 1, splitt(loop='i'): `splitt` is no primitive\n  hint: did you mean `split`?"
+    with pytest.raises(ScheduleError) as caught:
+        replay(vector(), [Step("split", (("loop", "i"), ("factor", (None, 4))))])
+    assert str(caught.value) == "step 1 of 1, split('i'): `split` has no parameter `factor`\n  hint: did you mean `factors`?"
+    with pytest.raises(ScheduleError) as caught:
+        replay(vector(), [Step("split", (("loop", "i"),))])
+    assert str(caught.value) == "step 1 of 1, split('i'): `split` needs the argument `factors`"
+
+
+def test_a_node_is_no_name():
+    before = vector()
+    s = Schedule(before)
+    with pytest.raises(ScheduleError) as caught:
+        s.split(before.body, [None, 4])
+    assert str(caught.value) == (
+        "split(<For>, [None, 4]): `loop` must be a name, got <For>\n  hint: loops, blocks and buffers are given by name, here 'i'"
+    )
+    assert s.func is before
 
 
 def test_a_copy_goes_its_own_way():
@@ -99,7 +116,7 @@ def test_consumers_of_several_outputs():
 
 
 def test_only_functions_are_scheduled():
-    with pytest.raises(TypeError, match=r"Schedule takes a PrimFunc \(te.create_prim_func makes one\), got a int"):
+    with pytest.raises(TypeError, match="Schedule takes a PrimFunc, got int"):
         Schedule(3)
 
 

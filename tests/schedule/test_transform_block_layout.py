@@ -110,14 +110,15 @@ def test_axes_of_blocks_inside_are_not_hidden():
             T.func_attr({"tir.noalias": T.bool(True)})
             # with T.block("root"):
             B = T.alloc_buffer((7, 13))
-            for ax0_1, ax1_1, ax2 in T.grid(4, 1, 2):
+            for ax0_1, ax1, ax2 in T.grid(4, 1, 2):
                 with T.block("B_o"):
-                    v0_1, v1_1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                    v0_1, v1_1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
                     T.where(ax0_1 * 2 + ax2 < 7)
                     A_local = T.alloc_buffer((7, 13), scope="local")
-                    for ax0, ax1 in T.grid(7, 13):
+                    for ax0 in range(13):
                         with T.block("A_local"):
-                            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                            v0 = T.axis.spatial(7, v0_1 * 2 + v2)
+                            v1 = T.axis.spatial(13, ax0)
                             A_local[v0, v1] = A[v0, v1]
                     for j in range(13):
                         with T.block("B"):

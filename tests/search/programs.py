@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir import te
-from tir.ir import PrimFunc
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var
 
 
 def matmul(m: int = 7, k: int = 13, n: int = 109, dtype: str = "float32") -> PrimFunc:
@@ -98,6 +98,14 @@ def two_outputs() -> PrimFunc:
     Y = te.compute((7, 40), lambda i, j: X[i, j] + 1.0, name="Y")
     Z = te.compute((40, 7), lambda j, i: X[i, j] * 2.0, name="Z")
     return te.create_prim_func([X, Y, Z])
+
+
+def copied(extent: int) -> PrimFunc:
+    """B = A; of an extent of 0, which tensor expressions don't have, a loop that never runs."""
+    i, v = Var("i"), Var("v")
+    a, b = (Buffer(name, (Const(extent),)) for name in "AB")
+    block = Block("B", (Iter(v, Const(extent), Axis.SPATIAL, i),), Store(b, (v,), Load(a, (v,))))
+    return PrimFunc("main", (a, b), For(i, Const(extent), block))
 
 
 def symbolic() -> PrimFunc:

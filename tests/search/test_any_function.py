@@ -11,6 +11,7 @@ from search.measure import Limits
 from search.oracle import max_error, outputs, random_inputs, scale_of, to_float, tolerance
 from tests.search import programs
 from tir import te
+from tir.ir import Buffer, Const, Evaluate, PrimFunc
 
 QUICK = Limits(min_seconds=0.0, min_runs=1, race=0.05)
 
@@ -28,6 +29,8 @@ FUNCTIONS = {
     "chain": programs.elementwise_chain,
     "two outputs": programs.two_outputs,
     "no blocks": programs.without_blocks,
+    "no statements": lambda: PrimFunc("main", (Buffer("A", (Const(4),)),), Evaluate(Const(0))),
+    "no iterations": lambda: programs.copied(0),
 }
 
 

@@ -168,10 +168,10 @@ def test_a_learned_model_compares_sketches_that_were_not_tried():
         def score(self, family, rows):
             return np.full(len(rows), -5.0 if family.name == "sketch 2" else 0.0) + 1e-3 * rows.sum(axis=1)
 
-    search = Evolution(generate(matmul(40, 13, 109), TWO)[:3], TWO, Knows(1), Never(1))
+    search = Evolution(generate(matmul(40, 13, 109), TWO, space="ansor"), TWO, Knows(1), Never(1))
     assert search.shares.keys() == {"sketch 0", "sketch 1", "sketch 2"}
     rng = np.random.default_rng(0)
-    batch = [c for c in search.propose(6, rng) if c.sketch != "sketch 2"]
+    batch = [c for c in search.propose(16, rng) if c.sketch != "sketch 2"]
     before = search._bandit.losses.copy()
     search.tell([measured(c, 1.0 if c.score is None else 2.0 ** (-1e3 * c.score - 160)) for c in batch])
     search.propose(1, rng)

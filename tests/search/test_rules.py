@@ -8,7 +8,18 @@ import pytest
 
 from codegen.target import Target
 from schedule import Schedule, replay
-from search.rules import CacheWrite, FuseRows, Inline, MultiLevelTiling, Packing, ReduceInLanes, Skip, TilingWithFusion, Verdict
+from search.rules import (
+    CacheWrite,
+    FuseRows,
+    Inline,
+    MultiLevelTiling,
+    Packing,
+    ReduceInLanes,
+    ReduceInThreads,
+    Skip,
+    TilingWithFusion,
+    Verdict,
+)
 from search.rules.tiling import elementwise_consumer, reuses_data
 from search.sketch import Sketch, State
 from search.space import generate
@@ -215,16 +226,27 @@ def test_reductions_along_memory_are_done_in_lanes():
 
 
 def test_a_reduction_in_lanes():
+    """Its partial results are in the same loop over rows."""
     before = row_sum(109)
     s = state(before)
     s.pending.pop()
     (new,) = ReduceInLanes().apply(s, "Y")
-    assert new.pending == ["Y_rf", "Y"]
-    assert [c.options for c in new.choices] == [(16, 32, 64)] and new.columns == 1
+    assert new.pending == []
+    assert [(c.name, c.options) for c in new.choices] == [("Y rows", (1, 2, 4)), ("Y lanes", (16, 32, 48))] and new.columns == 2
     assert {b: new.marks[b] for b in ("Y", "Y_rf")} == {"Y": "lanes", "Y_rf": "lanes"}
     assert ReduceInLanes().applies(new, "Y") is Verdict.SKIP
     assert [b.name for b in blocks(new.func)] == ["Y_rf", "Y"]
+    assert len([x for x in loops(new.func.body) if x.name.startswith("i_0")]) == 1
     same_numbers(before, new.func)
+
+
+def test_rows_are_reduced_side_by_side():
+    func = row_sum(109)
+    (sketch,) = generate(func, TWO)
+    for rows in (1, 2, 4):
+        scheduled = replay(func, sketch.trace([rows, 32, *sketch.stand_ins()[2:]]))
+        assert f"in T.unroll({rows})" in scheduled.script
+        same_numbers(func, scheduled.func)
 
 
 def test_a_reduction_that_cannot_be_factored_makes_no_state():
@@ -235,6 +257,27 @@ def test_a_reduction_that_cannot_be_factored_makes_no_state():
     func = te.create_prim_func([X, te.compute((7,), lambda i: reducer(X[i, k], axis=k), name="Y")])
     assert ReduceInLanes().apply(state(func), "Y") == []
     assert rules_of(generate(func, TWO)) == ["Y: skip"]
+
+
+def test_threads_share_a_reduction_with_few_results():
+    assert only(ReduceInThreads(), total(10000)) == {"S"}
+    assert only(ReduceInThreads(), total(1000)) == set()  # not worth waking a thread
+    assert only(ReduceInThreads(), total(10007)) == set()  # a prime
+    assert only(ReduceInThreads(), matmul(4, 2000, 5)) == {"C"}
+    assert only(ReduceInThreads(), matmul(109, 2000, 5)) == set()
+    (new,) = ReduceInThreads().apply(state(total(10000)), "S")
+    assert [(c.name, c.options) for c in new.choices] == [("S parts", (2, 4, 8, 10, 16))]
+    assert new.marks["S"] == "combined" and ReduceInThreads().applies(new, "S_rf") is Verdict.SKIP
+    assert rules_of(generate(total(10000), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes", "S: reduce in lanes"]
+    assert rules_of(generate(total(1 << 20), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes"]  # surely worth it
+    assert rules_of(generate(total(1 << 20), ONE)) == ["S: reduce in lanes"]
+    same_numbers(total(10000), new.func, seeds=(0,))
+
+
+def test_reductions_across_memory_keep_a_tile_of_results():
+    sketches = generate(column_sum(), TWO)
+    assert rules_of(sketches) == ["Y: multi-level tiling"]
+    assert {t.axis: (len(t.columns), t.vector) for t in sketches[0].tiles} == {"v_i": (1, True)}
 
 
 def test_rows_are_fused_where_each_consumer_reads_its_own_row():
@@ -301,29 +344,19 @@ def test_skip_changes_nothing():
 # --- whole functions ---------------------------------------------------------------------------------------------------
 
 
-def fused(block: str) -> list[str]:
-    """A block that has an elementwise consumer."""
-    levels = [f"{block}: tiling with fusion at level {n}" for n in (1, 2)]
-    return [*levels, f"{block}: multi-level tiling"]
-
-
-def product(block: str, long: bool = False) -> list[str]:
-    """A matrix product with an elementwise consumer; `long`: with a sum that may run in parts."""
-    *levels, alone = fused(block)
-    return [*levels, f"{block}: packing", *([f"{block}: packing, the sum in parts"] if long else []), alone]
-
-
-def tiled(block: str, long: bool = False) -> list[str]:
-    """A matrix product that gets a consumer for its tiles: the copy out of its cache."""
-    one, two, *others = product(block, long)
-    return [f"{block}: cache write; {one}", f"{block}: cache write; {two}", *others]
-
-
 def test_sketches_of_a_matrix_product():
     for func in (matmul(), batched_matmul(), matmul(511, 511, 511)):
-        assert rules_of(generate(func, TWO)) == tiled("C")
+        assert rules_of(generate(func, TWO)) == ["C: packing", "C: multi-level tiling"]
     for func in (matmul(7, 512, 109), workloads.make("gmm").func):
-        assert rules_of(generate(func, TWO)) == tiled("C", long=True)
+        assert rules_of(generate(func, TWO)) == ["C: packing", "C: packing, the sum in parts", "C: multi-level tiling"]
+    transposed = rules_of(generate(_transposed_right(7), TWO))
+    assert transposed[0] == "C: packing" and rules_of(generate(_transposed_right(3), TWO)) == ["C: reduce in lanes"]
+
+
+def _transposed_right(rows: int) -> PrimFunc:
+    A, B = te.placeholder((rows, 40), name="A"), te.placeholder((37, 40), name="B")
+    k = te.reduce_axis((0, 40), name="k")
+    return te.create_prim_func([A, B, te.compute((rows, 37), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
 
 
 def test_what_cannot_be_packed():
@@ -336,29 +369,51 @@ def test_what_cannot_be_packed():
 
 
 def test_sketches_of_chained_matrix_products():
-    sketches = generate(chained_matmuls(), TWO)
-    assert set(rules_of(sketches)) == {f"{f}; {c}" for f in tiled("F") for c in tiled("C")}
-    assert len(sketches) == 16
+    """Each in every way, and block of rows by block of rows."""
+    single = ["packing", "multi-level tiling"]
+    expected = {f"F: {f}; C: {c}" for f in single for c in single} | {"F: packing; C: fuse products"}
+    assert set(rules_of(generate(chained_matmuls(), TWO))) == expected
 
 
 def test_sketches_of_matmul_exp_matmul():
     found = rules_of(generate(MLP, TWO))
-    assert len(found) == 16 and set(found) == {f"{f}; D: skip; {c}" for f in tiled("F") for c in product("C")}
-    assert found[0] == f"{tiled('F')[0]}; D: skip; {fused('C')[0]}"
+    ways = ["packing", "tiling with fusion at level 1", "tiling with fusion at level 2"]
+    expected = {f"F: {f}; D: skip; C: {c}" for f in ("packing", "multi-level tiling") for c in ways}
+    assert set(found) == expected | {"F: packing; D: skip; C: fuse products"}
+    assert found[0] == "F: packing; D: skip; C: fuse products"
 
 
 def test_sketches_of_convolution_and_relu():
-    assert rules_of(generate(conv2d(), TWO)) == [f"Y: skip; {c}; pad: skip" for c in fused("conv")]
-    assert rules_of(generate(conv2d(padding=0), TWO)) == [f"Y: skip; {c}" for c in fused("conv")]
+    levels = [f"conv: tiling with fusion at level {n}" for n in (1, 2)]
+    assert rules_of(generate(conv2d(), TWO)) == [f"Y: skip; {c}; pad: skip" for c in levels]
+    assert rules_of(generate(conv2d(padding=0), TWO)) == [f"Y: skip; {c}" for c in levels]
+    wide = workloads.make("conv2d", (1, 7, 13, 3, 17, 3, 3, 1, 0)).func
+    assert rules_of(generate(wide, TWO)) == [f"Y: skip; {c}" for c in ("conv: direct convolution", *levels)]
     depthwise = workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func
-    assert rules_of(generate(depthwise, TWO)) == [f"Y: skip; {c}; pad: skip" for c in fused("conv")]
+    assert rules_of(generate(depthwise, TWO)) == [f"Y: skip; {c}; pad: skip" for c in levels]
 
 
 def test_sketches_of_reductions():
-    assert rules_of(generate(row_sum(109), TWO)) == ["Y: reduce in lanes; Y: skip; Y_rf: skip", "Y: skip"]
+    assert rules_of(generate(row_sum(109), TWO)) == ["Y: reduce in lanes"]
     assert rules_of(generate(row_sum(7), TWO)) == ["Y: skip"]
-    assert rules_of(generate(total(), TWO)) == ["S: reduce in lanes; S: skip; S_rf: skip", "S: skip"]
+    assert rules_of(generate(total(), TWO)) == ["S: reduce in lanes"]
     assert rules_of(generate(argmax(), TWO)) == ["M: skip"]
+
+
+def test_sketches_of_rows():
+    """Where there are rows for all threads, no stage is elsewhere; what several stages read is kept or computed again."""
+    softmax = workloads.make("softmax", (1024, 109)).func
+    kept, again = "fuse rows", "inline again"
+    assert rules_of(generate(softmax, TWO)) == [
+        f"Y: skip; total: fuse rows; total: reduce in lanes; power: {power}; top: fuse rows; top: reduce in lanes"
+        for power in (again, kept)
+    ]
+    assert len(generate(workloads.make("layernorm", (1024, 109)).func, TWO)) == 1
+
+
+def test_one_long_row_is_reduced_by_all_threads():
+    for rules in rules_of(generate(workloads.make("softmax", (1, 1 << 19)).func, TWO)):
+        assert "total: reduce in threads" in rules and "top: reduce in threads" in rules and "fuse rows" not in rules
 
 
 def test_the_first_sketch_of_rows_fuses():
@@ -445,13 +500,22 @@ SCRIPTS = [
 ]
 
 
+TILED = (
+    [CacheWrite(), TilingWithFusion(levels=(1,)), Skip()],
+    [CacheWrite(), TilingWithFusion(levels=(2,)), Skip()],
+    [MultiLevelTiling()],
+)
+
+
 @pytest.mark.parametrize("n", range(3))
 def test_scripts_of_a_matrix_product(n):
     func = matmul()
-    sketch = [s for s in generate(func, TWO) if "packing" not in str(s)][n]
+    sketch = generate(func, TWO, rules=TILED[n])[0]
     row = [1, 1, 3, 2, 1, 32, 5, *[0] * (sketch.columns - 7)]  # the first of each way to go on
     scheduled = replay(func, sketch.trace(row))
     body = dedent(SCRIPTS[n]).strip().replace("GUARD", GUARD)
+    scheduled.unannotate("i_0_j_0_fused", "schedule")
+    scheduled.unannotate("k_1", "pragma_auto_unroll_max_step")
     assert without_header(scheduled.script) == f"{dedent(HEAD).strip()}\n{indent(body, '    ')}"
     well_formed(scheduled.func)
     same_numbers(func, scheduled.func)
@@ -508,6 +572,6 @@ def test_one_core_gets_no_parallel_loops():
 
 def test_a_sketch_in_words_and_its_holes():
     sketch = generate(matmul(), ONE)[0]
-    assert str(sketch) == "sketch 0: C: cache write; C: tiling with fusion at level 1 (9 holes)"
-    with pytest.raises(ValueError, match=r"sketch 0 has 9 hole\(s\), got a row of 6"):
-        sketch.trace([1] * 6)
+    assert str(sketch) == "sketch 0: C: packing (6 holes)"
+    with pytest.raises(ValueError, match=r"sketch 0 has 6 hole\(s\), got a row of 5"):
+        sketch.trace([1] * 5)

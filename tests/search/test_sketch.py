@@ -188,6 +188,14 @@ def test_a_function_is_a_rule():
     assert [s.rules for s in generate(matmul(), TWO, rules=(rows_to_threads, *DEFAULT))] == [("C: rows to threads",)]
 
 
+def test_rules_are_loaded_from_a_file(tmp_path):
+    file = tmp_path / "my_rules.py"
+    file.write_text("from search.rules import Skip\nRULES = (Skip(),)\nONE = Skip()\n")
+    assert [r.name for r in load_rules(str(file))] == ["skip"] == [r.name for r in load_rules(f"{file}:ONE")]
+    with pytest.raises(ValueError, match=r"there are no rules '.*missing\.py'"):
+        load_rules(str(tmp_path / "missing.py"))
+
+
 def test_rules_are_loaded_by_name():
     assert load_rules(f"{__name__}:RULES") == RULES
     assert load_rules(f"{__name__}:rows_to_threads") == (rows_to_threads,)

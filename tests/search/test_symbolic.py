@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from costmodel import NAMES, features, program
+from costmodel import NAMES, features
 from schedule import ScheduleError, replay
 from search.family import family
 from search.geometry import machine
 from search.sample import sample
 from search.sketch import Hole, Sketch
 from search.space import generate
-from search.symbolic import symbolic, witness
+from search.symbolic import degenerate, symbolic, witness
+from tests.search.agreement import disagreements
 from tests.search.programs import batched_matmul, matmul, total, transposed_matmul
 from tir import te, workloads
 from tir.ir import Const
@@ -25,19 +26,8 @@ MACHINE = machine(TWO)
 
 
 def agree(sketch: Sketch, rows: np.ndarray) -> None:
-    """The features of the symbolic program for each row are those of the program that the row is.
-
-    Both are float32 in a different order; the logarithm of a result of some dozen operations is off by that many times 2^-24
-    times log2(e), and differences of larger numbers (as in the curve of intensity) by a few times as much.
-    """
-    for members, shared in family(sketch).programs(rows):
-        found = features(shared, rows[members], MACHINE)
-        for n, row in zip(range(len(members)), rows[members], strict=True):
-            func = replay(sketch.func, sketch.trace(row)).func
-            expected = features(program(func), np.empty((1, 0), dtype=np.int64), MACHINE)[:, 0]
-            assert found[:, n].shape == expected.shape
-            wrong = np.abs(found[:, n] - expected) > 2**-13 * (1 + np.abs(expected))
-            assert [(shared.statements[s].block, NAMES[f]) for s, f in np.argwhere(wrong)] == [], (sketch.name, row.tolist())
+    """The features of the symbolic program for each row are those of the program that the row is."""
+    assert [(sketch.name, row, found) for row, found in disagreements(sketch, rows) if found] == []
 
 
 SHAPES = {
@@ -66,6 +56,26 @@ def test_extents_shorter_than_the_levels_of_tiles(func):
     rng = np.random.default_rng(0)
     for sketch in generate(func, TWO, space="ansor"):
         agree(sketch, sample(sketch, TWO, 4, rng))
+
+
+@pytest.mark.parametrize("shape", [(7, 13, 109), (7, 13, 40, 3)])
+@pytest.mark.parametrize("space", ["full", "ansor"])
+def test_packed_and_cached_tiles_of_short_axes(shape, space):
+    """Where a level has one iteration, loops and digits of the layout coincide that are different elsewhere."""
+    rng = np.random.default_rng(1)
+    for sketch in generate(workloads.make("gmm", shape).func, TWO, space=space):
+        agree(sketch, sample(sketch, TWO, 3, rng))
+
+
+def test_degenerate_levels():
+    """An axis of 7 is too short for four levels of two iterations, one of 109 is not."""
+    sketch = generate(matmul(7, 13, 109), TWO, space="ansor")[0]
+    (short,) = [t for t in sketch.tiles if t.axis == "v_i"]
+    rows = np.ones((2, sketch.columns), dtype=np.int64)
+    rows[1, short.columns[-1]] = 7
+    assert degenerate(sketch, rows).tolist() == [[False, True, True, True], [True, True, True, False]]
+    like = witness(sketch, sketch.variant(rows[1]), like=rows[1])
+    assert [like[c] for c in short.columns] == [1, 1, 7]
 
 
 def test_extents_are_formulas():

@@ -238,8 +238,10 @@ def test_intrinsics_are_computed_in_float64_and_rounded_once(dtype, fast):
 
 @pytest.mark.parametrize("fast", PATHS)
 def test_pow(fast):
-    x, y = np.array([2, 9, -8, 0], np.float32), np.array([10, 0.5, 3, -1], np.float32)
-    np.testing.assert_array_equal(apply(te.pow, x, y, fast=fast), [1024, 3, -512, np.inf])
+    x, y = np.array([2, 9, -8, 0, -np.inf, -0.0], np.float32), np.array([10, 0.5, 3, -1, 0.5, 0.5], np.float32)
+    powers = apply(te.pow, x, y, fast=fast)
+    np.testing.assert_array_equal(powers, [1024, 3, -512, np.inf, np.inf, 0])
+    assert not np.signbit(powers[5])  # pow(-0, 0.5) is 0, and sqrt(-0) is -0
 
 
 @pytest.mark.parametrize("fast", PATHS)

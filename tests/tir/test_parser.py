@@ -1298,6 +1298,15 @@ ERRORS = [
         """,
     ),
     (
+        "for i in T.thread_binding(4, thread='threadIdx.w'):\n    pass",
+        """
+        <script>:3:41: 'threadIdx.w' is no thread axis
+            3 |     for i in T.thread_binding(4, thread='threadIdx.w'):
+              |                                         ^^^^^^^^^^^^^
+          hint: did you mean `threadIdx.z`?
+        """,
+    ),
+    (
         "x = T.grid(4)",
         """
         <script>:3:9: `T.grid` is the range of a `for`
@@ -1715,6 +1724,15 @@ def test_errors(case: tuple):
             "      | ^^^^^^^^",
         ),
         (
+            "\n    @T.prim_func\n    def f(A: T.handle\n",
+            "<script>:3:10: not Python: '(' was never closed\n    3 |     def f(A: T.handle\n      |          ^",
+        ),
+        (
+            "\n    @T.prim_func\n    def f(A: T.Buffer((7,))):\n        A[0] = T.ecp(A[1])\n",
+            "<script>:4:16: `T.ecp` is not in the dialect\n    4 |         A[0] = T.ecp(A[1])\n      |                ^^^^^\n"
+            "  hint: did you mean `T.exp`?",
+        ),
+        (
             "@T.prim_func\ndef f(A: T.handle\n",
             "<script>:2:6: not Python: '(' was never closed\n    2 | def f(A: T.handle\n      |      ^",
         ),
@@ -1975,3 +1993,27 @@ def test_floats_keep_their_sign_and_nan():
     round_trip(func)
     again = [s.value.value for s in parse(func.script()).body.stmts]
     assert [repr(v) for v in again] == [repr(v) for v in values]
+
+
+def test_a_text_that_is_indented_as_a_whole():
+    plain = """
+# a copy
+from tir.script import tir as T
+N = 7
+@T.prim_func
+def f(A: T.Buffer((N,), "float32"), B: T.Buffer((N,), "float32")):
+    for i in range(N):
+        B[i] = A[i]
+"""
+    assert parse("".join(f"    {line}\n" for line in plain.splitlines())) == parse(plain)
+
+
+def test_an_expression_that_is_nested_too_deeply():
+    terms = "+".join(["A[0]"] * 2000)
+    with pytest.raises(ScriptError, match="an expression is nested too deeply to be read"):
+        parse(f"@T.prim_func\ndef f(A: T.Buffer((1,))):\n    A[0] = {terms}\n")
+
+
+def test_something_else_than_a_text():
+    with pytest.raises(TypeError, match=r"^parse takes the text of a script, got bytes$"):
+        parse(b"@T.prim_func")

@@ -290,6 +290,11 @@ def test_mistakes_are_refused_where_they_are_made():
             TypeError,
             "B: a reduction must be the whole body of a compute; give `sum` a compute of its own",
         ),
+        (
+            lambda: te.compute((7,), lambda i: A[i, k], name="B"),
+            TypeError,
+            "B: nothing reduces over `k`; put it in, as in te.sum(..., axis=k)",
+        ),
         (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
         (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
         (lambda: te.if_then_else(A[0, 0], 1.0, 2.0), TypeError, "a condition must be bool, got `A[0, 0]` of dtype float32"),

@@ -96,6 +96,11 @@ def with_block(f: PrimFunc, **changes) -> PrimFunc:
 # --- reports -----------------------------------------------------------------------------------------------------------
 
 
+def test_something_else_than_a_function():
+    with pytest.raises(TypeError, match=r"^verify takes a PrimFunc, got Tensor \(te.create_prim_func makes one of tensors\)$"):
+        verify(te.placeholder((7,)))
+
+
 def test_report_marks_the_statement():
     bad = func(grid(Block("C", ITERS, Store(C, (vi, vj + 1), A[vi, vj]))))
     report = verify(bad)
@@ -221,6 +226,11 @@ def test_ranks_and_dtypes():
         (For(i, zero, Evaluate(i)), "error: loop `i` has extent 0; extents must be at least 1"),
         (For(i, const(7), Evaluate(Var("i", "int64"))), "error: `i` is used as int64, but bound as int32"),
         (For(i, const(7), Evaluate(zero), Kind.THREAD), "error: loop `i` is thread_binding, and its thread axis is ''"),
+        (
+            For(i, const(7), Evaluate(zero), Kind.THREAD, (), "threadIdx.w"),
+            "error: loop `i` is bound to 'threadIdx.w'; thread axes are blockIdx.x, blockIdx.y, blockIdx.z, "
+            "threadIdx.x, threadIdx.y, threadIdx.z, vthread.x, vthread.y, vthread.z, vthread",
+        ),
         (Let(k, load, Evaluate(zero)), "error: `k` of dtype int32 is bound to a value of dtype float32"),
         (Allocate(Buffer("Z", (zero,)), Evaluate(zero)), "error: buffer `Z` has a dimension of 0; extents must be at least 1"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from ..ir import PrimFunc
+from ..ir import PrimFunc, need_func
 from .printer import printed
 
 
@@ -13,5 +13,5 @@ def diff(before: PrimFunc, after: PrimFunc, context: int = 3) -> str:
     print the same. `context` is how many unchanged lines stand around a change; ValueError if it is negative."""
     if context < 0:
         raise ValueError(f"context must be at least 0 lines, got {context}")
-    old, new = printed(before).lines, printed(after).lines
+    old, new = (printed(need_func(f, "diff")).lines for f in (before, after))
     return "".join(f"{line}\n" for line in difflib.unified_diff(old, new, "before", "after", n=context, lineterm=""))

@@ -28,15 +28,23 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
     """The function, or the module, that a text defines.
 
     The text holds one function under `@T.prim_func` or one class under `@I.ir_module` (several functions make a module called
-    Module), import lines, and constants such as `N = 128`. Nothing is executed. ScriptError says where it is no program.
+    Module), import lines, and constants such as `N = 128`; it may be indented as a whole. Nothing is executed. ScriptError says
+    where it is no program.
     """
-    text = Source(filename, tuple(source.splitlines()))
-    tree = _tree(source, text)
+    if not isinstance(source, str):
+        raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
+    try:
+        return _parsed(Source(filename, tuple(source.splitlines())))
+    except RecursionError:
+        raise _too_deep(filename) from None
+
+
+def _parsed(text: Source) -> PrimFunc | Module:
     captured: dict[str, Any] = {"T": namespace_tir, "I": namespace_ir}
     outside = Expressions(text, captured, live=False)
     functions: list[PrimFunc] = []
     modules: list[Module] = []
-    for s in tree.body:
+    for s in _statements(text):
         match s:
             case ast.Import() | ast.ImportFrom():
                 _import(s, captured)
@@ -61,10 +69,14 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
         case [], [module]:
             return module
         case [], []:
-            raise ScriptError("there is no function in this script", filename, hint="put @T.prim_func above the function")
+            raise ScriptError("there is no function in this script", text.filename, hint="put @T.prim_func above the function")
         case _, []:
             return Module("Module", {f.name: f for f in functions})
-    raise ScriptError("a script holds one module, or functions outside of one", filename)
+    raise ScriptError("a script holds one module, or functions outside of one", text.filename)
+
+
+def _too_deep(filename: str) -> ScriptError:
+    return ScriptError("an expression is nested too deeply to be read", filename, hint="name parts of it: x: T.float32 = ...")
 
 
 def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
@@ -82,10 +94,10 @@ def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
             hint="put the function into a file, or give its text to tir.script.parse",
         ) from None
     source = Source(filename, tuple(line.rstrip("\n") for line in lines), first)
-    indented = lines[0][:1].isspace()
-    tree = _tree(("if 1:\n" if indented else "") + "".join(lines), source)
-    ast.increment_lineno(tree, first - (2 if indented else 1))
-    definition = tree.body[0].body[0] if indented else tree.body[0]  # type: ignore[attr-defined]
+    try:
+        definition = _statements(source)[0]
+    except RecursionError:
+        raise _too_deep(filename) from None
     captured = dict(function.__globals__) | dict(around)
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -94,17 +106,28 @@ def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
             pass
     if not isinstance(definition, ast.FunctionDef):
         raise source.error("@T.prim_func stands above a `def`", definition)
-    return Function(source, captured, live=True).function(definition)
-
-
-def _tree(text: str, source: Source) -> ast.Module:
     try:
-        return ast.parse(text)
+        return Function(source, captured, live=True).function(definition)
+    except RecursionError:
+        raise _too_deep(filename) from None
+
+
+def _statements(source: Source) -> list[ast.stmt]:
+    """The statements of a source, which may be indented as a whole, with its line numbers."""
+    code = next((line for line in source.lines if line.strip() and not line.lstrip().startswith("#")), "")
+    indented = code[:1].isspace()
+    text = "\n".join(("if 1:", *source.lines) if indented else source.lines)
+    before = source.first - (2 if indented else 1)  # what makes a line of `text` one of the source
+    try:
+        tree = ast.parse(text)
     except SyntaxError as e:
-        line, start = (e.lineno or 1) + source.first - 1, max(0, (e.offset or 1) - 1)
+        line, start = (e.lineno or 1) + before, max(0, (e.offset or 1) - 1)
         end = (e.end_offset or 0) - 1 if e.end_lineno == e.lineno else start + 1
-        shown = source.lines[e.lineno - 1] if e.lineno and e.lineno <= len(source.lines) else (e.text or "").rstrip("\n")
+        known = 0 <= line - source.first < len(source.lines)
+        shown = source.lines[line - source.first] if known else (e.text or "").rstrip("\n")
         raise ScriptError(f"not Python: {e.msg}", source.filename, line, start, end, shown) from None
+    ast.increment_lineno(tree, before)
+    return tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
 
 
 def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..ir import (
+    THREAD_AXES,
     TRUE,
     Annotations,
     Axis,
@@ -38,6 +39,7 @@ from ..simplify import simplify
 from ..traverse import variables
 from . import tir as namespace_tir
 from .declarations import Declarations, Domain, Frame, Wrapper
+from .error import nearest
 from .expressions import Handle, Pointer, Thread
 from .names import BUFFERS, Names
 from .views import Reshaped, Window
@@ -466,7 +468,7 @@ class Function(Declarations):
                 given["thread"] = given.pop("stop")  # T.thread_binding(128, "threadIdx.x")
             if "thread" not in given:
                 raise self.error("T.thread_binding needs the axis", call, 'T.thread_binding(128, thread="threadIdx.x")')
-            thread = self.string(given["thread"])
+            thread = self.thread_axis(self.string(given["thread"]), given["thread"])
         first = self.index(given["start"])
         span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
         notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
@@ -485,6 +487,12 @@ class Function(Declarations):
             raise self.error(f"the step of a loop is a positive constant, not `{self.text(call.args[2])}`", call.args[2])
         return Header(((first, others[0]),), step=step)
 
+    def thread_axis(self, tag: str, node: ast.expr) -> str:
+        if tag not in THREAD_AXES:
+            hint = nearest(tag, THREAD_AXES) or f"these are {', '.join(THREAD_AXES)}"
+            raise self.error(f"{tag!r} is no thread axis", node, hint)
+        return tag
+
     def launch(self, name: str, node: ast.Call, rest: list[ast.stmt] | None = None) -> Any:
         """A thread axis around the statements that follow, or around those of a `with`."""
         arguments = self.arguments(namespace_tir.launch_thread, node)
@@ -492,6 +500,7 @@ class Function(Declarations):
         tag = thread.tag if isinstance(thread, Thread) else thread
         if not isinstance(tag, str):
             raise self.error(f"`{self.text(arguments['thread'])}` is no thread axis", arguments["thread"], '"threadIdx.x"')
+        self.thread_axis(tag, arguments["thread"])
         extent = self.index(arguments["extent"])
         var = Var(self.names.loop(name), extent.dtype)
         self.domains[var] = Domain(Const(0), extent, var)

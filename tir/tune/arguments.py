@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         "--timeout", type=_positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
     )
     p.add_argument(
-        "--target", default=None, metavar="TARGET", help='such as "llvm" (the default: this machine) or "llvm -mcpu znver4"'
+        "--target", default=None, metavar="TARGET", help='such as "llvm" (the default: this machine), "llvm -mcpu znver4", "cuda"'
     )
     p.add_argument(
         "--records", metavar="FILE", help="record every candidate in FILE as it ends, and go on from what is recorded there"
@@ -210,9 +210,38 @@ def parse_target(text: str, threads: int | None) -> Target:
         found = Target(text) if threads is None else Target(text, num_cores=threads)
     except ValueError as error:
         raise Usage(f"--target: {error}") from None
-    if found.kind != "llvm":
-        raise Usage(f"--target: kernels for {found.kind} cannot be measured yet; targets begin with llvm")
+    if found.kind == "cuda" and "arch" not in text and (own := _own_architecture()):
+        return Target(found, arch=own)
     return found
+
+
+def _own_architecture() -> str:
+    """The architecture of the GPU here, as "sm_90"; empty where there is none."""
+    from codegen.cuda.driver import architecture, devices
+
+    return architecture() if devices() else ""
+
+
+def measurable(target: Target) -> None:
+    """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
+    if target.kind != "cuda":
+        return
+    from codegen.cuda.compile import available
+    from codegen.cuda.driver import DeviceError, call
+
+    missing = available()
+    if not missing:
+        try:
+            call("cuInit", 0)
+            missing = "" if call("cuDeviceGetCount") else "the CUDA driver knows no GPU"
+        except (DeviceError, ImportError) as error:
+            missing = f"there is no GPU here ({error})"
+    if missing:
+        raise Usage(
+            f"--target: kernels for {target} cannot be measured: {missing}. What works without: --sketches shows what would be "
+            f"searched; in Python, s = tir.default_schedule(func, {str(target)!r}) is the library's schedule, "
+            f"tir.dump(s.func, {str(target)!r}) its CUDA C, and tir.build compiles it if NVRTC is installed"
+        )
 
 
 def parse_rules(text: str | None) -> tuple[Rule, ...] | None:

@@ -89,10 +89,12 @@ class LineProgress:
         return "  ".join(parts)
 
     def speed(self) -> str:
-        """The speed of the best, and its share of the machine's peak."""
+        """The speed of the best, and its share of the machine's peak, unless that was measured while the machine did something
+        else: a kernel cannot be faster."""
         assert self.best is not None
-        share = f" ({self.flop / self.best / self.peak:.0%} of peak)" if self.peak else ""
-        return f"{self.flop / self.best / 1e9:.1f} GFLOP/s{share}"
+        speed = self.flop / self.best
+        share = f" ({speed / self.peak:.0%} of peak)" if self.peak and speed <= self.peak else ""
+        return f"{speed / 1e9:.1f} GFLOP/s{share}"
 
     def model(self) -> list[str]:
         """How well the cost model ranks, and how fast."""

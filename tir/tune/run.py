@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, parse_rules, parse_target, parse_workload, writable
+from .arguments import Usage, measurable, parse_rules, parse_target, parse_workload, writable
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, versions
 from .table import as_json, describe, table
@@ -25,6 +25,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Search, show how it goes, and print what was found; the exit status."""
     workload = parse_workload(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
+    if "builder" not in options and "measurer" not in options:
+        measurable(target)
     out = None if args.out is None else writable("--out", args.out)
     if args.report is not None:
         writable("--report", args.report)

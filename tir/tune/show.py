@@ -12,9 +12,10 @@ def list_workloads() -> int:
     """Print the workloads with their sizes."""
     from .. import workloads
 
+    width = max(map(len, workloads.names()))
     for name in workloads.names():
         w = workloads.get(name)
-        print(f"{name:<10} {w.summary}\n{'':<10} --shape {w.usage}  (default {sizes(w.default)})")
+        print(f"{name:<{width}} {w.summary}\n{'':<{width}} --shape {w.usage}  (default {sizes(w.default)})")
     return 0
 
 

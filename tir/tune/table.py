@@ -48,8 +48,10 @@ def as_json(
 
 
 def heading(header: dict[str, Any]) -> str:
-    threads = f"{header['threads']} thread{'s' if header['threads'] > 1 else ''}"
-    return f"{header['workload']} {sizes(header['shape'])}  {header['dtype']}  {header['target']}  {threads}"
+    known = f"{header['workload']} {sizes(header['shape'])}  {header['dtype']}  {header['target']}"
+    if header["target"].startswith("cuda"):
+        return known
+    return f"{known}  {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
 
 
 def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None) -> str:

@@ -88,6 +88,7 @@ template <typename T> struct Place {
     return (U*)p;
   }
   Place operator+(long k) const { return {memory, i + k}; }
+  Place operator-(long k) const { return {memory, i - k}; }
   template <typename U> explicit operator const U*() const { return at<U>(false); }
   template <typename U, typename = std::enable_if_t<!std::is_const_v<U>>> explicit operator U*() const { return at<U>(true); }
 };
@@ -149,15 +150,112 @@ template <typename T> static T shuffle_xor(unsigned mask, T value, int distance,
 }
 #define __shfl_xor_sync(mask, value, distance) shuffle_xor<decltype(+(value))>(mask, value, distance, __LINE__)
 
-// Asynchronous copies happen as late as they may: when they are waited for.
-struct Copy { std::function<void()> run; };
-static std::vector<std::vector<Copy>> copies;
-template <typename T, typename U> static void copy_async(const Place<T>& to, const Place<U>& from) {
-  if ((int)copies.size() <= current) copies.resize(current + 1);
-  copies[current].push_back({[to, from] { *(int4*)to = *(const int4*)from; }});
+// --- instructions of a warp: all of its lanes bring what they have, and then each takes what it gets -----------------------
+
+static uint32_t brought[2][1024][6];
+static const uint32_t* gather(const uint32_t* mine, int words, int line) {
+  int me = current, slot = fibers[me].shuffles++ & 1;
+  memcpy(brought[slot][me], mine, words * 4);
+  sleep_as(SHUFFLING, line);
+  return brought[slot][me - me % 32];
 }
-static void copy_async_wait() {
-  if (current < (int)copies.size()) { for (Copy& c : copies[current]) c.run(); copies[current].clear(); }
+
+// The bits of element `e` of what lane `lane` brought, `first` words on: 16 bits each, or 32.
+static unsigned half_of(const uint32_t* all, int lane, int first, int e) { return all[lane * 6 + first + e / 2] >> (e % 2 * 16) & 0xffff; }
+static float word_of(const uint32_t* all, int lane, int first, int e) { return __uint_as_float(all[lane * 6 + first + e]); }
+static inline float float16_of(unsigned bits) { return float16_value((unsigned short)bits); }
+static inline float bfloat16_of(unsigned bits) { return __uint_as_float(bits << 16); }
+static inline float tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000) & 0xffffe000); }
+
+// Where element (row, column) of a matrix is, from the tables of the PTX ISA, section "mma": the lane, and its number there.
+// `each` elements follow one another in a lane, `span` = 4 * each columns further on (or 8 rows) the lane has the next ones.
+template <int each> static float product(const uint32_t* all, int row, int column, int depth, float (*value)(const uint32_t*, int, int, int)) {
+  float sum = 0;
+  const int span = 4 * each;
+  for (int k = 0; k < depth; ++k) {
+    int lane = k % span / each;
+    int a = (k / span * 2 + row / 8) * each + k % each, b = k / span * each + k % each;
+    sum += value(all, row % 8 * 4 + lane, 0, a) * value(all, column * 4 + lane, 4, b);
+  }
+  return sum;
+}
+static float f16_at(const uint32_t* all, int lane, int first, int e) { return float16_of(half_of(all, lane, first, e)); }
+static float bf16_at(const uint32_t* all, int lane, int first, int e) { return bfloat16_of(half_of(all, lane, first, e)); }
+static float tf32_at(const uint32_t* all, int lane, int first, int e) {
+  if (__float_as_uint(word_of(all, lane, first, e)) & 0x1fff) FAIL("a factor of a tf32 product has not been rounded");
+  return word_of(all, lane, first, e);
+}
+
+template <int each, typename T> static void mma(float sums[4], const T* a, const T* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
+  uint32_t mine[6];
+  memcpy(mine, a, 16);
+  memcpy(mine + 4, b, 8);
+  const uint32_t* all = gather(mine, 6, line);
+  int lane = current % 32;
+  for (int e = 0; e < 4; ++e) sums[e] = product<each>(all, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, depth, value);
+}
+template <int each, typename T> static void mma_f32(float* c, const T* a, const T* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
+  float sums[4];
+  mma<each>(sums, a, b, depth, value, line);
+  for (int e = 0; e < 4; ++e) c[e] += sums[e];
+}
+static void mma_f16(unsigned short* c, const unsigned short* a, const unsigned short* b, int line) {
+  float sums[4];
+  mma<2>(sums, a, b, 16, f16_at, line);
+  for (int e = 0; e < 4; ++e) c[e] = float16_bits(float16_value(c[e]) + sums[e]);
+}
+#define mma_m16n8k16_f16_f32(c, a, b) mma_f32<2>(c, a, b, 16, f16_at, __LINE__)
+#define mma_m16n8k16_bf16_f32(c, a, b) mma_f32<2>(c, a, b, 16, bf16_at, __LINE__)
+#define mma_m16n8k8_tf32_f32(c, a, b) mma_f32<1>(c, a, b, 8, tf32_at, __LINE__)
+#define mma_m16n8k16_f16_f16(c, a, b) mma_f16(c, a, b, __LINE__)
+
+template <typename T> static void ldmatrix(void* r0, void* r1, void* r2, void* r3, const Place<T>& row, bool transposed, int line) {
+  uint32_t mine[4];
+  memcpy(mine, (const int4*)row, 16);
+  const uint32_t* all = gather(mine, 4, line);
+  int lane = current % 32;
+  void* registers[4] = {r0, r1, r2, r3};
+  for (int m = 0; m < 4; ++m) {
+    uint32_t bits = 0;
+    for (int e = 0; e < 2; ++e) {
+      int r = transposed ? lane % 4 * 2 + e : lane / 4, c = transposed ? lane / 4 : lane % 4 * 2 + e;
+      bits |= half_of(all, m * 8 + r, 0, c) << (16 * e);
+    }
+    memcpy(registers[m], &bits, 4);
+  }
+}
+#define ldmatrix_x4(r0, r1, r2, r3, row) ldmatrix(r0, r1, r2, r3, row, false, __LINE__)
+#define ldmatrix_x4_trans(r0, r1, r2, r3, row) ldmatrix(r0, r1, r2, r3, row, true, __LINE__)
+
+// Asynchronous copies happen as late as they may: when they are waited for. Their target is touched from the start.
+typedef std::vector<std::function<void()>> Group;
+static std::vector<std::vector<Group>> copies;  // by thread; the last group is not committed
+static std::vector<Group>& groups_of(int thread) {
+  if ((int)copies.size() <= thread) copies.resize(thread + 1);
+  if (copies[thread].empty()) copies[thread].resize(1);
+  return copies[thread];
+}
+template <int bytes> struct Moved { char data[bytes]; };
+template <> struct Moved<4> { int data; };
+template <> struct Moved<8> { int2 data; };
+template <> struct Moved<16> { int4 data; };
+template <int bytes, typename T, typename U> static void copy_async(const Place<T>& to, const Place<U>& from, bool there = true) {
+  to.template at<Moved<bytes>>(true);
+  groups_of(current).back().push_back([to, from, there] {
+    *to.template at<Moved<bytes>>(true) = there ? *from.template at<const Moved<bytes>>(false) : Moved<bytes>{};
+  });
+}
+static void copy_async_commit() { groups_of(current).emplace_back(); }
+template <int latest> static void copy_async_wait() {
+  std::vector<Group>& groups = groups_of(current);
+  while ((int)groups.size() - 1 > latest) {
+    for (auto& copy : groups.front()) copy();
+    groups.erase(groups.begin());
+  }
+}
+static bool copying(int thread) {
+  for (const Group& group : groups_of(thread)) if (!group.empty()) return true;
+  return false;
 }
 
 typedef void (*Body)(void*);
@@ -165,7 +263,7 @@ static Body body;
 static void* arguments;
 static void fiber_main() {
   body(arguments);
-  if (current < (int)copies.size() && !copies[current].empty()) FAIL("thread %d ends with copies that it has not waited for", current);
+  if (copying(current)) FAIL("thread %d ends with copies that it has not waited for", current);
   fibers[current].state = DONE;
   swapcontext(&fibers[current].context, &scheduler);
 }

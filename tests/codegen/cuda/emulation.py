@@ -23,7 +23,7 @@ HEADER = Path(__file__).with_name("emulation.h")
 FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 compiler = shutil.which("g++")
 
-_HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\((.*)\) \{')
+_HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+(?:, \d+)?\) (\w+)\((.*)\) \{')
 _POINTER = re.compile(r"(const )?([a-z ]+)\* __restrict__ (\w+)")
 _STATIC = re.compile(r"__shared__ __align__\(16\) ([a-z ]+) (\w+)\[(\d+)\];")
 _DYNAMIC = re.compile(r"([a-z ]+)\* const (\w+) = \(\1\*\)\(dynamic_shared \+ \d+\);  // (\d+)")
@@ -91,7 +91,7 @@ def emulate_texts(program: Program, *kernels: str) -> list[Emulated]:
 
 
 def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
-    device = "\n".join(code for name, code in FUNCTIONS.items() if not name.startswith(("float16", "copy_async")))
+    device = "\n".join(code for code in FUNCTIONS.values() if "asm" not in code)  # the header has the others
     text = [f'#include "{HEADER}"', device]
     for n, (program, _, kernels) in enumerate(parts):
         text.append(f"namespace program_{n} {{\n{_as_cpp(kernels)}\n{''.join(_launcher(k, n) for k in program.kernels)}}}")

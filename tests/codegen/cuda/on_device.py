@@ -44,6 +44,54 @@ def library(target: str) -> int:
     return wrong
 
 
+def candidates(target: str, rows: int = 2) -> int:
+    """The number of random rows of the search's sketches, at small odd shapes, that went wrong."""
+    from codegen.target import Target
+    from schedule import replay
+    from search.sample import sample
+    from search.space import generate
+    from tests.search.gpu.candidates import SHAPES as SMALL
+
+    wrong = done = 0
+    rng = np.random.default_rng(0)
+    for name, shapes in SMALL.items():
+        instance = workloads.make(name, shapes[0])
+        inputs = instance.inputs(rng)
+        check = instance.checker(inputs)
+        for sketch in generate(instance.func, Target(target)):
+            for row in sample(sketch, Target(target), rows, rng).tolist():
+                func = replay(instance.func, sketch.trace(row)).func
+                tried = attempt(func, target, [*inputs, *instance.outputs()])
+                ok = tried.kind == "ok" and check(tried.outputs[-1:]).ok
+                wrong, done = wrong + (not ok), done + 1
+                if not ok:
+                    print(f"{name} {shapes[0]} {sketch} {row}: WRONG {tried.kind} {tried.message[:300]}")
+    print(f"{done} random candidates of the search, {wrong} wrong")
+    return wrong
+
+
+def tensor_cores(target: str) -> int:
+    """The number of products on tensor cores, pipelines and split sums that went wrong: integers, which none of them rounds."""
+    from benchmarks.gpu import product
+
+    wrong = 0
+    for name, shape in (
+        ("float16", (128, 256, 64)), ("float16", (33, 65, 47)), ("bfloat16", (130, 72, 200)), ("tf32", (100, 200, 136)),
+        ("float16", (33, 17, 1536)), ("float32", (40, 24, 1024)), ("float32", (131, 259, 136)),
+    ):  # fmt: skip
+        func = product(name, *shape)
+        args = integers(func, 0)
+        expected = copies(args)
+        run(func, *expected)
+        tried = attempt(library_cuda.schedule(func, target.split()[-1], tf32=name == "tf32").func, target, args)
+        ok = tried.kind == "ok" and all(np.array_equal(a, b) for a, b in zip(tried.outputs, expected, strict=True))
+        wrong += not ok
+        print(
+            f"{name:10} {','.join(map(str, shape)):30} {'ok' if ok else 'WRONG'} {tried.seconds * 1e6:10.1f} us {tried.message[:300]}"
+        )
+    return wrong
+
+
 def random(target: str, count: int) -> int:
     """The number of random programs that went wrong, of `count` seeds."""
     from codegen.cuda.driver import DeviceArray, synchronize
@@ -75,7 +123,7 @@ def main() -> int:
         return 2
     target = f"cuda -arch {architecture()}"
     print(f"{target}, {attribute('MULTIPROCESSOR_COUNT')} multiprocessors")
-    return int(library(target) + random(target, 60) > 0)
+    return int(library(target) + tensor_cores(target) + candidates(target) + random(target, 60) > 0)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,18 @@ def test_products_that_threads_share(sizes, cores):
         ("conv2d", (1, 19, 17, 33, 40, 3, 3, 1, 1)),
         ("conv2d", (2, 29, 31, 16, 65, 3, 3, 2, 1)),
         ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
+        ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
+        ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
+        ("conv2d_nhwc", (1, 19, 17, 36, 128, 3, 1, 1, 1, 4)),
+        ("conv2d_nhwc", (2, 29, 31, 64, 64, 3, 2, 1, 1, 2)),
+        ("conv3d", (1, 7, 13, 9, 33, 40, 3, 1, 1)),
+        ("conv_bn_relu", (1, 19, 17, 33, 40, 3, 1, 1)),
+        ("conv2d_transpose", (1, 7, 13, 33, 40, 4, 2, 1)),
+        ("conv2d_transpose", (2, 7, 5, 32, 67, 5, 3, 2)),
+        ("conv2d_transpose", (1, 23, 27, 40, 33, 3, 1, 0)),
+        ("capsule", (1, 7, 9, 13, 19, 3, 1, 1)),
+        ("norm", (1, 509, 521)),
+        ("attention_weights", (1, 109, 7, 13)),
     ],
 )
 @pytest.mark.parametrize("cores", [1, 2])
@@ -78,3 +90,27 @@ def test_workloads(name, shape, cores):
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
     tir.build(s.func, target)(*inputs, *outputs)
     assert instance.check(outputs, inputs).ok
+
+
+def blocks(name: str, shape: tuple[int, ...]):
+    return {b.name: b for b in tir.traverse.blocks(tir.workloads.make(name, shape).func)}
+
+
+def test_channels_of_a_group_see_the_same_channels_of_the_image():
+    grouped = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1, 1, 3))["Y"])
+    assert grouped is not None and grouped.members == 32 and [it.var.name for it in grouped.channels] == ["v_co"]
+    for cores in (1, 2):
+        processor = library.Processor.of(tir.Target("llvm", num_cores=cores))
+        assert 32 % library.conv2d.tiles(grouped, processor).channels == 0
+    plain = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
+    assert plain is not None and plain.members is None
+    assert library.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
+
+
+def test_pixels_of_a_transposed_convolution_have_classes():
+    found = library.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
+    assert found is not None and found.channels.var.name == "v_co"
+    assert [(x.pixel.var.name, x.kernel.var.name, x.stride) for x in found.classes] == [("v_h", "v_rh", 3), ("v_w", "v_rw", 3)]
+    whole = library.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
+    assert whole is not None and whole.classes == ()
+    assert library.transposed.matches(blocks("softmax", (7, 13))["total"]) is None

@@ -1,0 +1,65 @@
+"""Cores for the threads of a parallel loop: a thread that finds itself on the core of the one that called moves away.
+
+When the caller wakes a thread, the system may put it on the caller's core though others are idle: so does Linux on virtual
+machines, where it takes an idle core for one that the host has taken away. The two then take turns, and each waits out the
+other's spinning, for some milliseconds. So each thread compares cores as it begins, which takes some nanoseconds, and one that
+shares the caller's leaves it to the caller until it finds itself there again. The cores are those that the caller may use:
+where they are not enough for all threads, or the environment binds the threads (OMP_PROC_BIND), nothing moves.
+"""
+
+from __future__ import annotations
+
+import sys
+
+AVAILABLE = sys.platform == "linux"  # where threads can be told their cores in this way
+WORDS = 16  # of 64 bits in a set of cores, as many as the C library has
+NAME = "tir.part"
+
+DECLARATIONS = (
+    "declare i32 @sched_getcpu()",
+    "declare i64 @pthread_self()",
+    "declare i32 @pthread_getaffinity_np(i64, i64, ptr)",
+    "declare i32 @sched_setaffinity(i32, i64, ptr)",
+    f"declare <{WORDS} x i64> @llvm.ctpop.v{WORDS}i64(<{WORDS} x i64>)",
+    f"declare i64 @llvm.vector.reduce.add.v{WORDS}i64(<{WORDS} x i64>)",
+)
+
+
+def definition() -> str:
+    """`@tir.part(i64 core, i64 caller, i64 threads)`: move the thread that calls this away from that core, unless it is the
+    caller of the parallel loop itself; needs DECLARATIONS."""
+    cores = f"<{WORDS} x i64>"
+    return f"""
+define internal void @{NAME}(i64 %core, i64 %caller, i64 %threads) cold noinline nounwind {{
+entry:
+  %set = alloca {cores}, align 8
+  %self = call i64 @pthread_self()
+  %other = icmp ne i64 %self, %caller
+  %known = icmp ult i64 %core, {64 * WORDS}
+  %go = and i1 %other, %known
+  br i1 %go, label %ask, label %done
+ask:
+  %failed = call i32 @pthread_getaffinity_np(i64 %caller, i64 {8 * WORDS}, ptr %set)
+  %answered = icmp eq i32 %failed, 0
+  br i1 %answered, label %count, label %done
+count:
+  %allowed = load {cores}, ptr %set, align 8
+  %counts = call {cores} @llvm.ctpop.v{WORDS}i64({cores} %allowed)
+  %number = call i64 @llvm.vector.reduce.add.v{WORDS}i64({cores} %counts)
+  %enough = icmp uge i64 %number, %threads
+  br i1 %enough, label %move, label %done
+move:
+  %word = lshr i64 %core, 6
+  %place = getelementptr i64, ptr %set, i64 %word
+  %bit = and i64 %core, 63
+  %taken = shl i64 1, %bit
+  %kept = xor i64 %taken, -1
+  %old = load i64, ptr %place
+  %new = and i64 %old, %kept
+  store i64 %new, ptr %place
+  %ignored = call i32 @sched_setaffinity(i32 0, i64 {8 * WORDS}, ptr %set)
+  br label %done
+done:
+  ret void
+}}
+""".strip()

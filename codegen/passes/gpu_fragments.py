@@ -1,0 +1,463 @@
+"""Fragments: tiles that the 32 threads of a warp hold together in their registers, for instructions of the whole warp.
+
+A buffer in scope `warp` is written down as a matrix. A nest annotated `instruction` is one instruction for which all lanes of a
+warp join: a product of small matrices, or a load of a tile from shared memory. The instruction says how a tile lies in the lanes'
+registers (PTX ISA, "Warp Level Matrix Instructions"), and so it does for nests that touch the same buffer element by element:
+each lane runs the iterations whose elements it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from tir import dtypes
+from tir.affine import Interval, coefficient, polynomial, to_expr
+from tir.analysis.regions import extent_range
+from tir.ir import (
+    Allocate,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    annotation,
+    seq,
+)
+from tir.simplify import simplify
+from tir.traverse import children, fresh, loads, map_children, rewrite, substitute, variables, walk, walk_stmts
+
+from .gpu_kernels import SHARED, WARP_SCOPE, GPUError, Nest
+from .gpu_reduce import WARP
+
+INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
+LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
+TRANSPOSED = "ldmatrix_x4_trans"
+TF32 = "tf32"  # a call: its argument, rounded to 10 bits of mantissa
+ROW = 16  # bytes of a row of an 8 x 8 matrix, in which `ldmatrix` moves
+
+Place = tuple[int, int]  # a row and a column, or what one step adds to them
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a warp holds a tile. Lane l has the elements e = 0, 1, ... at
+
+        (row, column) = (l // 4) * group + (l % 4) * member + what each digit of e adds,
+
+    where a digit (count, rows, columns) counts from 0 to count - 1 and adds (rows, columns) a step; the most significant first.
+    """
+
+    tile: Place
+    group: Place
+    member: Place
+    digits: tuple[tuple[int, int, int], ...]
+    rounded: bool = False
+
+    @property
+    def elements(self) -> int:
+        """The elements that a lane has of a tile."""
+        return prod(count for count, _, _ in self.digits)
+
+
+@dataclass(frozen=True)
+class Product:
+    """An instruction that multiplies: the layouts of its factors; its result is 16 x 8."""
+
+    left: Layout
+    right: Layout
+
+
+RESULT = Layout((16, 8), (1, 0), (0, 2), ((2, 8, 0), (2, 0, 1)))
+_HALVES = Product(
+    Layout((16, 16), (1, 0), (0, 2), ((2, 0, 8), (2, 8, 0), (2, 0, 1))), Layout((16, 8), (0, 1), (2, 0), ((2, 8, 0), (2, 1, 0)))
+)
+_TF32 = Product(Layout((16, 8), (1, 0), (0, 1), ((2, 0, 4), (2, 8, 0)), True), Layout((8, 8), (0, 1), (1, 0), ((2, 4, 0),), True))
+PRODUCTS = {
+    "mma_m16n8k16_f16_f32": _HALVES, "mma_m16n8k16_bf16_f32": _HALVES, "mma_m16n8k16_f16_f16": _HALVES,
+    "mma_m16n8k8_tf32_f32": _TF32,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    """A buffer in scope `warp`: its layout, and which of its dimensions are the rows and the columns of tiles."""
+
+    layout: Layout
+    rows: int
+    columns: int
+
+
+def fragments(nest: Nest, body: Stmt, ranges: Mapping[str, Interval], arch: int) -> Stmt:
+    """`body` with its buffers in scope `warp` as local ones, each lane's own elements, and its instructions as calls.
+
+    Raises GPUError where a buffer has no layout or two, where loops do not fill tiles, or where the target has no such
+    instruction.
+    """
+    if not any(n.scope == WARP_SCOPE for n in walk(body) if type(n) is Buffer):
+        return body
+    if nest.block[0] != WARP:
+        raise GPUError(f"{nest.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
+                       f"`{WARP_SCOPE}` are used, got {nest.block[0]}; bind warps to threadIdx.y and threadIdx.z")  # fmt: skip
+    if arch < 80:
+        raise GPUError(f"{nest.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}")
+    return _Lowering(body, nest.axes["threadIdx.x"], dict(ranges)).run()
+
+
+class _Lowering:
+    def __init__(self, body: Stmt, lane: Var, ranges: dict[str, Interval]):
+        self.body, self.lane, self.ranges = body, lane, ranges
+        self.taken = variables(body) | {n.name for n in walk(body) if isinstance(n, (Var, Buffer))} | set(ranges)
+        self.held: dict[str, Held] = {}
+
+    def run(self) -> Stmt:
+        for s in walk_stmts(self.body):
+            if isinstance(s, For) and (name := annotation(s.annotations, INSTRUCTION)) in PRODUCTS:
+                self.learn(s, PRODUCTS[name])
+        self.spread()
+        for n in walk(self.body):
+            if type(n) is Buffer and n.scope == WARP_SCOPE and n.name not in self.held:
+                raise GPUError(f"`{n.name}` in scope `{WARP_SCOPE}` is no operand of a tensor-core instruction, so nothing says "
+                               "how a warp holds it; tensorize what reads it, or use the scope `local` or `shared`")  # fmt: skip
+        return self.visit(self.body, self.ranges)
+
+    # layouts
+
+    def learn(self, s: For, product: Product) -> None:
+        """The layouts of the operands of a product."""
+        total, left, right = _operands(s)
+        row, column, step = (_shared_loop(s, a, b) for a, b in ((total, left), (total, right), (left, right)))
+        self.note(total, RESULT, row, column)
+        self.note(left, product.left, row, step)
+        self.note(right, product.right, step, column)
+
+    def note(self, x: Load, layout: Layout, row: str, column: str) -> None:
+        self.keep(x.buffer, Held(layout, _dimension(x.indices, row), _dimension(x.indices, column)))
+
+    def keep(self, buffer: Buffer, held: Held) -> None:
+        if buffer.scope != WARP_SCOPE:
+            raise GPUError(f"`{buffer.name}` is an operand of a tensor-core instruction and must be in scope `{WARP_SCOPE}`, not "
+                           f"`{buffer.scope}`; cache_read or cache_write it there first")  # fmt: skip
+        known = self.held.setdefault(buffer.name, held)
+        if known != held:
+            raise GPUError(f"`{buffer.name}` in scope `{WARP_SCOPE}` is used by instructions that want it in different layouts; "
+                           "give each a copy of its own (cache_read)")  # fmt: skip
+
+    def spread(self) -> None:
+        """Buffers that are computed element by element with others of known layout have the same."""
+        pairs = [(s, x) for s in _single_stores(self.body) for x in (Load(s.buffer, s.indices), *loads(s.value))]
+        grown = True
+        while grown:
+            grown = False
+            for s, x in pairs:
+                for a, b in ((x, Load(s.buffer, s.indices)), (Load(s.buffer, s.indices), x)):
+                    if a.buffer.name in self.held or a.buffer.scope != WARP_SCOPE or b.buffer.name not in self.held:
+                        continue
+                    held = self.held[b.buffer.name]
+                    loops = [variables(b.indices[d]) for d in (held.rows, held.columns)]
+                    dims = [next((d for d, i in enumerate(a.indices) if variables(i) and variables(i) == v), None) for v in loops]
+                    if dims[0] is not None and dims[1] is not None:
+                        self.held[a.buffer.name] = Held(held.layout, dims[0], dims[1])
+                        grown = True
+
+    def local(self, buffer: Buffer) -> Buffer:
+        """The registers of one lane: the elements of each tile are the last dimension."""
+        held = self.held[buffer.name]
+        shape = list(buffer.shape)
+        for d, n in zip((held.rows, held.columns), held.layout.tile, strict=True):
+            dim = shape[d]
+            if not isinstance(dim, Const) or dim.value % n:
+                raise GPUError(f"`{buffer.name}` in scope `{WARP_SCOPE}`: a warp has {dim} elements of its dimension {d}, "
+                               f"which are not whole tiles of {n}; pad it (pad_einsum), or split otherwise")  # fmt: skip
+            shape[d] = Const(int(dim.value) // n)
+        return buffer.with_(shape=(*shape, Const(held.layout.elements)), scope="local")
+
+    def tile(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The tile in which a place that starts a tile is."""
+        held = self.held[buffer.name]
+        result = list(indices)
+        for d, n in zip((held.rows, held.columns), held.layout.tile, strict=True):
+            p = polynomial(simplify(indices[d], self.ranges))
+            if any(c % n for c in p.values()):
+                raise GPUError(f"`{buffer.name}[{', '.join(map(str, indices))}]` in scope `{WARP_SCOPE}` does not start a tile "
+                               f"of {n} in dimension {d}; split loops by {n}")  # fmt: skip
+            result[d] = to_expr({m: c // n for m, c in p.items()})
+        return tuple(result)
+
+    # statements
+
+    def visit(self, s: Stmt, ranges: dict[str, Interval]) -> Stmt:
+        match s:
+            case For() if (name := annotation(s.annotations, INSTRUCTION)) is not None:
+                return self.product(s, name) if name in PRODUCTS else self.load(s, str(name))
+            case Allocate(buffer, body) if buffer.scope == WARP_SCOPE:
+                return Allocate(self.local(buffer), self.visit(body, ranges))
+            case For() if self.walks_tiles(s):
+                return self.lanes(s)
+            case For(var, extent, body):
+                return s.with_(body=self.visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
+            case Store() if _touches(s):
+                raise GPUError(f"`{s.buffer.name}[{', '.join(map(str, s.indices))}] = ...` touches a buffer in scope "
+                               f"`{WARP_SCOPE}`, but not in loops over the rows and the columns of its tiles")  # fmt: skip
+            case _:
+                return map_children(s, lambda c: self.visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    def product(self, s: For, name: str) -> Stmt:
+        zero = {x.name: Const(0) for x in walk_stmts(s) if isinstance(x, For)}
+        places = []
+        for x in _operands(s):
+            start = tuple(simplify(substitute(i, zero)) for i in x.indices)
+            places.append(Load(self.local(x.buffer), (*self.tile(x.buffer, start), Const(0))))
+        return Evaluate(Call(name, tuple(places), "int32"))
+
+    def load(self, s: For, name: str) -> Stmt:
+        """A load of a tile from shared memory by `ldmatrix`, which fills four registers: as many 8 x 8 matrices of 16 bits, lane
+        l naming row l % 8 of matrix l // 8."""
+        store = _one_store(s, name)
+        source = store.value
+        if not isinstance(source, Load) or source.buffer.scope not in SHARED or store.buffer.scope != WARP_SCOPE:
+            raise GPUError(f"{name} loads from shared memory to scope `{WARP_SCOPE}`, got `{store.buffer.name}` in scope "
+                           f"`{store.buffer.scope}` = {store.value}")  # fmt: skip
+        held = self.held[store.buffer.name]
+        layout, width = held.layout, ROW // dtypes.nbytes(source.dtype)
+        loops = {x.name: x for x in walk_stmts(s) if isinstance(x, For)}
+        sides = [next(iter(variables(store.indices[d]) & set(loops))) for d in (held.rows, held.columns)]
+        # Lane l of a matrix gets from row l // 4 the elements from l % 4 on; transposed, from the rows l % 4 on element l // 4.
+        crossing = 0 if layout.group == (1, 0) else 1
+        transposed = sides[crossing] in variables(source.indices[-1])
+        if transposed and width != 8:
+            raise GPUError(f"{name} cannot transpose `{source.buffer.name}`, whose elements have 32 bits; leave out tensorize, "
+                           "and each lane loads its own elements")  # fmt: skip
+        per = 2 if width == 8 else 1  # elements of a register
+        registers: list[tuple[Place, Place]] = []  # of each, the tile and the place in it
+        counts = [int(loops[v].extent.value) // n for v, n in zip(sides, layout.tile, strict=True)]  # type: ignore[attr-defined]
+        for a in range(counts[0]):
+            for b in range(counts[1]):
+                registers += [((a, b), place) for place in _origins(layout, per)]
+        if len(registers) != 4:
+            raise GPUError(f"{name} fills 4 registers, `{store.buffer.name}` has {len(registers)} of the tile")
+        origin = [tuple(t * n + o for t, n, o in zip(tile, layout.tile, place, strict=True)) for tile, place in registers]
+        matrix, row = self.lane // 8, self.lane % 8
+        where: dict[str, Expr] = {}
+        for side, v in enumerate(sides):
+            index = matrix % 2 * origin[1][side] + matrix // 2 * origin[2][side]
+            where[v] = index + row if (side == crossing) != transposed else index
+        address = tuple(simplify(substitute(i, where), self.ranges) for i in source.indices)
+        _need_rows(source.buffer, address, width, name)
+        places = []
+        for n, (tile, _) in enumerate(registers):
+            start = {v: Const(t * m) for v, t, m in zip(sides, tile, layout.tile, strict=True)}
+            at = self.tile(store.buffer, tuple(simplify(substitute(i, start)) for i in store.indices))
+            places.append(Load(self.local(store.buffer), (*at, Const(n * per % layout.elements))))
+        call = Evaluate(Call(TRANSPOSED if transposed else LDMATRIX, (*places, Load(source.buffer, address)), "int32"))
+        if not layout.rounded:
+            return call
+        e = Var(fresh(self.taken, "e"))
+        steps: list[Stmt] = [call]
+        for x in dict.fromkeys(x.with_(indices=(*x.indices[:-1], e)) for x in places):
+            steps.append(For(e, Const(layout.elements), Store(x.buffer, x.indices, Call(TF32, (x,), x.dtype)), Kind.UNROLLED))
+        return seq(*steps)
+
+    # elements
+
+    def walks_tiles(self, s: For) -> bool:
+        """Whether `s` walks the rows or columns of tiles of a buffer, element by element."""
+        return any(s.name in pair for pair in self.pairs(s))
+
+    def pairs(self, s: Stmt) -> list[tuple[str, str]]:
+        """The loops in `s` and around that walk the rows and the columns of tiles, for each access outside of instructions."""
+        found: dict[tuple[str, str], None] = {}
+        for x in _accesses(s):
+            held = self.held[x.buffer.name]
+            pair = []
+            for d in (held.rows, held.columns):
+                p = polynomial(simplify(x.indices[d], self.ranges))
+                single = [m[0].name for m, c in p.items() if c == 1 and len(m) == 1 and type(m[0]) is Var]
+                pair.append(single[0] if len(single) == 1 else "")
+            found[pair[0], pair[1]] = None
+        return list(found)
+
+    def lanes(self, s: For) -> Stmt:
+        """Rewrite   for i in range(16 a): for j in range(8 b): S(i, j)
+        => for i_tile in range(a): for j_tile in range(b): for each digit of e: S(row of e, column of e)
+        """
+        found = self.pairs(s)
+        layouts = {self.held[x.buffer.name].layout for x in _accesses(s)}
+        accesses = ", ".join(dict.fromkeys(f"`{x.buffer.name}`" for x in _accesses(s)))
+        if len(found) != 1 or len(layouts) != 1 or "" in found[0]:
+            raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
+                           "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
+        (pair,), (layout,) = found, layouts
+        around: list[For] = []
+        conditions: list[Expr] = []
+        inner: Stmt = s
+        missing = set(pair)
+        while missing:
+            match inner:
+                case For(var) if annotation(inner.annotations, INSTRUCTION) is None:
+                    around.append(inner)
+                    missing -= {var.name}
+                    inner = inner.body
+                case If(condition, then, None):
+                    conditions.append(condition)
+                    inner = then
+                case _:
+                    raise GPUError(f"loop `{s.name}`: the loops over rows and columns of {accesses} must hold nothing else")
+        group, member = self.lane // 4, self.lane % 4
+        outer = [x for x in around if x.name not in pair]
+        where: dict[str, Expr] = {}
+        starts: dict[str, Expr] = {}  # of the tile
+        for side, name in enumerate(pair):
+            loop = next(x for x in around if x.name == name)
+            n = layout.tile[side]
+            if not isinstance(loop.extent, Const) or loop.extent.value % n:
+                raise GPUError(f"loop `{name}` walks {accesses} in scope `{WARP_SCOPE}`, and must have a multiple of {n} "
+                               f"iterations, got {loop.extent}")  # fmt: skip
+            starts[name] = Const(0)
+            if loop.extent.value > n:
+                number = Var(fresh(self.taken, f"{name}_tile"))
+                outer.append(For(number, Const(int(loop.extent.value) // n), s.body, Kind.UNROLLED))
+                starts[name] = number * n
+            where[name] = starts[name] + group * layout.group[side] + member * layout.member[side]
+        element: Expr = Const(0)
+        last = len(layout.digits) - 1
+        for number_of, (count, rows, columns) in enumerate(layout.digits):
+            digit = Var(fresh(self.taken, "e"))
+            outer.append(For(digit, Const(count), s.body, Kind.VECTORIZED if number_of == last else Kind.UNROLLED))
+            element = element * count + digit
+            where[pair[0]] = where[pair[0]] + digit * rows
+            where[pair[1]] = where[pair[1]] + digit * columns
+
+        def change(n):
+            match n:
+                case Load(buffer, indices) if buffer.scope == WARP_SCOPE:
+                    return Load(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element))
+                case Store(buffer, indices, value) if buffer.scope == WARP_SCOPE:
+                    value = rewrite(value, change)
+                    if layout.rounded:
+                        value = Call(TF32, (value,), value.dtype)
+                    return Store(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element), value)
+            return None
+
+        body = rewrite(inner, change)
+        for c in reversed(conditions):
+            body = If(c, body)
+        body = substitute(body, where)
+        for loop in reversed(outer):
+            body = loop.with_(body=body)
+        return body
+
+    def start(self, buffer: Buffer, indices: tuple[Expr, ...], starts: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """The first place of the tile in which a place is, given where the tiles of its two loops start."""
+        held = self.held[buffer.name]
+        result = list(indices)
+        for d, name in zip((held.rows, held.columns), starts, strict=True):
+            result[d] = substitute(indices[d], {name: starts[name]})
+        return tuple(result)
+
+
+def _origins(layout: Layout, per: int) -> Iterator[Place]:
+    """The place of the first element of each register of a tile, as lane 0 has it."""
+    digits = layout.digits[:-1] if per == 2 else layout.digits
+    places: list[Place] = [(0, 0)]
+    for count, rows, columns in digits:
+        places = [(r + n * rows, c + n * columns) for r, c in places for n in range(count)]
+    yield from places
+
+
+def _need_rows(buffer: Buffer, address: tuple[Expr, ...], width: int, name: str) -> None:
+    """Refuse rows of shared memory that do not start at multiples of 16 bytes."""
+    stride = 1
+    for i, dim in reversed(list(zip(address, buffer.shape, strict=True))):
+        if any(c * stride % width for c in polynomial(i).values()):
+            raise GPUError(f"{name}: rows of 8 in `{buffer.name}` must start at multiples of {width} elements, got "
+                           f"[{', '.join(map(str, address))}]; change storage_align")  # fmt: skip
+        stride *= int(dim.value) if isinstance(dim, Const) else 1
+
+
+def _operands(s: For) -> tuple[Load, Load, Load]:
+    """The sum, the left and the right factor of a product; the left one shares the loop of 16 rows with the sum."""
+    store = _one_store(s, str(annotation(s.annotations, INSTRUCTION)))
+    total = Load(store.buffer, store.indices)
+    others = [x for x in _plain_loads(store.value) if x != total]
+    if isinstance(store.value, Binary) and store.value.op == "+" and len(others) == 2:
+        extents = {x.name: x.extent for x in walk_stmts(s) if isinstance(x, For)}
+        first, second = others
+        loop = _shared_loop(s, total, first)
+        if isinstance(e := extents.get(loop), Const) and e.value == 16:
+            return total, first, second
+        return total, second, first
+    raise GPUError(f"`{s.name}` is annotated as an instruction that multiplies, but holds {store.value}")
+
+
+def _plain_loads(e: Expr) -> list[Load]:
+    match e:
+        case Load():
+            return [e]
+        case Cast(_, value):
+            return _plain_loads(value)
+        case _:
+            return [x for c in children(e) if isinstance(c, Expr) for x in _plain_loads(c)]
+
+
+def _one_store(s: For, name: str) -> Store:
+    inner: Stmt = s
+    while isinstance(inner, For):
+        inner = inner.body
+    if not isinstance(inner, Store):
+        raise GPUError(f"{name}: the nest of `{s.name}` must hold one statement without a condition; pad the computation, so "
+                       "that tiles are whole (pad_einsum)")  # fmt: skip
+    return inner
+
+
+def _shared_loop(s: For, a: Load, b: Load) -> str:
+    """The loop of an instruction that walks both operands."""
+    loops = {x.name for x in walk_stmts(s) if isinstance(x, For)}
+    both = loops.intersection(*(set().union(*(variables(i) for i in x.indices)) for x in (a, b)))
+    if len(both) != 1:
+        raise GPUError(f"`{a.buffer.name}` and `{b.buffer.name}` must share one loop of their instruction")
+    return next(iter(both))
+
+
+def _dimension(indices: tuple[Expr, ...], loop: str) -> int:
+    return next(d for d, i in enumerate(indices) if coefficient(polynomial(i), loop) == 1)
+
+
+def _touches(s: Stmt) -> bool:
+    """Whether a statement touches a buffer in scope `warp`."""
+    return any(isinstance(n, (Load, Store)) and n.buffer.scope == WARP_SCOPE for n in walk(s))
+
+
+def _outside(s: Stmt) -> Iterator[Stmt]:
+    """The statements of `s` outside of instructions."""
+    if isinstance(s, For) and annotation(s.annotations, INSTRUCTION) is not None:
+        return
+    yield s
+    for c in children(s):
+        if isinstance(c, Stmt):
+            yield from _outside(c)
+
+
+def _single_stores(s: Stmt) -> list[Store]:
+    return [x for x in _outside(s) if isinstance(x, Store)]
+
+
+def _accesses(s: Stmt) -> list[Load]:
+    """The accesses to buffers in scope `warp` outside of instructions, stores as if they were loads."""
+    found = []
+    for x in _single_stores(s):
+        found += [y for y in (Load(x.buffer, x.indices), *loads(x.value)) if y.buffer.scope == WARP_SCOPE]
+    return found
+
+
+__all__ = ["INSTRUCTION", "LDMATRIX", "PRODUCTS", "TF32", "TRANSPOSED", "fragments"]

@@ -1,0 +1,105 @@
+"""What no rule has bound: a thread an element, or a few."""
+
+from __future__ import annotations
+
+from schedule import ScheduleError
+from tir import dtypes
+from tir.ir import Axis, Const, Store, Var
+from tir.traverse import blocks, loads, variables
+
+from ..rules.rule import Verdict
+from ..rules.tiling import elementwise_consumer
+from ..sketch import State, extent
+
+THREADS = (128, 32, 64, 256, 512, 1024)
+WIDEST = 16  # bytes that a thread moves at once
+UNROLL = (16, 0, 64)
+
+
+class InlineElements:
+    """Ansor's inlining on a GPU: whatever computes element by element, padding and costly functions too, is computed where it is
+    used, unless it is a result, or ends a reduction for consumers that are not elementwise."""
+
+    name = "inline"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        b = state.block(block)
+        if b.is_reduction or state.is_output(block) or block in state.marks:
+            return Verdict.SKIP
+        ends = any(
+            state.block(p).is_reduction and elementwise_consumer(state, p) == block for p in state.schedule.get_producers(block)
+        )
+        if ends and elementwise_consumer(state, block) is None:
+            return Verdict.SKIP
+        try:
+            state.schedule.copy().compute_inline(block)
+        except ScheduleError:
+            return Verdict.SKIP
+        return Verdict.ONLY
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        new.schedule.compute_inline(block)
+        return [new]
+
+
+def bind_rest(state: State) -> None:
+    """Bind every nest that has no threads yet: its spatial loops, fused, to blocks of an open number of threads; what a thread
+    sums up stays in a register, and an elementwise consumer follows at once."""
+    for name in [b.name for b in blocks(state.func)]:
+        if any(b.name == name for b in blocks(state.func)) and not _bound(state, name):
+            trial = state.copy()
+            try:
+                _bind(trial, name)
+            except ScheduleError:
+                continue
+            state.take(trial)
+
+
+def _bound(state: State, name: str) -> bool:
+    return any(state.loop(x).thread for x in state.schedule.get_loops(name))
+
+
+def _bind(state: State, name: str) -> None:
+    s = state.schedule
+    b = state.block(name)
+    loops = s.get_loops(name)
+    placing = {v for it in b.iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
+    spatial = [x for x in loops if x in placing]
+    reducing = [x for x in loops if x not in placing]
+    spatial = spatial or [s.add_unit_loop(loops[0] if loops else name)]
+    after = None
+    if reducing and b.init is not None:
+        s.reorder(*spatial, *reducing)
+        after = elementwise_consumer(state, name)
+        if after is not None and not state.is_output(name) and not _bound(state, after):
+            s.set_scope(name, 0, "local")
+        else:
+            after = s.cache_write(name, 0, "local")
+    lanes = _lanes(state, name) if not reducing else (1,)
+    vector = []
+    if len(lanes) > 1:
+        spatial[-1], *vector = state.split_choice(f"{name} vector", spatial[-1], lanes)
+    fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    if after is not None:
+        s.reverse_compute_at(after, fused, preserve_unit_loops=True)
+    outer, inner = state.split_choice(f"{name} threads", fused, THREADS)
+    s.bind(outer, "blockIdx.x")
+    s.bind(inner, "threadIdx.x")
+    for loop in vector:
+        s.vectorize(loop)
+    if reducing:
+        state.choose(f"{name} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(inner, "pragma_auto_unroll_max_step", most))
+
+
+def _lanes(state: State, name: str) -> tuple[int, ...]:
+    """How many elements a thread may move at once: what follows one another in memory and divides the rows."""
+    b = state.block(name)
+    if not isinstance(b.body, Store) or not b.body.indices or not isinstance(b.body.indices[-1], Var):
+        return (1,)
+    width = b.body.buffer.shape[-1]
+    if not isinstance(width, Const):
+        return (1,)
+    widest = max(dtypes.nbytes(x.dtype) for x in (b.body.buffer, *(x.buffer for x in loads(b.body.value))))
+    most = min(WIDEST // widest, *(extent(it) for it in b.iters[-1:]))
+    return tuple(n for n in (1, 2, 4, 8, 16) if n <= most and int(width.value) % n == 0)

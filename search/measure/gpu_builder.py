@@ -1,0 +1,96 @@
+"""How a worker makes kernels for a GPU, and runs them on arrays of the host.
+
+NVRTC compiles in the worker processes, in parallel; arrays are copied to the device when a kernel is called, and stay there while
+it is timed. Times are those of CUDA events, the second-level cache overwritten before each call. An error that poisons the CUDA
+context ends the worker with it (`search.worker`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tir.ir import PrimFunc
+
+from .builder import schedule
+
+if TYPE_CHECKING:
+    from codegen.cuda import CudaKernel
+    from codegen.cuda.driver import DeviceArray
+    from codegen.kernel import Kernel, Timing
+
+__all__ = ["DeviceKernel", "compile", "peak", "reference", "schedule", "warm_up"]
+
+
+class DeviceKernel:
+    """A CUDA kernel that takes numpy arrays: what it writes is copied back."""
+
+    def __init__(self, kernel: CudaKernel):
+        self._kernel = kernel
+        self._device: list[DeviceArray] = []
+        self._held: list[np.ndarray] = []
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        from codegen.cuda.driver import synchronize
+
+        given = self._given(arrays, fresh=True)
+        self._kernel(*given)
+        synchronize()
+        for array, copy in zip(arrays, given, strict=True):
+            np.copyto(array, copy.numpy())
+
+    def clock(self, *arrays: np.ndarray) -> float:
+        """Seconds of one call on the device, copying left out."""
+        return self._kernel.time(*self._given(arrays), seconds=0.0, runs=1, max_runs=1).median
+
+    def time(self, *arrays: np.ndarray, seconds: float = 0.1, runs: int = 5, max_runs: int = 100) -> Timing:
+        """Time calls on the device, as `CudaKernel.time` does."""
+        return self._kernel.time(*self._given(arrays), seconds=seconds, runs=runs, max_runs=max_runs)
+
+    def _given(self, arrays: tuple[np.ndarray, ...], fresh: bool = False) -> list[DeviceArray]:
+        """The arrays on the device: copied now, or those of the last call if they are of the same arrays."""
+        from codegen.cuda.driver import DeviceArray
+
+        same = len(self._held) == len(arrays) and all(a is b for a, b in zip(self._held, arrays, strict=True))
+        if fresh or not same:
+            self._device, self._held = [], list(arrays)
+            self._device = [DeviceArray.of(a) for a in arrays]
+        return self._device
+
+
+def compile(func: PrimFunc, target: str) -> DeviceKernel:
+    """The program as CUDA kernels for the target's architecture."""
+    import codegen
+
+    return DeviceKernel(codegen.build(func, codegen.Target(target)))  # type: ignore[arg-type]
+
+
+def reference(func: PrimFunc) -> Kernel:
+    """The program as it was written, for this processor: its results are those to be expected of a GPU."""
+    import codegen
+
+    return codegen.build(func, codegen.Target("llvm", num_cores=1))  # type: ignore[return-value]
+
+
+CORES = {60: 64, 70: 64, 72: 64, 75: 64, 80: 64}  # of a multiprocessor, by compute capability; 128 elsewhere
+
+
+def peak(dtype: str) -> float | None:
+    """Floating-point operations a second of the device, a multiply-add a clock on each float32 core; None for other types."""
+    from codegen.cuda.driver import architecture, attribute
+
+    if dtype != "float32":
+        return None
+    cores = attribute("MULTIPROCESSOR_COUNT") * CORES.get(int(architecture().removeprefix("sm_")), 128)
+    return 2.0 * cores * attribute("CLOCK_RATE") * 1e3
+
+
+def warm_up(target: str) -> None:
+    """Load the compiler, so that the first candidate is not charged for it."""
+    import codegen.cuda
+    from codegen.cuda.compile import available
+
+    if missing := available():
+        raise ImportError(missing)
+    codegen.Target(target)

@@ -1,0 +1,108 @@
+"""Matrix products whose results go on block of rows by block of rows: to another product, to a softmax, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule import ScheduleError
+from schedule.library.structure import Contraction, loop_of
+from tir.ir import Block, Const, For, Var
+from tir.traverse import loads, path_to, stores
+
+from ..sketch import Hole, Product, State, is_spatial
+from .packing import Packing, product
+from .rule import Verdict
+from .tiling import elementwise_consumer
+
+
+class FuseProducts:
+    """A matrix product is computed in blocks of rows, each of which goes on at once to what reads it: another product, of which
+    it is the left operand, perhaps after something elementwise (matmul, exp, matmul), or stages that work row by row, as the
+    softmax of attention. What is between stays in the second-level cache. Two products have their rows tiled alike, and the loops
+    over batches and blocks of rows are merged.
+
+    Ansor fuses no two reductions. Chimera (HPCA 2023) shows what it is worth.
+    """
+
+    name = "fuse products"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        if Packing().applies(state, block) is Verdict.SKIP:
+            return Verdict.SKIP
+        c = product(state, block)
+        alone = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
+        return Verdict.APPLY if c is not None and alone and self._consumers(state, c) else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        c = product(state, block)
+        assert c is not None
+        depth, consumers = len(c.batch) + 1, self._consumers(state, c)
+        after = host(state, consumers[0])
+        new = state.fired(self.name, block)
+        try:
+            if after is not None:
+                rows = new.split_open(loop_of(c.rows[-1]), [None, *map(Hole, block_of_rows(new, after))])
+                Packing().tile(new, c, (rows, block_of_rows(new, after)))
+                outer = new.levels[after][0][-1]
+            else:
+                Packing().tile(new, c)
+                nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
+                outer, _ = new.split_open(nest[depth - 1], [None, Product(block_of_rows(new, block))])
+            new.schedule.merge(new.levels[block][0][-1], outer)
+        except ScheduleError:
+            return []
+        for b in (block, after):
+            if b is not None:
+                new.levels[b] = [new.schedule.get_loops(b)[:depth], *new.levels[b][1:]]
+        return [new]
+
+    def _consumers(self, state: State, c: Contraction) -> list[str]:
+        """The blocks that read what the product makes of a block of rows, in loops that can be merged with its own; none where
+        there is no such nest."""
+        depth, last = len(c.batch) + 1, c.block
+        elementwise = elementwise_consumer(state, last)
+        if elementwise is not None:
+            last = elementwise
+        consumers = state.schedule.get_consumers(last)
+        row_major = (*c.batch, c.rows[-1], c.columns[-1])
+        if c.store.indices != tuple(it.var for it in row_major) or state.is_output(last):
+            return []
+        if not by_rows(state, last, consumers, depth):
+            return []
+        hosts = {host(state, b) for b in consumers}
+        if len(hosts) != 1:
+            return []
+        (after,) = hosts
+        if after is not None:
+            return consumers if len(state.levels[after][0]) == depth and not state.levels[after][1] else []
+        nests = [[s for s in path_to(state.func.body, b) if isinstance(s, For)] for b in consumers]
+        shared = nests[0][:depth]
+        stages = all(state.marks.get(b) in (None, "row", "lanes") for b in consumers)
+        own = all(len(nest) > depth and all(x is y for x, y in zip(nest, shared, strict=False)) for nest in nests)
+        lengths = [x.extent for x in shared] == [it.extent for it in (*c.batch, c.rows[-1])]
+        return consumers if elementwise is None and stages and own and lengths else []
+
+
+def host(state: State, block: str) -> str | None:
+    """The packed product in whose outermost loops a block is, or that it is."""
+    around = {s.name for s in path_to(state.func.body, block) if isinstance(s, For)}
+    packed = [b for b, mark in state.marks.items() if mark == "packed" and state.levels[b][0][-1] in around]
+    return packed[0] if packed else None
+
+
+def block_of_rows(state: State, block: str) -> tuple[int, ...]:
+    """The columns of the tiles of rows of a packed product: their product is the number of rows in a block."""
+    axes = {it.var.name for it in state.block(block).iters if is_spatial(it)}
+    return next(t.columns for t in state.tiles if t.block == block and t.axis in axes and not t.vector)
+
+
+def by_rows(state: State, block: str, consumers: Sequence[str], depth: int) -> bool:
+    """Whether consumers read, of what a block makes, only the rows, given by the first `depth` indices, that they work on."""
+    written = {s.buffer.name for s in stores(state.block(block))}
+
+    def own(consumer: Block) -> bool:
+        rows = stores(consumer.body)[0].indices[:depth]
+        read = [x.indices[:depth] for x in loads(consumer.body) if x.buffer.name in written]
+        return all(indices == rows and all(isinstance(i, Var | Const) for i in indices) for indices in read)
+
+    return bool(consumers) and all(own(state.block(b)) for b in consumers)

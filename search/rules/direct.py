@@ -1,0 +1,74 @@
+"""Convolutions with output channels in the lanes of vectors."""
+
+from __future__ import annotations
+
+from schedule import ScheduleError
+from schedule.library.conv2d import Convolution, matches
+from schedule.library.structure import loop_of
+from tir.ir import Iter
+
+from ..sketch import State, Tile, extent
+from .rule import Verdict
+from .tiling import Tiling, elementwise_consumer, reuses_data
+
+ANY = Tiling(needed=reuses_data)
+
+
+class DirectConvolution:
+    """A convolution is tiled so that a few pixels of a row by some vectors of output channels stay in registers while the whole
+    sum runs (Georganas et al., SC 2018): pixels are broadcast, and the weights of a panel of channels lie together, in the order
+    in which they are used, in a copy that annotation adds. Ansor knows one order of axes, that of the definition, in which the
+    last one written has the lanes.
+
+    Loops, outermost first: groups; panels of channels; other pixels; tiles of a row of pixels; the sum; pixels, unrolled;
+    channels, a vector. The elementwise consumer is computed for each tile; where the channels are not the last dimension of the
+    result, it turns the tile round, and one that only does so is made if there is none.
+    """
+
+    name = "direct convolution"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        consumer = elementwise_consumer(state, block)
+        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+            return Verdict.SKIP
+        c = matches(state.block(block))
+        lanes = state.target.lanes(c.contraction.bits) if c is not None else 0
+        return Verdict.APPLY if c is not None and 2 * extent(c.channels[-1]) >= lanes else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        c = matches(new.block(block))
+        assert c is not None
+        consumer = elementwise_consumer(new, block)
+        groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
+        rows = [loop_of(it) for it in c.pixels[:-1]]
+        sums = [loop_of(it) for it in c.sums]
+        try:
+            if c.turned and consumer is None:
+                consumer = new.schedule.cache_write(block, 0, "global")
+            c0, c1 = _split(new, c, c.channels[-1], True)
+            p0, p1 = _split(new, c, c.pixels[-1], False)
+            new.schedule.reorder(*groups, c0, *rows, p0, *sums, p1, c1)
+            if consumer is not None:
+                new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
+                new.marks[consumer] = "fused"
+            if c.turned:
+                new.schedule.transform_layout(block, ("write", 0), _channels_last(c))
+        except ScheduleError:
+            return []
+        new.marks[block] = "direct"
+        new.levels[block] = [[*groups, c0], rows, [p0], sums, [p1], [c1]]
+        return [new]
+
+
+def _split(state: State, c: Convolution, it: Iter, vector: bool) -> list[str]:
+    names, columns = state.split(loop_of(it), 2)
+    state.tiles.append(Tile(c.contraction.block, it.var.name, extent(it), False, columns, vector, c.contraction.bits))
+    return names
+
+
+def _channels_last(c: Convolution) -> str:
+    """The index map that makes the last axis of channels the last dimension of the result."""
+    names = [f"d{n}" for n in range(len(c.contraction.store.indices))]
+    last = next(n for n, i in zip(names, c.contraction.store.indices, strict=True) if i == c.channels[-1].var)
+    return f"lambda {', '.join(names)}: ({', '.join([*(n for n in names if n != last), last])},)"

@@ -1,0 +1,124 @@
+"""Tensor cores, pipelines and split sums: emitted, compiled, run on the CPU, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import tir
+from codegen.cuda import GPUError, emit, lower_cuda
+from codegen.cuda.compile import available, compile_cubin
+from schedule import Schedule, ScheduleError, library_cuda
+from schedule.library_cuda import split_sum
+from schedule.library_cuda.products import matches
+from schedule.primitive import find_block
+from schedule.tensor_intrin import registered
+from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
+from tests.codegen.cuda.test_kernels import check_all
+from tests.codegen.harness import integers
+from tir import te
+from tir.ir import PrimFunc
+
+TARGET = tir.Target("cuda")
+no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
+no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
+
+
+def product(
+    M: int, N: int, K: int, factor: str, total: str = "float32", result: str = "", a: str = "n", b: str = "n"
+) -> PrimFunc:
+    """A product whose factors lie as `a` and `b` say, summed in `total` and, where `result` is given, converted to that."""
+    A = te.placeholder((M, K) if a == "n" else (K, M), factor, name="A")
+    B = te.placeholder((K, N) if b == "n" else (N, K), factor, name="B")
+    k = te.reduce_axis((0, K), "k")
+
+    def element(i, j):
+        left, right = (A[i, k] if a == "n" else A[k, i]), (B[k, j] if b == "n" else B[j, k])
+        return te.sum(left * right if factor == total else left.astype(total) * right.astype(total), axis=k)
+
+    C = te.compute((M, N), element, name="C")
+    if not result:
+        return te.create_prim_func([A, B, C])
+    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")])
+
+
+def text(func: PrimFunc, tf32: bool = False) -> str:
+    return emit(lower_cuda(library_cuda.schedule(func, tf32=tf32).func, TARGET)).text
+
+
+def test_implementations_are_what_their_descriptions_say() -> None:
+    for name, intrinsic in registered().items():
+        if name.startswith(("mma_", "ldmatrix_")):
+            assert intrinsic.difference() is None, name
+
+
+@no_compiler
+def test_products_of_any_shape_and_order() -> None:
+    """Both factors as they lie or transposed, whole and partial tiles, results in both precisions."""
+    cases = [
+        (product(64, 72, 80, "float16"), False, ("ldmatrix_x4(", "ldmatrix_x4_trans(", "mma_m16n8k16_f16_f32(")),
+        (product(33, 65, 47, "float16", a="t", b="t"), False, ("ldmatrix_x4_trans(", "ldmatrix_x4(")),
+        (product(37, 41, 109, "bfloat16", result="bfloat16", b="t"), False, ("mma_m16n8k16_bf16_f32(",)),
+        (product(40, 24, 56, "float16", "float16"), False, ("mma_m16n8k16_f16_f16(",)),
+        (product(48, 40, 36, "float32"), True, ("mma_m16n8k8_tf32_f32(", "ldmatrix_x4(", "tf32(B_shared")),
+        (product(17, 29, 109, "float32", a="t", b="t"), True, ("mma_m16n8k8_tf32_f32(", "tf32(A_shared")),
+    ]  # fmt: skip
+    texts = check_all([(library_cuda.schedule(f, tf32=tf32).func, f) for f, tf32, _ in cases])
+    for emitted, (_, _, wanted) in zip(texts, cases, strict=True):
+        assert all(w in emitted for w in wanted), (wanted, emitted)
+
+
+def test_float32_is_rounded_only_where_that_is_stated() -> None:
+    assert "mma_" not in text(product(64, 64, 64, "float32")) and "mma_" in text(product(64, 64, 64, "float32"), tf32=True)
+    old = library_cuda.schedule(product(64, 64, 64, "float16"), "sm_75")
+    assert "mma_" not in emit(lower_cuda(old.func, tir.Target("cuda", arch="sm_75"))).text
+
+
+@no_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_large_products_stay_in_registers(arch: str) -> None:
+    for func, tf32 in (
+        (product(4096, 4096, 4096, "float16"), False), (product(1000, 1000, 1000, "bfloat16", result="bfloat16"), False),
+        (product(4096, 4096, 4096, "float32"), True), (product(4096, 4096, 4096, "float32"), False),
+    ):  # fmt: skip
+        source = emit(lower_cuda(library_cuda.schedule(func, arch, tf32).func, tir.Target("cuda", arch=arch)))
+        (r,) = compile_cubin(source.text, arch).resources
+        assert r.spill_stores == r.spill_loads == r.stack == 0, r
+        assert source.text.count("__syncthreads();") == 1 and "copy_async<16>(" in source.text
+
+
+@no_compiler
+def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
+    func = product(64, 64, 200, "float16")
+    program = lower_cuda(library_cuda.schedule(func).func, TARGET)
+    kernels = emit(program).kernels
+    assert kernels.count("__syncthreads();") == 1 and "copy_async_wait<2>();" in kernels
+    for emulated in emulate_texts(
+        program, kernels.replace("__syncthreads();", ""), kernels.replace("copy_async_wait<2>", "copy_async_wait<3>")
+    ):
+        with pytest.raises(EmulationError, match=r"race|ends with copies"):
+            emulated(*integers(func, 0))
+
+
+@no_compiler
+def test_long_sums_with_few_results_are_split() -> None:
+    cases = [product(40, 24, 1024, "float32"), product(33, 17, 1536, "float16"), product(16, 48, 2048, "bfloat16", b="t")]
+    scheduled = [library_cuda.schedule(f).func for f in cases]
+    assert all(len(lower_cuda(f, TARGET).kernels) == 2 for f in scheduled)
+    texts = check_all(list(zip(scheduled, cases, strict=True)))
+    assert ["mma_" in t for t in texts] == [False, True, True]
+    few = matches(find_block(product(64, 64, 65536, "float32"), "C"))
+    many = matches(find_block(product(4096, 4096, 65536, "float32"), "C"))
+    prime = matches(find_block(product(64, 64, 1013, "float32"), "C"))
+    assert few and many and prime and split_sum.parts(few) == 256 and split_sum.parts(many) == split_sum.parts(prime) == 1
+
+
+def test_what_a_warp_cannot_hold_is_refused() -> None:
+    s = Schedule(product(32, 32, 32, "float16"))
+    s.cache_write("C", 0, "warp")
+    with pytest.raises(GPUError, match=r"in scope `warp` are used, got 1; bind warps to threadIdx\.y and threadIdx\.z"):
+        lower_cuda(s.func, TARGET)
+    with pytest.raises(ScheduleError, match="is not what `mma_m16n8k16_nn_f16_f32` computes"):
+        s.tensorize(s.get_loops("C")[1], "mma_m16n8k16_nn_f16_f32")
+    s = library_cuda.schedule(product(64, 64, 64, "float16"))
+    with pytest.raises(GPUError, match="instructions of sm_80 and later, the target is sm_75"):
+        lower_cuda(s.func, tir.Target("cuda", arch="sm_75"))

@@ -1,0 +1,51 @@
+"""The formula for GPUs: what it prefers, and where it sees a limit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import GPUModel
+from search.family import family
+from search.geometry import machine
+from search.sample import sample
+from search.space import generate
+from search.strategies import formula
+from tir import workloads
+
+TARGET = Target("cuda")
+MODEL = GPUModel(machine(TARGET))
+
+
+def scores(shape, *rows):
+    """Of rows that give (vthread, threads, elements, elements) of i and j, and the two steps of k."""
+    sketch = generate(workloads.make("gmm", shape).func, TARGET)[0]
+    full = [[*i, *j, *k, *sketch.stand_ins()[10:]] for i, j, k in rows]
+    return MODEL.score(family(sketch), np.array(full, dtype=np.int64))
+
+
+def test_a_large_product_wants_register_tiles_and_whole_warps():
+    good, single, few, thin = scores(
+        (4096, 4096, 4096),
+        ((2, 16, 1, 4), (2, 16, 1, 4), (2, 4)),  # 256 threads of 8 by 8
+        ((1, 16, 1, 1), (1, 16, 1, 1), (2, 4)),  # an element a thread
+        ((1, 2, 1, 4), (1, 2, 1, 4), (2, 4)),  # 4 threads
+        ((2, 16, 1, 4), (2, 16, 1, 4), (1, 1)),  # one step of the sum at a time
+    )
+    assert good > single and good > few and good > thin
+
+
+def test_a_small_product_wants_many_blocks():
+    large, small = scores((256, 4096, 256), ((2, 16, 1, 4), (2, 16, 1, 4), (2, 4)), ((1, 16, 1, 1), (1, 16, 1, 1), (2, 8)))
+    assert small > large
+
+
+def test_it_tells_rows_and_not_sketches_without_tiles_apart():
+    for name in ("softmax", "norm"):
+        sketch = generate(workloads.make(name).func, TARGET)[0]
+        found = MODEL.score(family(sketch), sample(sketch, TARGET, 5, np.random.default_rng(0)))
+        assert np.isfinite(found).all() and len(set(found)) == 1 and found[0] < -np.log(1000)
+
+
+def test_it_is_the_formula_of_gpus():
+    assert isinstance(formula(TARGET), GPUModel) and not isinstance(formula(Target("llvm")), GPUModel)

@@ -1,0 +1,179 @@
+"""The public API, name by name: what programs of users and published TensorIR schedules call, and in which order they pass it."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import tir
+from schedule.primitive import REGISTRY
+from search.result import Result
+from tir import te
+from tir.script import ir as I
+from tir.script import tir as T
+
+TE = [
+    "placeholder", "var", "reduce_axis", "compute", "create_prim_func", "sum", "max", "min", "prod", "comm_reducer",
+    "maximum", "minimum", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil", "pow",
+    "if_then_else", "select", "all", "any",
+]  # fmt: skip
+
+SCRIPT = [
+    "prim_func", "Buffer", "match_buffer", "alloc_buffer", "grid", "serial", "parallel", "vectorized", "unroll",
+    "thread_binding", "block", "axis", "where", "reads", "writes", "init", "block_attr", "func_attr", "handle", "float32",
+    "int32", "bool", "Cast", "if_then_else", "max", "min", "exp", "evaluate", "attr", "launch_thread", "allocate",
+    "decl_buffer", "LetStmt",
+]  # fmt: skip
+
+# The parameters of TensorIR's primitives, in their order; ours may add more behind them.
+TENSORIR = {
+    "split": "loop factors preserve_unit_iters",
+    "fuse": "*loops preserve_unit_iters",
+    "reorder": "*ordered_loops",
+    "loop_partition": "loop factors preserve_unit_iters",
+    "merge": "*loops",
+    "add_unit_loop": "block_or_loop",
+    "unroll": "loop",
+    "vectorize": "loop",
+    "parallel": "loop",
+    "bind": "loop thread_axis",
+    "annotate": "block_or_loop ann_key ann_val",
+    "unannotate": "block_or_loop ann_key",
+    "compute_at": "block loop preserve_unit_loops index",
+    "reverse_compute_at": "block loop preserve_unit_loops index",
+    "compute_inline": "block",
+    "reverse_compute_inline": "block",
+    "cache_read": "block read_buffer_index storage_scope consumer_blocks",
+    "cache_write": "block write_buffer_index storage_scope consumer_blocks",
+    "reindex": "block buffer",
+    "reindex_cache_read": "block read_buffer_index storage_scope index_map",
+    "reindex_cache_write": "block write_buffer_index storage_scope index_map",
+    "set_scope": "block buffer_index storage_scope",
+    "storage_align": "block buffer_index axis factor offset",
+    "transform_layout": "block buffer index_map pad_value",
+    "transform_block_layout": "block index_map",
+    "rfactor": "loop factor_axis",
+    "decompose_reduction": "block loop",
+    "decompose_padding": "block loop",
+    "pad_einsum": "block padding",
+    "fuse_reduction_epilogue": "reduction_block epilogue_block",
+    "blockize": "target preserve_unit_iters",
+    "tensorize": "block_or_loop tensor_intrin preserve_unit_iters",
+    "reorder_block_iter_var": "block new_order",
+    "sample_perfect_tile": "loop n max_innermost_factor decision",
+    "sample_categorical": "candidates probs decision",
+    "sample_compute_location": "block decision",
+    "get_block": "name func_name",
+    "get_loops": "block",
+    "get_producers": "block",
+    "get_consumers": "block",
+    "get_child_blocks": "block_or_loop",
+    "get_output_blocks": "",
+}
+OURS = ["tile", "stage_mem", "lift_alloc", "pack", "add_guard", "hoist_predicate", "peel", "trim", "sample_tile", "show", "copy"]
+
+
+def parameters(function) -> list[str]:
+    found = inspect.signature(function).parameters.values()
+    return [f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in found if p.name != "self"]
+
+
+@pytest.mark.parametrize("name", TENSORIR)
+def test_methods_take_what_tensorir_does(name):
+    wanted = TENSORIR[name].split()
+    assert parameters(getattr(tir.Schedule, name))[: len(wanted)] == wanted
+
+
+def test_primitives_are_methods_with_the_same_parameters():
+    assert set(REGISTRY) <= {*TENSORIR, *OURS}
+    for name, primitive in REGISTRY.items():
+        own = [p for p in parameters(primitive.function)[1:] if p != "rng"]
+        assert parameters(getattr(tir.Schedule, name)) == own, name
+    assert all(callable(getattr(tir.Schedule, name)) for name in OURS)
+
+
+def test_names():
+    assert [n for n in TE if not hasattr(te, n)] == []
+    assert [n for n in SCRIPT if not hasattr(T, n)] == []
+    assert [n for n in ("spatial", "reduce", "remap", "S", "R") if not hasattr(T.axis, n)] == []
+    assert callable(I.ir_module)
+    assert [n for n in tir.__all__ if not hasattr(tir, n)] == []
+
+
+def test_functions():
+    assert parameters(tir.build)[:2] == ["func", "target"]
+    assert parameters(tir.default_schedule) == ["func", "target"]
+    assert parameters(tir.best_schedule) == ["func", "target", "records"]
+    assert {"func", "target", "trials", "seconds", "records", "seed", "callbacks"} <= {*parameters(tir.autotune)}
+    assert {"kernel", "schedule", "seconds", "outcomes"} <= {*dir(Result), *Result.__dataclass_fields__}
+    assert tir.Target("llvm -num-cores 1") == tir.Target("llvm", num_cores=1)
+    assert tir.Target("cuda -arch sm_90") == tir.Target("cuda", arch="sm_90")
+
+
+def test_a_session():
+    M, K, N = 7, 13, 9
+    A, B = te.placeholder((M, K), "float32", name="A"), te.placeholder((K, N), "float32", name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    func = te.create_prim_func([A, B, C])
+    s = tir.Schedule(func)
+    i, j, k = s.get_loops("C")
+    io, ii = s.split(i, [None, 16])
+    s.reorder(io, j, k, ii)
+    s.parallel(io)
+    kernel = tir.build(s.func, target="llvm")
+    a, b, c = np.ones((M, K), "float32"), np.ones((K, N), "float32"), np.empty((M, N), "float32")
+    kernel(a, b, c)
+    assert (c == K).all()
+    timing = kernel.time(a, b, c)
+    assert 0 < timing.median and timing.quartiles[0] <= timing.median <= timing.quartiles[1] and timing.runs >= 1
+    assert kernel.asm() and kernel.llvm_ir() and kernel.report() and callable(kernel.export)
+    assert A[0, 0].astype("int32").dtype == "int32"
+
+
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def mm_relu(A: T.Buffer((13, 9), "float32"), B: T.Buffer((9, 7), "float32"), C: T.Buffer((13, 7), "float32")):
+        T.func_attr({"global_symbol": "mm_relu", "tir.noalias": True})
+        Y = T.alloc_buffer((13, 7), dtype="float32")
+        for i, j, k in T.grid(13, 7, 9):
+            with T.block("Y"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(7, j)
+                vk = T.axis.reduce(9, k)
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(13, 7):
+            with T.block("C"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(7, j)
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+
+def test_a_schedule_of_a_module():
+    sch = tir.Schedule(MyModule)
+    _, j, k = sch.get_loops(sch.get_block("Y", func_name="mm_relu"))
+    j0, j1 = sch.split(j, factors=[None, 4])
+    sch.reorder(j0, k, j1)
+    sch.reverse_compute_at(sch.get_block("C", "mm_relu"), j0)
+    sch.decompose_reduction("Y", k)
+    assert sch.mod["mm_relu"] is sch.func and "class Module" in sch.mod.script()
+    assert tir.verify(sch.mod).ok
+    a, b = np.ones((13, 9), "float32"), -np.ones((9, 7), "float32")
+    for run in (tir.build(sch.mod, target="llvm"), lambda *arrays: tir.run(sch.mod, *arrays)):
+        c = np.full((13, 7), 7, "float32")
+        run(a, b, c)
+        assert (c == 0).all()
+
+
+def test_a_module_of_several_functions():
+    two = tir.script.Module("Two", {"f": MyModule["mm_relu"], "g": MyModule["mm_relu"]})
+    with pytest.raises(TypeError, match=r"^Schedule takes one function, and this module has 2: f, g$"):
+        tir.Schedule(two)
+    with pytest.raises(tir.ScheduleError) as caught:
+        tir.Schedule(MyModule).get_block("C", "main")
+    assert str(caught.value) == "get_block('C'): the function is `mm_relu`, not `main`"

@@ -1,0 +1,51 @@
+"""Whether a function is well formed, and what could not be proved about it.
+
+`verify(func)` returns a Report; `check(func)` raises VerifyError where it holds errors. Checked are: names (unique, defined
+before use, visible), ranks and dtypes, bindings within their domains, accesses within their buffers, axes that are what they are
+called, reductions that begin with their init, loops that run in any order only where the order does not matter, and that
+what is read of a temporary is written.
+
+A finding is an `error` where the function is wrong, with two concrete iterations or the values of the variables as a witness; it
+is `unproved` where neither a proof was found nor a counterexample. Proofs are made from affine forms; where these do not suffice
+and the iterations are few, all of them are tried; where they are many, some.
+
+A temporary that only one parallel loop uses counts as private to each iteration, which must then write what it reads of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import PrimFunc, need_func
+from .axes import check_axes, check_repeated, check_started
+from .bounds import Bounds
+from .initialised import check_initialised
+from .names import check_names
+from .order import check_races
+from .ownership import counts_once, determined
+from .report import Finding, Report, VerifyError
+from .scopes import Scopes
+
+__all__ = ["Finding", "Report", "VerifyError", "check", "counts_once", "determined", "verify"]
+
+
+def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
+    """Check that `func`, a function or a module of one, is well formed; see this file's description for what that means."""
+    func = need_func(func, "verify")
+    findings = [*check_names(func), *Scopes(func).findings]
+    if any(f.severity == "error" for f in findings):
+        return Report(func, tuple(findings))  # the other checks assume names and dtypes that make sense
+    findings += Bounds(func).findings
+    findings += check_axes(func)
+    findings += check_repeated(func)
+    findings += check_started(func)
+    findings += check_races(func)
+    findings += check_initialised(func)
+    return Report(func, tuple(dict.fromkeys(findings)))
+
+
+def check(func: PrimFunc) -> None:
+    """Raise VerifyError if `func` is not well formed."""
+    report = verify(func)
+    if not report.ok:
+        raise VerifyError(report)

@@ -1,0 +1,79 @@
+"""What is read of a temporary is written somewhere, the first access being no read.
+
+That it is written before, in every iteration, is not shown: the interpreter, where temporaries start as NaN, sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
+from ..traverse import variables, walk
+from .accesses import Access, accesses_in, constant_extents
+from .order import accesses_of, grouped
+from .ownership import constant_shape, distinct_accesses
+from .points import Opaque, evaluate, points_of
+from .report import Finding
+
+
+def check_initialised(func: PrimFunc) -> Iterator[Finding]:
+    """Allocated buffers are written where they are read."""
+    nested: list[tuple[Buffer, Stmt]] = []
+    for n in walk(func.body):
+        if isinstance(n, Allocate):
+            nested.append((n.buffer, n.body))
+        elif isinstance(n, Block):
+            nested += [(b, s) for b in n.allocs for s in (n.body,)]
+    everywhere = grouped(accesses_in(func.body))
+    for buffer in func.allocs:
+        yield from _written_first(buffer, everywhere.get(buffer.name, []))
+    for buffer, body in nested:
+        yield from _written_first(buffer, accesses_of(body, buffer.name))
+
+
+def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
+    loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
+    if not loads:
+        return
+    if not stores:
+        yield Finding("error", f"`{buffer.name}` is read, but never written", loads[0].stmt)
+        return
+    if not accesses[0].is_store:
+        severity = "unproved" if accesses[0].guarded else "error"
+        yield Finding(severity, f"`{buffer.name}` is read before anything is written to it", accesses[0].stmt)
+        return
+    shape = constant_shape(buffer)
+    if None in shape:
+        return
+    written = np.zeros([d or 0 for d in shape], bool)
+    for a in distinct_accesses(stores):
+        elements = _elements(a)
+        if elements is None:
+            return
+        written[elements[0]] = True
+    for a in distinct_accesses(loads):
+        elements = _elements(a)
+        if elements is None or not elements[1]:
+            return
+        missing = ~written[elements[0]]
+        if np.any(missing):
+            n = int(np.argmax(missing))
+            place = ", ".join(str(int(np.broadcast_to(i, missing.shape)[n])) for i in elements[0]) or "()"
+            yield Finding("error", f"`{buffer.name}[{place}]` is read, but never written", a.stmt)
+            return
+
+
+def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
+    """The elements that an access touches, as index arrays, and whether it surely does; None if they are too many or unknown."""
+    needed = set().union(*(variables(i) for i in a.indices), set())
+    points = points_of(constant_extents(a.loops), needed, a.conditions)
+    if points is None or not points.whole:
+        return None
+    try:
+        indices = [np.broadcast_to(evaluate(i, points.values), len(points)) for i in a.indices]
+    except Opaque:
+        return None
+    if any(np.any((i < 0) | (i >= d)) for i, d in zip(indices, constant_shape(a.buffer), strict=True)):
+        return None  # reported elsewhere
+    return tuple(indices), points.certain

@@ -1,0 +1,199 @@
+"""Ownership: whether iterations touch each other's elements, by proof from affine forms, else by trying points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..affine import Interval, Polynomial, add, constant, polynomial, split_terms
+from ..affine import bounds as polynomial_bounds
+from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
+from ..simplify import simplify
+from ..traverse import variables
+from .accesses import Access, constant_extents, range_of
+from .points import POINTS, Opaque, evaluate, points_of
+
+_REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
+
+
+def determined(values: Sequence[Polynomial], known: set[str], ranges: Mapping[str, Interval]) -> set[str]:
+    """The variables that follow from the values of some expressions and from the `known` variables.
+
+    In `c a + r` with r in an interval narrower than |c|, the value determines a and r: the terms are peeled off by decreasing
+    coefficient. From `x // c` and `x % c` follows x.
+    """
+    equations = list(values)
+    atoms: set[Expr] = set()
+
+    def is_known(monomial: tuple[Expr, ...]) -> bool:
+        return all(a in atoms or variables(a) <= known for a in monomial)
+
+    changed = True
+    while changed:
+        changed = False
+        for p in equations:
+            rest = {m: c for m, c in p.items() if m and not is_known(m)}
+            while rest:
+                top = max(rest, key=lambda m: abs(rest[m]))
+                factor = abs(rest.pop(top))
+                low, high = polynomial_bounds(rest, ranges)
+                if len(top) != 1 or low is None or high is None or high - low >= factor:
+                    break
+                atoms.add(top[0])
+                if isinstance(top[0], Var):
+                    known = known | {top[0].name}
+                changed = True
+        for a in tuple(atoms):
+            match a:
+                case Binary("//" | "%" as op, x, Const(c)) if c > 0:
+                    other = simplify(Binary("%" if op == "//" else "//", x, Const(c, x.dtype)), ranges)
+                    p = polynomial(x)
+                    if p not in equations and all(is_known(m) for m in polynomial(other)):
+                        equations.append(p)
+                        changed = True
+    return known
+
+
+def counts_once(block: Block, loops: Sequence[For]) -> bool:
+    """Whether the loops among `loops` that drive the reduction of a block provably count each step at most once, the others
+    standing still."""
+    bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
+    if all(isinstance(e, Var) for e in bindings):
+        return True
+    driving = set().union(*(variables(e) for e in bindings))
+    mine = [x for x in loops if x.name in driving and x.extent != Const(1, x.extent.dtype)]
+    names = {x.name for x in mine}
+    ranges: dict[str, Interval] = {}
+    for x in loops:
+        ranges[x.name] = range_of(x.extent, ranges)
+    if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
+        return True
+    points = points_of(constant_extents((x.name, x.extent) for x in mine), names, ())
+    if points is None or not points.whole:
+        return False
+    still = {name: np.zeros(len(points), np.int64) for name in driving - names}
+    values = [np.broadcast_to(evaluate(e, {**still, **points.values}), len(points)) for e in bindings]
+    return len(np.unique(np.stack(values, axis=1), axis=0)) == len(points)
+
+
+def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], ranges: Mapping[str, Interval]) -> bool:
+    """Whether iterations that differ in `owners` provably touch different elements; `fixed` variables are the same in both."""
+    ranges = dict(ranges)
+    indices = []
+    for a in accesses:
+        for name, extent in a.loops:
+            ranges[name] = range_of(extent, ranges)
+        indices.append([polynomial(simplify(i, ranges)) for i in a.indices])
+    if all(i == indices[0] for i in indices):
+        return owners <= determined(indices[0], set(fixed), ranges)
+    equations: list[Polynomial] = []
+    for dim in range(len(indices[0])):
+        parts = [_split(i[dim], owners | fixed, ranges) for i in indices]
+        own = parts[0][0]
+        if any(p[0] != own for p in parts):
+            continue
+        lows, highs = [p[1] for p in parts], [p[2] for p in parts]
+        low = None if None in lows else min(lows)  # type: ignore[type-var]
+        high = None if None in highs else max(highs)  # type: ignore[type-var]
+        rest = Var(f"{_REST}{dim}")
+        ranges[rest.name] = (low, high)
+        equations.append(add(own, {(rest,): 1}))
+    return owners <= determined(equations, set(fixed), ranges)
+
+
+def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
+    """The terms over the variables `own` alone, and the bounds of all others, constants included."""
+    names = set().union(*(variables(a) for m in p for a in m)) if p else set()
+    other, mine = split_terms(p, names - own)
+    offset = mine.pop((), 0)
+    low, high = polynomial_bounds(add(other, constant(offset)), ranges)
+    return mine, low, high
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two iterations that touch one element, of which one writes; as text."""
+
+    buffer: str
+    element: str
+    first: str
+    second: str
+    access: Access
+
+    def text(self, verb: str) -> str:
+        return f"{self.first} writes {self.buffer}[{self.element}], and {self.second} {verb} it too"
+
+
+@dataclass(frozen=True)
+class _Disjoint:
+    """All iterations were tried, and none touches what another writes."""
+
+
+def first_conflict(
+    accesses: Sequence[Access], owners: Mapping[str, int | None], fixed: Mapping[str, int | None]
+) -> Conflict | _Disjoint | None:
+    """What trying the iterations shows; None if that is nothing certain."""
+    if any(d is None for d in constant_shape(accesses[0].buffer)):
+        return None
+    shape = [d or 0 for d in constant_shape(accesses[0].buffer)]
+    keys, owner_rows, stores, who = [], [], [], []
+    whole = certain = True
+    for n, a in enumerate(accesses):
+        needed = {*owners, *fixed}.union(*(variables(i) for i in a.indices))
+        loops = {**fixed, **owners, **constant_extents(a.loops)}
+        points = points_of(loops, needed, a.conditions, limit=max(POINTS // (2 * len(accesses)), 1))
+        if points is None:
+            return None
+        element = np.zeros(len(points), np.int64)
+        try:
+            for i, extent in zip(a.indices, shape, strict=True):
+                element = element * extent + evaluate(i, points.values)
+        except Opaque:
+            return None
+        whole, certain = whole and points.whole, certain and points.certain
+        keys.append(np.stack([*(points.values[f] for f in fixed), element], axis=1))
+        owner_rows.append(np.stack([points.values[o] for o in owners], axis=1))
+        stores.append(np.full(len(points), a.is_store))
+        who.append(np.full(len(points), n))
+    key, owner, store, access = (np.concatenate(x) for x in (keys, owner_rows, stores, who))
+    if len(key) == 0:
+        return _Disjoint() if whole else None
+    group = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    rank = np.unique(owner, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((~store, group))  # stores first within each element
+    group, rank = group[order], rank[order]
+    first = np.searchsorted(group, group)  # the first row of each group
+    bad = store[order][first] & (rank != rank[first])
+    if not np.any(bad):
+        return _Disjoint() if whole else None
+    if not certain:
+        return None
+    later = int(np.argmax(bad))
+    x, y = int(order[first[later]]), int(order[later])
+    place = np.unravel_index(int(key[x, -1]), shape) if shape else ()
+
+    def text(n: int) -> str:
+        return ", ".join(f"{name}={int(v)}" for name, v in zip(owners, owner[n], strict=True))
+
+    element_text = ", ".join(str(int(v)) for v in place) or "()"
+    return Conflict(accesses[0].buffer.name, element_text, text(x), text(y), accesses[int(access[y])])
+
+
+def constant_shape(b: Buffer) -> list[int | None]:
+    return [d.value if isinstance(d, Const) else None for d in b.shape]  # type: ignore[misc]
+
+
+def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
+    """The accesses of each buffer that one of them writes."""
+    groups: dict[str, list[Access]] = {}
+    for a in accesses:
+        groups.setdefault(a.buffer.name, []).append(a)
+    return {name: group for name, group in groups.items() if any(a.is_store for a in group)}
+
+
+def distinct_accesses(accesses: Sequence[Access]) -> list[Access]:
+    """Without those that touch the same elements in the same iterations in the same way."""
+    kept = {(a.indices, a.is_store, a.loops, a.conditions): a for a in reversed(accesses)}
+    return list(reversed(kept.values()))

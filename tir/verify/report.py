@@ -1,0 +1,72 @@
+"""What `verify` finds: findings, their report, and the error that raises it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir import PrimFunc, Stmt
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong ("error") or could not be shown to be right ("unproved"), and the statement it is about."""
+
+    severity: str
+    message: str
+    stmt: Stmt | None = None
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found, in program order within each check."""
+
+    func: PrimFunc
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.severity == "error")
+
+    @property
+    def unproved(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.severity == "unproved")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors; there may be unproved findings."""
+        return not self.errors
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __str__(self) -> str:
+        if not self.findings:
+            return f"{self.func.name}: well formed"
+        from ..script.printer import printed
+
+        out = printed(self.func)
+        width = len(str(len(out.lines)))
+        parts = [f"{self.func.name}: {len(self.errors)} error(s), {len(self.unproved)} unproved"]
+        for f in self.findings:
+            parts.append(str(f))
+            span = out.spans.get(id(f.stmt))
+            if span is not None:
+                line, start, end = span
+                parts.append(f"    {line + 1:>{width}} | {out.lines[line]}")
+                parts.append(f"    {'':>{width}} | {' ' * start}{'^' * (end - start)}")
+        return "\n".join(parts)
+
+
+class VerifyError(Exception):
+    """A function is not well formed; `report` holds the findings."""
+
+    def __init__(self, report: Report):
+        super().__init__(str(report))
+        self.report = report
+
+    def __reduce__(self):
+        return VerifyError, (self.report,)
