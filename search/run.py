@@ -28,6 +28,7 @@ IDLE = 100  # candidates in a row that were copies of earlier ones before the sp
 LEADERS = 4  # candidates in the final race, at most
 MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
 CHANCE = 4.0  # how much slower a first candidate may be
+BROKEN = ("wrong_result", "crash")  # what is recorded of a candidate although it was valid before
 DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
 POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
 
@@ -263,6 +264,10 @@ class Run:
             self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
             if self.best.candidate == BASELINE:  # what is to be found again has to be recorded
                 self._keep(Records.add, self._run, self.best)
+        else:  # as on a machine too busy for a race: what crashed or was wrong in it has lost all the same
+            raced = zip(leaders, comparison.candidates, strict=True)
+            sound = [before for before, after in raced if after.outcome not in BROKEN]
+            self.best = min(sound, key=lambda m: m.seconds, default=self._baseline)
         if comparison.numpy:
             self._numpy = statistics.median(comparison.numpy)
         if comparison.tolerance is not None:
@@ -274,7 +279,7 @@ class Run:
         pairs = [(before, after) for before, after in zip(leaders, raced, strict=True) if id(before) in self._identifiers]
         disturbed = all(after.seconds > DISTURBED * before.seconds for before, after in pairs)
         for before, after in pairs:
-            if after.outcome in ("wrong_result", "crash") or (after.outcome == "ok" and not disturbed):
+            if after.outcome in BROKEN or (after.outcome == "ok" and not disturbed):
                 self._keep(Records.retime, self._identifiers[id(before)], after)
 
     # --- the end -------------------------------------------------------------------------------------------------------

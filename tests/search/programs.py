@@ -132,6 +132,21 @@ def chained_matmuls(m: int = 7, k: int = 13, l: int = 109, n: int = 5) -> PrimFu
     return te.create_prim_func([A, B, E, F])
 
 
+def attention(heads: int = 2, positions: int = 19, depth: int = 13) -> PrimFunc:
+    """O = softmax(Q · Kᵀ) · V for each head."""
+    Q, K, V = (te.placeholder((heads, positions, depth), name=name) for name in "QKV")
+    d = te.reduce_axis((0, depth), name="d")
+    k, v = (te.reduce_axis((0, positions), name=name) for name in "kv")
+    square = (heads, positions, positions)
+    score = te.compute(square, lambda h, i, j: te.sum(Q[h, i, d] * K[h, j, d], axis=d), name="score")
+    top = te.compute((heads, positions), lambda h, i: te.max(score[h, i, k], axis=k), name="top")
+    power = te.compute(square, lambda h, i, j: te.exp(score[h, i, j] - top[h, i]), name="power")
+    total = te.compute((heads, positions), lambda h, i: te.sum(power[h, i, k], axis=k), name="total")
+    share = te.compute(square, lambda h, i, j: power[h, i, j] / total[h, i], name="share")
+    O = te.compute((heads, positions, depth), lambda h, i, c: te.sum(share[h, i, v] * V[h, v, c], axis=v), name="O")
+    return te.create_prim_func([Q, K, V, O])
+
+
 def _padded(X: te.Tensor, padding: int, value: float) -> te.Tensor:
     N, C, H, W = X.shape
 

@@ -120,7 +120,7 @@ def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, 
             assert "late" in [m.candidate.sketch for m in event.contenders]
             (tmp_path / "race").touch()
 
-    slow = Limits(build=3.0, run=1.0, run_floor=0.4, min_seconds=0.01, race=0.2)
+    slow = Limits(build=10.0, run=10.0, run_floor=0.4, min_seconds=0.01, race=0.2)
     result = autotune(
         FUNC, TARGET, search=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=Workload("gmm", SHAPE),
         workers=1, callbacks=[begin], records=tmp_path / "tune.db",
