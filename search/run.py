@@ -64,6 +64,7 @@ class Run:
         self._scored: float | None = None
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._first: Sequence[Candidate] = ()
+        self._broken: list[Measurement] = []  # in a race
         self.best: Measurement | None = None
         self.exhausted = False
         self.problem = ""
@@ -229,25 +230,28 @@ class Run:
         the machine may have been busier than ever after; and the program as written if it is about as fast. None if none was
         valid."""
         written = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
+        if any(m is written for m in self._broken):
+            written = None
         if self.best is None:
             return [written] if written is not None and self._outcomes["ok"] else []
         limit = MARGIN * self.best.seconds
         near: dict[str, Measurement] = {}  # by the program that they make
-        for m in (*self._measurements, *self._earlier):
+        for m in self._sound():
             if m.outcome == "ok" and not m.cut and m.seconds <= limit and m is not self.best:
                 known = near.get(m.digest or str(id(m)))
                 if known is None or m.seconds < known.seconds:
                     near[m.digest or str(id(m))] = m
         near.pop(self.best.digest, None)
         found = [self.best, *sorted(near.values(), key=lambda m: m.seconds)[: LEADERS - 1]]
-        for m in (*self._measurements, *self._earlier):
+        for m in self._sound():
             fair = m.outcome == "ok" and m.seconds <= CHANCE * self.best.seconds and m.candidate in self._first
             if fair and not any(m is f or (m.digest and m.digest == f.digest) for f in found):
                 found.append(m)
         return [*found, written] if written is not None and written.seconds <= limit else found
 
     def race(self, measurer: Measurer) -> None:
-        """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best."""
+        """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best. Where all of
+        them fail and some break, those next to them race."""
         leaders = self.leaders()
         if not leaders:
             return
@@ -259,19 +263,27 @@ class Run:
             self._peak = self._measure_peak(measurer)
         self._retime(leaders, comparison.candidates)
         valid = [m for m in comparison.candidates if m.outcome == "ok"]
+        broken = [b for b, after in zip(leaders, comparison.candidates, strict=True) if after.outcome in BROKEN]
         if valid:  # they were disturbed alike, and disturbances only ever slow down
             self.best = min(valid, key=lambda m: np.quantile(m.samples, 0.25))
             self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
             if self.best.candidate == BASELINE:  # what is to be found again has to be recorded
                 self._keep(Records.add, self._run, self.best)
-        else:  # as on a machine too busy for a race: what crashed or was wrong in it has lost all the same
-            raced = zip(leaders, comparison.candidates, strict=True)
-            sound = [before for before, after in raced if after.outcome not in BROKEN]
-            self.best = min(sound, key=lambda m: m.seconds, default=self._baseline)
+        elif broken:
+            self._broken += broken
+            checked = [m for m in self._sound() if m.outcome == "ok" and m.max_error is not None]
+            self.best = min(checked, key=lambda m: m.seconds, default=None)
+            self.race(measurer)
+            return
         if comparison.numpy:
             self._numpy = statistics.median(comparison.numpy)
         if comparison.tolerance is not None:
             self._tolerance = comparison.tolerance
+
+    def _sound(self) -> list[Measurement]:
+        """What was measured, now and earlier, but for what broke in a race."""
+        broken = {id(m) for m in self._broken}
+        return [m for m in (*self._measurements, *self._earlier) if id(m) not in broken]
 
     def _retime(self, leaders: Sequence[Measurement], raced: Sequence[Measurement]) -> None:
         """Record who failed in the race, and its timings, unless everything took much longer than before: then the machine was

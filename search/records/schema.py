@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 APPLICATION = 0x74697231  # "tir1": marks a file as ours
@@ -86,20 +88,28 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
 
 def _claim(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours, or make it so if it is empty."""
-    if not _is_ours(connection, path):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+    with _transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
+        ours = _is_ours(connection, path)
+    if not ours:
+        with _transaction(connection, "IMMEDIATE"):
             if not _is_ours(connection, path):  # else another process has made it meanwhile
                 for statement in TABLES:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:

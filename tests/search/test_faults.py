@@ -112,12 +112,15 @@ def test_a_run_full_of_faults_ends_with_the_best_of_the_rest(faulty_builder, tmp
     assert instance.check(outputs, inputs).ok
 
 
-def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, tmp_path):
+@pytest.mark.parametrize("margin", [0.0, 1e9])  # it races alone, or beside the program as written
+def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, tmp_path, monkeypatch, margin):
+    monkeypatch.setattr("search.run.MARGIN", margin)
+    races = []
     late = Candidate("late", (), {"fault": "dies_in_the_race", "directory": str(tmp_path)})
 
     def begin(event):
         if isinstance(event, ShootOut):
-            assert "late" in [m.candidate.sketch for m in event.contenders]
+            races.append([m.candidate.sketch for m in event.contenders])
             (tmp_path / "race").touch()
 
     slow = Limits(build=10.0, run=10.0, run_floor=0.4, min_seconds=0.01, race=0.2)
@@ -125,6 +128,7 @@ def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, 
         FUNC, TARGET, search=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=Workload("gmm", SHAPE),
         workers=1, callbacks=[begin], records=tmp_path / "tune.db",
     )  # fmt: skip
+    assert races == ([["late"], ["unscheduled"]] if margin == 0 else [["late", "unscheduled"]])
     assert result.trace is None and result.seconds == result.baseline  # late is the program as written, through Python
     with Records(tmp_path / "tune.db") as records:
         assert records.best(result.task.key, TARGET).measurement.candidate.sketch == "unscheduled"
