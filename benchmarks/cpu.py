@@ -89,21 +89,18 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "goal": entry.goal,
         **circumstances(),
     }
+    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
+    outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    rivals = peers.rivals(instance, inputs, outputs, options.threads)
+    if onnx_peer.installed() and (call := onnx_peer.onnx_call(instance, inputs, options.threads)) is not None:
+        rivals["onnxruntime"] = call
+
     target = tir.Target("llvm", num_cores=options.threads)
     start = time.perf_counter()
     func = scheduled(row, instance, target, options)
     middle = time.perf_counter()
     kernel = tir.build(func, target)
     result |= {"schedule": options.schedule, "schedule_s": middle - start, "build_s": time.perf_counter() - middle}
-
-    inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
-    outputs = tuple(programs.aligned(a) for a in instance.outputs())
-    # The peers come first: where one brings the OpenMP runtime that ours will share, its threads wait as it has them wait.
-    rivals: dict[str, Callable[[], Any]] = {"numpy": lambda: instance.numpy(inputs, outputs)}
-    if peers.installed() and (call := peers.torch_call(instance, inputs, options.threads)) is not None:
-        rivals["torch"] = call
-    if onnx_peer.installed() and (call := onnx_peer.onnx_call(instance, inputs, options.threads)) is not None:
-        rivals["onnxruntime"] = call
     contenders = {"tir": kernel.bind(*inputs, *outputs), **rivals}
 
     check = instance.checker(inputs)

@@ -18,6 +18,18 @@ def installed() -> bool:
     return find_spec("torch") is not None
 
 
+def rivals(instance: Instance, inputs: Arrays, outputs: Arrays, threads: int) -> dict[str, Callable[[], Any]]:
+    """The program in numpy, which writes to `outputs`, and in torch where that is installed and has it, by name.
+
+    To be made before any kernel of ours is built: building loads the OpenMP runtime, and where torch brings the one that ours
+    will share, its threads wait as torch has them wait.
+    """
+    found: dict[str, Callable[[], Any]] = {"numpy": lambda: instance.numpy(inputs, outputs)}
+    if installed() and (call := torch_call(instance, inputs, threads)) is not None:
+        found["torch"] = call
+    return found
+
+
 def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[], Any] | None:
     """The program in torch on these arrays, without copying them, as a function that returns its result; None for a program
     that is not written here."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,14 +135,12 @@ def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: O
     """The contenders checked against the reference, then timed in turns."""
     inputs = tuple(programs.aligned(a) for a in instance.inputs(np.random.default_rng(options.seed)))
     outputs = tuple(programs.aligned(a) for a in instance.outputs())
+    rivals = peers.rivals(instance, inputs, outputs, options.threads)
     kernels = {
         "tuned": tir.build(tuned.func, target),
         "default": tir.build(tir.default_schedule(instance.func, target).func, target),
     }
-    contenders: dict[str, Callable[[], Any]] = {name: kernel.bind(*inputs, *outputs) for name, kernel in kernels.items()}
-    contenders["numpy"] = lambda: instance.numpy(inputs, outputs)
-    if peers.installed() and (call := peers.torch_call(instance, inputs, options.threads)) is not None:
-        contenders["torch"] = call
+    contenders = {name: kernel.bind(*inputs, *outputs) for name, kernel in kernels.items()} | rivals
 
     check = instance.checker(inputs)
     checks = {name: cpu.checked(call, outputs, check) for name, call in contenders.items()}

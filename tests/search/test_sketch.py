@@ -182,7 +182,7 @@ RULES = (rows_to_threads, sum_to_threads)
 def test_a_function_is_a_rule():
     assert rows_to_threads.applies(state(), "C") is Verdict.ONLY
     assert sum_to_threads.applies(state(), "C") is Verdict.APPLY and sum_to_threads.applies(state(), "D") is Verdict.SKIP
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="drives the reduction axis `v_k` of `C`"):
         sum_to_threads.change(state(), "C")
     assert sum_to_threads.apply(state(), "C") == []  # a refused step makes nothing
     assert [s.rules for s in generate(matmul(), TWO, rules=(rows_to_threads, *DEFAULT))] == [("C: rows to threads",)]
