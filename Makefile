@@ -40,7 +40,7 @@ lint: $(READY) ## check style, formatting and types
 bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: tables, and one JSON object a line; 3 to 4 minutes
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
-gpu: ## check the GPU kernels on this machine's GPU and time them beside torch; PYTHON must have cuda-python, torch and numpy
+gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, within ten minutes; PYTHON needs cuda-python and torch
 	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu && exit $$checked
 
 clean: ## remove the virtual environment and caches

@@ -6,7 +6,6 @@ Exit status 0 on success, 1 where a row failed, 2 for bad usage, 130 after Ctrl-
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import re
@@ -17,6 +16,8 @@ from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from tir.nearest import no_such
 
 from . import BENCHMARKS, DEFAULT
 from .options import SCHEDULES, Options
@@ -132,9 +133,7 @@ def select(modules: dict[str, ModuleType], rows: str | None) -> dict[str, tuple[
     known = [row for m in modules.values() for row in m.ROWS]
     for part in wanted:
         if not any(_fits(part, row) for row in known):
-            near = difflib.get_close_matches(part, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"no row is named {part!r}; {hint}there are: {', '.join(dict.fromkeys(known))}")
+            raise ValueError(no_such("row", part, known))
     found = {name: tuple(row for row in m.ROWS if any(_fits(part, row) for part in wanted)) for name, m in modules.items()}
     return {name: chosen for name, chosen in found.items() if chosen}
 

@@ -1,9 +1,10 @@
 """What the parts of the search are worth: the best found against the number of trials, without one part at a time.
 
 Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS, without the default schedule; the best of
-all runs are timed in turns at the end. With `--save DIR` all candidates are recorded there, one file a run, so that an
-interrupted benchmark goes on where it ended, and each row's curves are drawn as `DIR/ablation-ROW.svg` (with matplotlib) and
-told in `DIR/ablation-ROW.md`. A run of 48 trials takes 5 to 10 seconds, all five rows with five seeds a quarter of an hour.
+all runs are timed in turns at the end. With `--save DIR` all candidates are recorded in `DIR/records`, one file a run, so that an
+interrupted benchmark goes on where it ended; each row's curves are drawn as `DIR/ablation-ROW.svg` (with matplotlib), and
+`DIR/ablation.md` has the tables of all rows. A run of 48 trials takes 5 to 10 seconds, all five rows with five seeds a quarter of
+an hour.
 
 `best` is the speed of what was found relative to the fastest of the row, the median over the seeds with its range; `area` the
 mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest. As in figure 7 of the
@@ -71,11 +72,11 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     task = Task.of(instance.func, tir.Target("llvm", num_cores=options.threads), workload=workload)
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "records").mkdir(parents=True, exist_ok=True)
         found: dict[str, list[tuple[Curve, Candidate | None]]] = {name: [] for name in CONFIGURATIONS}
         for seed in range(options.seed, options.seed + options.seeds):
             for name, parts in CONFIGURATIONS.items():  # in turns, so that a busy hour hits all alike
-                path = folder / f"{row}-{options.threads}-{name.replace(' ', '-')}-{seed}.db"
+                path = folder / "records" / f"{row}-{options.threads}-{name.replace(' ', '-')}-{seed}.db"
                 found[name].append(_run(task, parts, options, seed, path))
         raced = _race(task, [best for runs in found.values() for _, best in runs], options.seconds)
     fastest = min((s for s in raced if s > 0), default=math.inf)
@@ -84,8 +85,10 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         final = raced[n * len(runs) : (n + 1) * len(runs)]
         results.append({"configuration": name, **summary([c for c, _ in runs], final, fastest), **circumstances()})
     if options.save:
-        (folder / f"ablation-{row}.md").write_text(markdown(row, results))
-        plot(results, f"{row}, {options.threads} thread{'s' * (options.threads > 1)}", folder / f"ablation-{row}.svg")
+        heading = f"{row}, {options.threads} thread{'s' * (options.threads > 1)}"
+        plot(results, heading, folder / f"ablation-{row}.svg")
+        page = folder / "ablation.md"
+        page.write_text(with_section(page.read_text() if page.exists() else "", heading, markdown(row, results)))
     yield from results
 
 
@@ -160,19 +163,37 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
     return t
 
 
+INTRODUCTION = """# What the parts of the search are worth
+
+Made by `python -m benchmarks ablation --save DIR`: the median over the seeds of the best speed found, relative to the fastest
+that any run of the row found, timed in turns at the end; its range; its mean over all trials (area); and the trials after which
+the median has 90 per cent of the fastest.
+"""
+
+
+def with_section(text: str, heading: str, section: str) -> str:
+    """A page with a section under a heading, in place of the one it may have; sections are in the order of their headings."""
+    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:]) | {heading: f"\n{section}"}
+    return "\n".join([INTRODUCTION, *(f"## {name}\n{sections[name].rstrip()}\n" for name in sorted(sections))])
+
+
 def markdown(row: str, results: Sequence[dict[str, Any]]) -> str:
-    """The table of one row, as text."""
-    lines = [f"| {row} | seeds | trials | best | range | area | to 90% |", "|---|---|---|---|---|---|---|"]
+    """The picture and the table of one row, as text."""
+    machine = results[0]["machine"]
+    made = f"On {machine['processor']} ({machine['mcpu']}), commit {results[0]['commit']}."
+    lines = [f"![speed against trials](ablation-{row}.svg)", "", made, ""]
+    lines += ["| configuration | seeds | trials | best | range | area | to 90% |", "|---|---|---|---|---|---|---|"]
     for r in results:
         low, high = r["best_range"]
         cells = (r["configuration"], r["seeds"], r["trials"], f"{r['best']:.2f}", f"{low:.2f} to {high:.2f}", f"{r['area']:.2f}")
         lines.append("| " + " | ".join(map(str, (*cells, r["to_90"] or "never"))) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def plot(results: Sequence[dict[str, Any]], title: str, path: Path) -> None:
     """Draw the median of each configuration's seeds, and their range, into an SVG file; nothing without matplotlib."""
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         return
@@ -185,5 +206,6 @@ def plot(results: Sequence[dict[str, Any]], title: str, path: Path) -> None:
         axes.fill_between(trials, speeds.min(axis=0), speeds.max(axis=0), color=line.get_color(), alpha=0.12, linewidth=0)
     axes.set(title=title, xlabel="trials", ylabel="speed relative to the fastest found", ylim=(0, 1.05))
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
-    figure.savefig(path)
+    figure.legend(loc="outside lower center", ncols=len(results))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):  # text as text, and the same picture for the same figures
+        figure.savefig(path, metadata={"Date": None})

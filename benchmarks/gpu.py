@@ -1,222 +1,273 @@
-"""Kernels on a GPU beside torch: correctness of each, then one table. `python -m benchmarks.gpu [--only gmm]`.
+"""Kernels on a GPU beside torch: correctness of each, then one table.
+
+    python -m benchmarks.gpu                              # by the schedule library; within five minutes
+    python -m benchmarks.gpu --tuned 256 --resume         # after a search of 256 trials each; go on where it was left off
+    python -m benchmarks.gpu --table                      # what is in the file of results
 
 Needs a GPU, cuda-python with NVRTC, and torch. Rows of float32 run with TF32 off in torch; those called tf32 use it in both.
-Times are medians by CUDA events with the second-level cache overwritten before each sample, ours before and after torch's, in the
-same process. `of torch` is torch's time over ours: more than 1 is faster. `of copy` is the share of the bandwidth of a
-device-to-device copy, where the row is bound by memory. Each row has a process of its own: one that fails, hangs or poisons its
-context loses itself alone.
+Times are medians by CUDA events with the second-level cache overwritten before each sample, ours and torch's in turns in one
+process. `of torch` is torch's time over ours: more than 1 is faster. `of copy` is the share of the bandwidth of a copy on the
+device, where the row is bound by memory.
+
+Rows are measured by a child process, one after another; one that fails, hangs or poisons its context loses itself alone, and
+another child goes on. Each result is appended to `--out` as a line of JSON when it is there. A search takes at most
+`--row-seconds`, everything together `--seconds`; with `--resume`, rows that are in the file are not measured again, and searches
+go on from `--records`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+from .gpu_row import Cuda, Row, measure
+from .runner import ROOT
 
-import tir
-from codegen.cuda.driver import architecture, attribute, devices
-from schedule import library_cuda
-from tir import te, workloads
-from tir.ir import PrimFunc
-
-BUDGET = 540.0  # seconds for all rows
-LONGEST = 90.0  # seconds of one row
-COPIED = 1 << 30  # bytes, to measure the bandwidth of a copy
+LONGEST = 90.0  # seconds of one row, besides its search
+LEAST = 15.0  # seconds that are worth a row
 MATRIX = 4096 * 1024 * 4
 
-
-@dataclass(frozen=True)
-class Row:
-    """A workload at a shape, or a product of matrices (M, N, K) whose `name` is the type of its factors; `moved` the bytes that
-    must move where memory is the limit."""
-
-    name: str
-    shape: tuple[int, ...]
-    moved: int = 0
-
-
-PRODUCTS = {"float16": "float16", "bfloat16": "bfloat16", "tf32": "float32", "float32": "float32"}  # results, by name
-ROWS = (
-    Row("gmm", (1024, 1024, 1024)), Row("gmm", (4096, 4096, 4096)), Row("gmm", (1000, 1000, 1000)),
+LIBRARY = (
+    Row("gmm", (1024, 1024, 1024), goal=0.9), Row("gmm", (4096, 4096, 4096), goal=0.9), Row("gmm", (1000, 1000, 1000), goal=0.9),
+    Row("float16", (4096, 4096, 4096), goal=0.6), Row("softmax", (4096, 1024), 2 * MATRIX, goal=1.0, goal_copy=0.8),
+    Row("layernorm", (4096, 1024), 2 * MATRIX, goal=1.0, goal_copy=0.8),
     Row("gmm", (128, 64, 128, 12)), Row("gmm", (109, 1013, 1007)), Row("float32", (256, 256, 32768)),
-    Row("float16", (4096, 4096, 4096)),
     Row("float16", (1024, 1024, 1024)), Row("float16", (1000, 1000, 1000)), Row("float16", (256, 256, 32768)),
-    Row("bfloat16", (4096, 4096, 4096)), Row("tf32", (4096, 4096, 4096)), Row("softmax", (4096, 1024), 2 * MATRIX),
-    Row("softmax", (4095, 1009), 2 * 4095 * 1009 * 4), Row("layernorm", (4096, 1024), 2 * MATRIX),
+    Row("bfloat16", (4096, 4096, 4096)), Row("tf32", (4096, 4096, 4096)), Row("softmax", (4095, 1009), 2 * 4095 * 1009 * 4),
     Row("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1)), Row("conv2d", (16, 56, 56, 64, 64, 1, 1, 1, 0)),
     Row("conv2d", (16, 28, 28, 128, 256, 3, 3, 2, 1)), Row("depthwise", (1, 112, 112, 32, 3, 3, 1, 1)),
+    Row("conv_bn_relu", (1, 56, 56, 64, 64, 3, 2, 1)), Row("attention_weights", (1, 128, 12, 64)),
     Row("mlp", (1024, 2048, 1024, 3072)),
 )  # fmt: skip
 
+# Ansor's figures 9 and 10: ConvLayer and TBS, batch 1 (OSDI 2020, section 7.2).
+TUNED = (
+    *(Row("gmm", (size, size, size), goal=0.95) for size in (1024, 1000, 4096)),
+    *(Row("attention_weights", (1, *shape), goal=1.0) for shape in ((128, 12, 64), (128, 16, 64), (64, 12, 128), (128, 12, 128))),
+    *(
+        Row("conv_bn_relu", (1, *shape), goal=1.0)
+        for shape in (
+            (224, 224, 3, 64, 7, 2, 3), (56, 56, 64, 128, 3, 2, 1), (56, 56, 64, 64, 3, 2, 1), (28, 28, 128, 256, 1, 2, 0),
+            (7, 7, 512, 512, 3, 1, 1),
+        )
+    ),
+    Row("float16", (4096, 4096, 4096), goal=0.6),
+)  # fmt: skip
 
-def product(name: str, M: int, N: int, K: int) -> PrimFunc:
-    """A product of matrices, summed in float32."""
-    factor, result = ("float32" if name == "tf32" else name), PRODUCTS[name]
-    A, B = te.placeholder((M, K), factor, name="A"), te.placeholder((K, N), factor, name="B")
-    k = te.reduce_axis((0, K), name="k")
-    if factor == "float32":
-        return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
-    C = te.compute((M, N), lambda i, j: te.sum(A[i, k].astype("float32") * B[k, j].astype("float32"), axis=k), name="C")
-    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")])
-
-
-def peer(row: Row) -> Callable:
-    """What torch does for a workload."""
-    import torch
-    import torch.nn.functional as F
-
-    stride, padding = row.shape[-2:]
-    return {
-        "gmm": torch.matmul,
-        "softmax": lambda x: torch.softmax(x, 1),
-        "layernorm": lambda x, weight, bias: F.layer_norm(x, (x.shape[1],), weight, bias, 1e-5),
-        "conv2d": lambda x, k: torch.relu(F.conv2d(x, k, stride=stride, padding=padding)),
-        "depthwise": lambda x, k: torch.relu(F.conv2d(x, k[:, None], stride=stride, padding=padding, groups=k.shape[0])),
-        "mlp": lambda a, b, e: torch.exp(a @ b) @ e,
-    }.get(row.name, torch.matmul)
+Start = Callable[[Sequence[Row]], "subprocess.Popen[str]"]
 
 
-def measure(row: Row) -> dict:
-    """One row: whether the result is right, and both times."""
-    import torch
+def collect(rows: Sequence[Row], start: Start, longest: float, end: float) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """What becomes of the rows, one after another: a child made by `start` prints a line of JSON for each.
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = row.name == "tf32"
-    arch, call = architecture(), peer(row)
-    if row.name in PRODUCTS:
-        M, N, K = row.shape
-        func, flop = product(row.name, M, N, K), 2 * M * N * K
-        generator = torch.Generator("cuda").manual_seed(0)
-        dtype = getattr(torch, func.buffers[0].dtype)
-        given = [torch.randn(shape, generator=generator, device="cuda").to(dtype) for shape in ((M, K), (K, N))]
-        out = torch.full((M, N), float("nan"), device="cuda", dtype=getattr(torch, func.buffers[-1].dtype))
-        kernel = tir.build(library_cuda.schedule(func, arch, tf32=row.name == "tf32").func, f"cuda -arch {arch}")
-    else:
-        instance = workloads.make(row.name, row.shape)
-        func, flop = instance.func, instance.flop
-        inputs = instance.inputs(np.random.default_rng(0))
-        given = [torch.from_numpy(a).cuda() for a in inputs]
-        out = torch.full(tuple(int(d.value) for d in func.buffers[-1].shape), float("nan"), device="cuda")  # type: ignore[attr-defined]
-        kernel = tir.build(tir.default_schedule(func, f"cuda -arch {arch}").func, f"cuda -arch {arch}")
-    kernel(*given, out)
-    torch.cuda.synchronize()
-    if row.name in (*PRODUCTS, "gmm"):
-        ok = product_right(row.name, given, out)
-    else:
-        ok = bool(instance.check((out.cpu().numpy(),), inputs).ok)
-    first = kernel.time(*given, out).median
-    theirs = torch_time(lambda: call(*given))
-    seconds = min(first, kernel.time(*given, out).median)
-    report = kernel.report()
-    copied = bandwidth() if row.moved else 0.0
-    return {
-        "ok": ok, "seconds": seconds, "torch": theirs, "of_torch": theirs / seconds, "tflops": flop / seconds * 1e-12,
-        "of_copy": row.moved / seconds / copied if copied else None, "registers": max(k.registers for k in report.kernels),
-        "spills": report.spills,
-    }  # fmt: skip
+    Where that takes longer than `longest` seconds, or the child ends, the row has an `error`, and another child goes on behind
+    it. At `end` (of `time.monotonic`) all that is left has one.
+    """
+    waiting = list(rows)
+    while waiting:
+        if end - time.monotonic() < LEAST:
+            yield from ((row, {"ok": False, "error": "no time was left"}) for row in waiting)
+            return
+        child = _Child(start(waiting), longest, end)
+        try:
+            while waiting:
+                result = child.result()
+                yield waiting.pop(0), result
+                if "error" in result:
+                    break
+        finally:
+            child.kill()
 
 
-def product_right(name: str, given, out) -> bool:
-    """Whether each element is within its bound: the sum's K eps sum |a| |b|, the factors' rounding by tf32, and the result's."""
-    import torch
+class _Child:
+    """A process that prints results; each may take `longest` seconds, and none comes after `end`."""
 
-    a, b = (x.double() for x in given)
-    scale, exact = a.abs() @ b.abs(), a @ b
-    bound = a.shape[-1] * 2.0**-23 * scale + (2 * 2.0**-11 * scale if name == "tf32" else 0)
-    bound += {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}.get(out.dtype, 0.0) * exact.abs() + 1e-30
-    return bool(((out.double() - exact).abs() <= bound).all())
+    def __init__(self, process: subprocess.Popen[str], longest: float, end: float):
+        self._process, self._longest, self._end = process, longest, end
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._said: list[str] = []
+        self._pumps = [
+            threading.Thread(target=_pump, args=(process.stdout, self._lines.put, self._lines.put), daemon=True),
+            threading.Thread(target=_pump, args=(process.stderr, self._said.append), daemon=True),
+        ]
+        for pump in self._pumps:
+            pump.start()
 
+    def result(self) -> dict[str, Any]:
+        """The next result, or the error that the process ended with."""
+        limit = min(time.monotonic() + self._longest, self._end)
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, limit - time.monotonic()))
+            except queue.Empty:
+                text = f"no result within {self._longest:.0f} s" if limit < self._end else "the time was over"
+                return {"ok": False, "error": text}
+            if line is None:
+                self._pumps[1].join(2.0)
+                last = next((text.strip() for text in reversed(self._said) if text.strip()), "no message")
+                return {"ok": False, "error": f"ended with code {self._process.wait()}: {last[:200]}"}
+            try:
+                result = json.loads(line)
+            except ValueError:  # whatever a library prints
+                continue
+            if isinstance(result, dict):
+                return result
 
-def torch_time(call: Callable, runs: int = 20) -> float:
-    """The median of a call of torch, the cache overwritten before each."""
-    import torch
-
-    scratch = torch.empty(2 * attribute("L2_CACHE_SIZE"), dtype=torch.uint8, device="cuda")
-    for _ in range(3):
-        call()
-    samples = []
-    for _ in range(runs):
-        scratch.zero_()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        samples.append(start.elapsed_time(end) * 1e-3)
-    return float(np.median(samples))
-
-
-def bandwidth() -> float:
-    """Bytes a second, read and written, of a copy on the device."""
-    import torch
-
-    a = torch.empty(COPIED, dtype=torch.uint8, device="cuda")
-    b = torch.empty_like(a)
-    return 2 * a.numel() / torch_time(lambda: b.copy_(a))
-
-
-def attempt(number: int, seconds: float) -> dict:
-    """A row in a process of its own: what it measured, or what went wrong."""
-    row = ROWS[number]
-    head = {"workload": row.name, "shape": list(row.shape)}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.gpu", "--row", str(number)],
-            capture_output=True, text=True, timeout=seconds, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return head | {"ok": False, "error": f"no result within {seconds:.0f} s"}
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return head | {"ok": False, "error": f"ended with code {done.returncode}: {last[:200]}"}
-    return head | json.loads(lines[-1])
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pump in self._pumps:
+            pump.join(1.0)
 
 
-def table(results: list[dict]) -> str:
-    head = f"{'workload':10} {'shape':34} {'ok':>3} {'us':>10} {'torch us':>10} {'of torch':>8} {'TFLOP/s':>8} {'of copy':>8}"
-    lines = [f"{head} {'regs':>4} {'spills':>6}"]
-    for r in results:
-        start = f"{r['workload']:10} {','.join(map(str, r['shape'])):34} {'yes' if r['ok'] else 'NO':>3}"
+def _pump(stream: Any, put: Callable[[str], object], end: Callable[[None], object] | None = None) -> None:
+    for line in stream:
+        put(line)
+    if end is not None:
+        end(None)
+
+
+def serve(numbers: Sequence[int], rows: Sequence[Row], options: argparse.Namespace) -> int:
+    """Measure rows in this process, a line of JSON each; after an error the context may be lost, so that is the last."""
+    device = Cuda({"workers": options.workers})
+    for n in numbers:
+        seconds = min(options.row_seconds, options.end - time.time() - LEAST)
+        try:
+            if rows[n].trials and seconds < LEAST:
+                raise TimeoutError("no time was left")
+            result = measure(rows[n], device, options.records, seconds)
+        except Exception as error:  # the outermost frame of a child: whatever a row raises is its result
+            lines = str(error).strip().splitlines() or [""]
+            print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {lines[0][:200]}"}), flush=True)
+            return 1
+        print(json.dumps(result), flush=True)
+    return 0
+
+
+def table(results: Sequence[tuple[Row, dict[str, Any]]]) -> str:
+    """The results, a line each."""
+    head = f"{'workload':17} {'shape':28} {'trials':>6} {'ok':>3} {'us':>10} {'torch us':>10} {'of torch':>8} {'goal':>5}"
+    lines = [f"{head} {'TFLOP/s':>8} {'of copy':>8} {'regs':>4} {'spills':>6}"]
+    for row, r in results:
+        shape, ok = ",".join(map(str, row.shape)), "yes" if r["ok"] else "NO"
+        start = f"{row.name:17} {shape:28} {row.trials or '':>6} {ok:>3}"
         if "error" in r:
             lines.append(f"{start} {r['error']}")
             continue
-        share = f"{r['of_copy']:8.2f}" if r["of_copy"] else " " * 8
-        times = f"{r['seconds'] * 1e6:10.1f} {r['torch'] * 1e6:10.1f} {r['of_torch']:8.2f} {r['tflops']:8.2f}"
-        lines.append(f"{start} {times} {share} {r['registers']:4} {r['spills']:6}")
-    return "\n".join(lines)
+        missed = (row.goal or 0) > r["of_torch"], (row.goal_copy or 0) > (r["of_copy"] or 0)
+        goal = f"{row.goal:.2f}{'!' if missed[0] else ''}" if row.goal else ""
+        share = f"{r['of_copy']:.2f}{'!' if missed[1] else ''}" if r["of_copy"] else ""
+        times = f"{r['seconds'] * 1e6:10.1f} {r['torch'] * 1e6:10.1f} {r['of_torch']:8.2f} {goal:>5} {r['tflops']:8.2f}"
+        lines.append(f"{start} {times} {share:>8} {r['registers']:4} {r['spills']:6}")
+    return "\n".join([*lines, "A ! marks what falls short of its goal."])
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+def earlier(path: Path) -> list[dict[str, Any]]:
+    """The results in a file, but for what was cut off; none if there is no such file."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def latest(rows: Sequence[Row], lines: Sequence[dict[str, Any]]) -> list[tuple[Row, dict[str, Any]]]:
+    """The last result without an error of each row that has one."""
+    found = {json.dumps([r["workload"], r["shape"], r["trials"]]): r for r in lines if "error" not in r}
+    keys = [(row, json.dumps(list(row.key.values()))) for row in rows]
+    return [(row, found[key]) for row, key in keys if key in found]
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tuned", type=int, default=0, metavar="TRIALS", help="the rows that are searched for, with so many trials"
+    )
     parser.add_argument("--only", help="rows of this name only")
-    parser.add_argument("--row", type=int, help="one row, by number, in this process; the last line of output is JSON")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for everything; 540 for --tuned")
+    parser.add_argument("--row-seconds", type=float, default=120.0, help="for one search")
+    workers = max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
+    parser.add_argument("--workers", type=int, default=workers, help="processes that build candidates of a search at once")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu.jsonl", help="where results are appended")
+    parser.add_argument("--records", type=Path, default=ROOT / "build" / "gpu.db", help="the records of searches")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that are in the file of results")
+    parser.add_argument("--table", action="store_true", help="print the table of the file of results, and end")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)  # rows by number, in this process
+    parser.add_argument("--end", type=float, default=float("inf"), help=argparse.SUPPRESS)  # of time.time()
     options = parser.parse_args(argv)
-    if not devices():
-        print("there is no GPU here: nothing to measure (make test runs the kernels on the CPU)", file=sys.stderr)
-        return 2
-    if options.row is not None:
-        print(json.dumps(measure(ROWS[options.row])))
-        return 0
-    import torch
+    if options.tuned and options.seconds == parser.get_default("seconds"):
+        options.seconds = 540.0
+    return options
 
-    print(f"{torch.cuda.get_device_name()}, {architecture()}, torch {torch.__version__}; TF32 is off but in rows called tf32")
-    end, results = time.monotonic() + BUDGET, []
-    for number, row in enumerate(ROWS):
-        if options.only in (None, row.name):
-            left = end - time.monotonic()
-            if left < 5:
-                results.append({"workload": row.name, "shape": list(row.shape), "ok": False, "error": "no time was left"})
-            else:
-                results.append(attempt(number, min(LONGEST, left)))
-            print(json.dumps(results[-1]), flush=True)
-    print(f"\n{table(results)}")
-    return 0 if all(r["ok"] for r in results) else 1
+
+def main(argv: Sequence[str] | None = None, start: Start | None = None) -> int:
+    """Measure and print; `start` makes the children instead of this module. Status 1 where a row has no right result, 2 without
+    a GPU."""
+    options = parse(argv)
+    trials = options.tuned
+    rows = [replace(row, trials=trials) for row in TUNED] if trials else list(LIBRARY)
+    if options.table:
+        known = earlier(options.out)
+        counts = sorted({r["trials"] for r in known} - {0})
+        print(table(latest([*LIBRARY, *(replace(row, trials=n) for n in counts for row in TUNED)], known)))
+        return 0
+    if start is None:
+        from codegen.cuda.driver import devices
+
+        if not devices():
+            print("there is no GPU here: nothing to measure (make test runs the kernels on the CPU)", file=sys.stderr)
+            return 2
+    if options.serve is not None:
+        return serve([int(n) for n in options.serve.split(",")], rows, options)
+    for path in (options.out, options.records):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    wanted = [row for row in rows if options.only in (None, row.name)]
+    done = latest(wanted, earlier(options.out)) if options.resume else []
+    todo = [row for row in wanted if row not in [known for known, _ in done]]
+    print(f"{_circumstances()}; {len(todo)} row(s) to measure, {len(done)} known", flush=True)
+    end, results = time.monotonic() + options.seconds, dict(done)
+    epoch = time.time() + options.seconds
+
+    def child(waiting: Sequence[Row]) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "benchmarks.gpu", "--serve", ",".join(str(rows.index(row)) for row in waiting)]
+        command += ["--tuned", str(trials), "--row-seconds", str(options.row_seconds), "--records", str(options.records)]
+        command += ["--workers", str(options.workers), "--end", str(epoch)]
+        return subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    longest = LONGEST + (options.row_seconds if trials else 0.0)
+    for row, result in collect(todo, start or child, longest, end):
+        results[row] = result
+        line = json.dumps({**row.key, **result})
+        print(line, flush=True)
+        with options.out.open("a") as file:
+            file.write(f"\n{line}")  # the last line may have been cut off
+    print(f"\n{table([(row, results[row]) for row in wanted])}")
+    return 0 if all(r["ok"] for r in results.values()) else 1
+
+
+def _circumstances() -> str:
+    """The device, and what computes beside us."""
+    from importlib import metadata
+
+    from search.provenance import gpu
+
+    return f"{gpu() or 'no GPU'}, torch {metadata.version('torch')}; TF32 is off but in rows called tf32"
 
 
 if __name__ == "__main__":

@@ -37,11 +37,17 @@ def torch_call(instance: Instance, inputs: Arrays, threads: int) -> Callable[[],
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
-    make = _PROGRAMS.get(instance.name)
-    if make is None:
-        return None
     out = torch.empty(_shape(instance), dtype=getattr(torch, instance.dtype))
-    return make(torch, tuple(torch.from_numpy(np.asarray(a)) for a in inputs), out, instance.shape)
+    return torch_program(instance.name, tuple(torch.from_numpy(np.asarray(a)) for a in inputs), out, instance.shape)
+
+
+def torch_program(name: str, inputs: tuple[Any, ...], out: Any, shape: tuple[int, ...]) -> Callable[[], Any] | None:
+    """A program in torch on tensors of any device, as a function that returns its result, in `out` where torch can; None for a
+    program that is not written here."""
+    import torch
+
+    make = _PROGRAMS.get(name)
+    return None if make is None else make(torch, inputs, out, shape)
 
 
 def _shape(instance: Instance) -> tuple[int, ...]:
@@ -67,7 +73,7 @@ def _add_relu(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Call
 
 def _mlp(torch: Any, inputs: Any, out: Any, shape: tuple[int, ...]) -> Callable[[], Any]:
     A, B, E = inputs
-    D = torch.empty((A.shape[0], B.shape[1]), dtype=A.dtype)
+    D = A.new_empty((A.shape[0], B.shape[1]))
     return lambda: torch.matmul(torch.matmul(A, B, out=D).exp_(), E, out=out)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -10,6 +9,8 @@ import tempfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+
+from tir.nearest import nearest
 
 KINDS = ("llvm", "cuda")
 
@@ -71,8 +72,8 @@ _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch
 def _option(name: str) -> str:
     key = name.lstrip("-").replace("-", "_")
     if key not in _OPTIONS:
-        near = difflib.get_close_matches(key, _OPTIONS, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_OPTIONS)}"
+        near = nearest(key, _OPTIONS)
+        hint = f"; did you mean {near}?" if near else f"; known are {', '.join(_OPTIONS)}"
         raise ValueError(f"target option {name!r} is unknown{hint}")
     return key
 

@@ -20,8 +20,11 @@ class Nest:
     """A loop nest tiled as SSRSRS. Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile
     sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none.
 
-    On a GPU it is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: v for virtual threads, t for
-    threads, s for the elements of a thread, r for steps of a reduction.
+    On a GPU it is tiled as SSSRRSRS, or not at all, and `roles[n]` has a letter for each column: g for blocks that run together,
+    v for virtual threads, t for threads, s for the elements of a thread, r for steps of a reduction. On tensor cores w stands for
+    warps and f for fragments, and the innermost tile is an instruction, which takes `units[n]` iterations. The number of tiles of
+    shared memory that take turns stands in the column `stages`, and how many elements of access number n a thread copies there at
+    once in the column `widths[n]`.
     """
 
     extents: tuple[int, ...]
@@ -31,6 +34,9 @@ class Nest:
     vector: int | None
     element_bits: int = 32
     roles: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
+    stages: int | None = None
+    widths: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""A formula for kernels on a GPU: issue slots, shared memory, caches and occupancy, after the roofline model (Williams, Waterman
-and Patterson, CACM 2009) with a roof for each.
+"""A formula for kernels on a GPU: issue slots, tensor cores, shared memory, caches and occupancy, after the roofline model
+(Williams, Waterman and Patterson, CACM 2009) with a roof for each.
 
-What it is told of a tiled nest are the columns of its virtual threads, threads, elements and steps; of any other the memory that
-must move at least. Figures are those of an H100 (white paper, 2022), rounded; only ratios matter.
+What it is told of a tiled nest are the columns of its virtual threads, threads, elements and steps, or of its warps and
+fragments; of any other the memory that must move at least. Figures are those of an H100 (white paper, 2022), rounded; only ratios
+matter.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ SCHEDULERS = 4  # warps that issue each clock, a multiprocessor
 WARP = 32
 WARPS, BLOCKS = 64, 32  # resident on a multiprocessor, at most
 REGISTERS = 65536
-RESERVED = 40  # registers of a thread besides its accumulators
+RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
+FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many
 SHARED = 227 * 1024
+L2 = 50e6  # bytes
 L2_BYTES, MEMORY_BYTES = 3200.0, 1900.0  # a clock, of all multiprocessors
 IN_FLIGHT = 32.0  # instructions of a multiprocessor that hide the latency of arithmetic
 INDEPENDENT = 8  # of them, at most, from one warp
-STEP = 600.0  # clocks until a tile from memory is there, which other blocks of the multiprocessor hide
+MMA = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
+LDMATRIX = 4.0  # clocks of the shared memory for a fragment of 16 rows of 32 bytes
+STEP = 600.0  # clocks until a tile from memory is there
 LAUNCH = 4000.0
 UNTILED = 0.25  # of the issue slots that a nest without tiles uses
 
@@ -50,43 +55,100 @@ class GPUModel:
 
     def tiled(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
         """Estimated clocks of a nest tiled through shared memory, a float64 vector with one entry a row."""
-        n = len(rows)
-        sizes = {role: _sizes(nest, rows, role) for role in "vtsr"}
-        each = sizes["v"] * sizes["s"]
-        tiles = each * sizes["t"] * sizes["r"]
-        counts = np.ceil(np.array(nest.extents) / tiles)
+        sizes = {role: _sizes(nest, rows, role) for role in "gvtwsfr"}
+        tiles = np.prod([sizes[role] for role in "vtwsfr"], axis=0) * np.array(nest.units or (1,) * len(nest.extents))
+        counts = np.ceil(np.ceil(np.array(nest.extents) / tiles) / sizes["g"]) * sizes["g"]
         spatial = ~np.array(nest.reduce)
         blocks, steps = np.prod(counts[:, spatial], axis=1), np.prod(counts[:, ~spatial], axis=1)
-        threads, accumulators = np.prod(sizes["t"], axis=1), np.prod(each, axis=1)
         depth = np.prod(sizes["r"], axis=1)
-        warps = np.ceil(threads / WARP)
+        if fragments := [k for k, roles in enumerate(nest.roles) if "f" in roles]:
+            warps = np.prod(sizes["w"], axis=1)
+            inner, held, independent = _on_cores(sizes["f"][:, fragments])
+        else:
+            warps = np.ceil(np.prod(sizes["t"], axis=1) / WARP)
+            inner, held, independent = _in_lanes(nest, sizes)
 
-        # Per warp and step of the sum: instructions, and clocks of the shared memory, of which lanes at one place share a load.
         reads = [a for a in nest.accesses if not a.written]
-        last = max((k for k in range(len(nest.extents)) if nest.columns[k] and not nest.reduce[k]), default=0)
-        along = np.minimum(sizes["t"][:, last], WARP)
-        instructions, banked = accumulators.copy(), np.zeros(n)
-        for a in reads:
-            used = {axis for dim in a.dims for axis, _ in dim if not nest.reduce[axis]}
-            words = np.prod(each[:, sorted(used)], axis=1) * a.nbytes / 4
-            distinct = along if last in used else np.ceil(WARP / along)
-            instructions += words / np.minimum(4, sizes["s"][:, last] if last in used else 1)
-            banked += np.maximum(words * distinct / WARP, words / 4)
-        inner = np.maximum(instructions / SCHEDULERS, banked)
-
-        footprint = sum(_elements(a, tiles) * a.nbytes for a in reads) + np.zeros(n)
-        copying = 2 * footprint / 4 / WARP  # instructions of all warps of a block
+        footprint = sum(_elements(a, tiles) * a.nbytes for a in reads) + np.zeros(len(rows))
+        copying = 2 * _copies(nest, tiles, rows) / WARP  # instructions of all warps of a block: an address, and the copy
+        ahead = np.zeros(len(rows)) if nest.stages is None else rows[:, nest.stages] - 1.0
         resident = np.minimum(BLOCKS, np.floor(WARPS / warps))
-        resident = np.minimum(resident, np.floor(REGISTERS / ((accumulators + RESERVED) * warps * WARP)))
-        resident = np.maximum(1, np.minimum(resident, np.floor(SHARED / np.maximum(1, 2 * footprint))))
+        resident = np.minimum(resident, np.floor(REGISTERS / ((held + reserved(bool(fragments))) * warps * WARP)))
+        resident = np.maximum(1, np.minimum(resident, np.floor(SHARED / np.maximum(1, (ahead + 1) * footprint))))
         resident = np.minimum(resident, np.ceil(blocks / PROCESSORS))
-        busy = np.minimum(1.0, resident * warps * np.minimum(accumulators, INDEPENDENT) / IN_FLIGHT)
-        block = steps * (warps * depth * inner / busy + copying / SCHEDULERS + STEP / resident)
-        compute = np.ceil(blocks / PROCESSORS) * block
+        busy = np.minimum(1.0, resident * warps * np.minimum(independent, INDEPENDENT) / IN_FLIGHT)
+        step = warps * depth * inner / busy + copying / SCHEDULERS
+        waiting = np.maximum(0.0, STEP - ahead * step) / resident  # other blocks work meanwhile
+        compute = np.ceil(blocks / PROCESSORS) * (steps * (step + waiting) + STEP / resident)
         cache = blocks * steps * footprint / L2_BYTES
-        memory = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses) / MEMORY_BYTES
+        memory = _moved(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, PROCESSORS * resident)) / MEMORY_BYTES
         most = np.maximum(np.maximum(compute, cache), memory)
         return most + 0.2 * (compute + cache + memory - most)
+
+
+def reserved(cores: bool) -> int:
+    """The registers that a thread needs for addresses and operands, where tensor cores multiply and where they don't."""
+    return RESERVED_ON_CORES if cores else RESERVED
+
+
+def _in_lanes(nest: Nest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of a warp whose threads multiply by themselves: clocks of a step of the sum, registers that hold accumulators, and
+    instructions that don't wait for each other.
+
+    Lanes at one place share a load from shared memory.
+    """
+    each = sizes["v"] * sizes["s"]
+    accumulators = np.prod(each, axis=1)
+    last = max((k for k in range(len(nest.extents)) if nest.columns[k] and not nest.reduce[k]), default=0)
+    along = np.minimum(sizes["t"][:, last], WARP)
+    instructions, banked = accumulators.copy(), np.zeros(len(each))
+    for a in nest.accesses:
+        if a.written:
+            continue
+        used = {axis for dim in a.dims for axis, _ in dim if not nest.reduce[axis]}
+        words = np.prod(each[:, sorted(used)], axis=1) * a.nbytes / 4
+        distinct = along if last in used else np.ceil(WARP / along)
+        instructions += words / np.minimum(4, sizes["s"][:, last] if last in used else 1)
+        banked += np.maximum(words * distinct / WARP, words / 4)
+    return np.maximum(instructions / SCHEDULERS, banked), accumulators, accumulators
+
+
+def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of a warp that has so many fragments along rows and columns, each 16 long, for the steps of an instruction."""
+    products, loads = 2 * np.prod(fragments, axis=1), np.sum(fragments, axis=1)
+    return np.maximum(products * MMA / SCHEDULERS, loads * LDMATRIX), FRAGMENT_REGISTERS * (products + loads), products
+
+
+def _copies(nest: Nest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How many copies load a block's tiles: each of as many elements as a thread moves at once, where rows of memory are
+    multiples of that."""
+    total = np.zeros(len(rows))
+    for access, column in zip(nest.accesses, nest.widths or (None,) * len(nest.accesses), strict=True):
+        if not access.written:
+            width = np.ones(len(rows)) if column is None else np.gcd(rows[:, column], access.shape[-1])
+            total += _elements(access, tiles) / width
+    return total
+
+
+def _moved(
+    nest: Nest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray
+) -> np.ndarray:
+    """Bytes from and to memory. Where the operands don't fit the second-level cache, each wave of blocks reads its rows and
+    columns anew: those of a group of rows, and of as many columns as the wave gets to."""
+    least = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
+    grouped = next((k for k, roles in enumerate(nest.roles) if "g" in roles), None)
+    if grouped is None or least <= L2:
+        return np.full(len(tiles), least)
+    along = max(k for k in range(len(nest.extents)) if nest.columns[k] and not nest.reduce[k] and k != grouped)
+    extents = np.array(nest.extents, dtype=float)
+    spans = np.where(np.array(nest.reduce), extents, tiles)
+    columns = np.ceil(wave / groups[:, grouped])
+    spans[:, along] *= np.minimum(columns, counts[:, along])
+    spans[:, grouped] *= groups[:, grouped] * np.ceil(columns / counts[:, along])
+    spans = np.minimum(spans, extents)
+    read = sum(_elements(a, spans) * a.nbytes for a in nest.accesses if not a.written)
+    written = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses if a.written)
+    return np.maximum(least, np.ceil(blocks / wave) * read + written)
 
 
 def _sizes(nest: Nest, rows: np.ndarray, role: str) -> np.ndarray:

@@ -37,7 +37,7 @@ from tir.ir import (
     annotation,
 )
 from tir.simplify import simplify
-from tir.size import lesser
+from tir.size import lesser, vanishing
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 
@@ -237,29 +237,44 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
         if monomial == ():
             offset = c
             continue
-        names = [v for a in monomial for v in sorted(variables(a)) if v in places]
-        reach = _reach(monomial[0], places, extents) if len(monomial) == 1 else None
-        for name in names:
-            if reach is not None and len(names) == 1:
-                result.append(Term(places[name], abs(c), reach))
-            else:
-                result.append(Term(places[name], 1, lesser(size, extents[places[name]])))
+        parts = _parts(monomial[0], places, extents) if len(monomial) == 1 else None
+        if parts is None:
+            names = [v for a in monomial for v in sorted(variables(a)) if v in places]
+            result += [Term(places[name], 1, lesser(size, extents[places[name]])) for name in names]
+            continue
+        for part in parts:
+            coefficient = abs(c) * part.coefficient
+            # A loop that stands still in some rows has one value there.
+            reach = (part.reach - 1) * lesser(1, coefficient) + 1 if vanishing(coefficient) else part.reach
+            result.append(Term(part.loop, coefficient, reach))
     return result, offset
 
 
-def _reach(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> int | None:
-    """How many values an expression of one loop takes: the loop itself, divided or a remainder; None for anything else."""
+def _parts(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> list[Term] | None:
+    """What each loop alone adds to an expression: to a loop, or to a sum of such divided by a constant, or the remainder; None
+    for anything else. Steps of k make steps of k / c, rounded up, in a quotient by c, and k mod c in a remainder; so simplified
+    or not, whether c divides k or not, a sum gives the same."""
     match atom:
-        case Var(name) if name in places:
-            return extents[places[name]]
-        case Binary("//", a, Const(c)) if c > 0:
-            inner = _reach(a, places, extents)
-            return None if inner is None else -(-inner // c)
-        case Binary("%", a, Const(c)) if c > 0:
-            inner = _reach(a, places, extents)
-            return None if inner is None else lesser(inner, c)
+        case Var(name):
+            return [Term(places[name], 1, extents[places[name]])] if name in places else []
+        case Binary("//" | "%" as op, a, Const(c)) if c > 0:
+            found: list[Term] = []
+            for monomial, k in polynomial(a).items():
+                inner = _parts(monomial[0], places, extents) if len(monomial) == 1 else None if monomial else []
+                if inner is None:
+                    return None
+                found += [Term(t.loop, abs(k) * t.coefficient, t.reach) for t in inner]
+            return [_divided(t, c) if op == "//" else _remaining(t, c) for t in found]
         case _:
             return None
+
+
+def _divided(t: Term, c: int) -> Term:
+    return Term(t.loop, -(-t.coefficient // c), lesser(t.reach, t.coefficient * (t.reach - 1) // c + 1))
+
+
+def _remaining(t: Term, c: int) -> Term:
+    return Term(t.loop, t.coefficient % c, lesser(t.reach, -(-c // t.coefficient)))
 
 
 def operations(value: Expr) -> Counter[str]:

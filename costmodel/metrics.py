@@ -37,16 +37,16 @@ def best_of_top(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:
     return float(seconds.min() / seconds[np.argsort(-scores, kind="stable")[:k]].min())
 
 
-def rank_correlation(scores: np.ndarray, seconds: np.ndarray) -> float:
-    """Spearman's coefficient of scores and speed: 1 if the order is the same; NaN where either is constant."""
-    a, b = _ranks(scores), _ranks(-seconds)
+def rank_correlation(scores: np.ndarray, seconds: np.ndarray) -> float | None:
+    """Spearman's coefficient of scores and speed: 1 if the order is the same; None where either is constant."""
+    a, b = ranks(scores), ranks(-seconds)
     if not len(a) or a.std() == 0 or b.std() == 0:
-        return float("nan")
+        return None
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 on, equal values having the mean of theirs."""
+def ranks(values: np.ndarray) -> np.ndarray:
+    """The rank of each value, 0 the lowest; equal ones share their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts + 1) / 2)[inverse.ravel()]

@@ -6,11 +6,12 @@ import numpy as np
 
 from tir.affine import polynomial, to_expr
 from tir.ir import THREAD_AXES, Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
+from tir.nearest import did_you_mean
 from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
 from tir.traverse import loads, stores, variables, walk
 
-from .error import ScheduleError, nearest
+from .error import ScheduleError
 from .parallel import independent_iterations, need_markable
 from .primitive import blocks_below, path_to_loop, primitive, replace_path, statements
 from .private import private_buffers
@@ -142,7 +143,7 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     target: For = above[-1]  # type: ignore[assignment]
     if thread_axis not in THREAD_AXES:
         known = ", ".join(THREAD_AXES)
-        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=nearest(thread_axis, THREAD_AXES))
+        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
     need_markable(target, Kind.THREAD)
     if target.kind is Kind.THREAD and target.thread != thread_axis:
         raise ScheduleError(f"`{loop}` is already bound to {target.thread}", (target, f"bound to {target.thread}"))

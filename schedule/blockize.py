@@ -8,7 +8,7 @@ from math import gcd
 
 from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.analysis.regions import iter_ranges
-from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
@@ -117,6 +117,15 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     new = new.with_(iters=tuple(inside), predicate=conjunction(*inner_conditions), **regions)
     init = None
     if split_init:
+        driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE), set())
+        for loop in inner:
+            if loop.name in driving and loop.kind is Kind.THREAD:
+                raise ScheduleError(
+                    f"`{loop.name}`, which drives the reduction, is bound to {loop.thread}: threads that reduce need the init",
+                    (loop, "drives the reduction"),
+                    (block, "the block"),
+                    hint="blockize before bind",
+                )
         try:
             # Each point once, of the reduction as well: then none of them is started again within the tile.
             need_distinct(block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in block.iters)), inner, outer)

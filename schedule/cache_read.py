@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from tir.affine import UNBOUNDED, Interval, Ranges
 from tir.analysis.regions import accessed, block_regions, extent_range, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
+from tir.nearest import did_you_mean
 from tir.simplify import bounds, prove, simplify
-from tir.traverse import replace_buffers, replace_stmt, variables, walk_stmts
+from tir.traverse import replace_buffers, replace_stmt, substitute, variables, walk_stmts
 
 from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, parts, shared, with_buffer
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import primitive
 
@@ -88,21 +89,30 @@ def where_read(placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence
     visible = {x.name for x in loops}
     first, *others = [conjuncts(s.predicate) for s in stmts]  # type: ignore[attr-defined]
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
-    inside = dict(ranges)
-    nest = [s for s in walk_stmts(placed) if type(s) is For]
-    for x in nest:
-        inside[x.name] = extent_range(x.extent, inside)
-    block: Block = next(s for s in walk_stmts(placed) if type(s) is Block)  # type: ignore[assignment]
+    block = next(s for s in walk_stmts(placed) if type(s) is Block)
     if box:
         reached = [_reached(s, name, len(block.iters)) for s in stmts]  # type: ignore[arg-type]
         for n, it in enumerate(block.iters):
             lows, highs = [r[n][0] for r in reached], [r[n][1] for r in reached]
             if None not in lows:
-                conditions.append(it.binding >= min(lows))  # type: ignore[type-var]
+                conditions.append(it.var >= min(lows))  # type: ignore[type-var]
             if None not in highs:
-                conditions.append(it.binding <= max(highs))  # type: ignore[type-var]
+                conditions.append(it.var <= max(highs))  # type: ignore[type-var]
+    return restricted(placed, conditions, ranges)
+
+
+def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
+    """A block in its loops, within loops of the given ranges, under conditions on its axes and these loops."""
+    inside = dict(ranges)
+    block = placed
+    while type(block) is For:
+        inside[block.name] = extent_range(block.extent, inside)
+        block = block.body
+    assert type(block) is Block
+    bindings = {it.var: it.binding for it in block.iters}
     facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
-    kept = [simplify(c, inside) for c in conditions if not prove(c, inside, facts)]
+    bound = [substitute(c, bindings) for c in conditions]
+    kept = [simplify(c, inside) for c in bound if not prove(c, inside, facts)]
     return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
 
 
@@ -122,7 +132,9 @@ def _consumers(scope: Scope, leaf: Leaf, name: str, wanted: list[str] | None) ->
     known = {r.name: r for r in readers if type(r.stmt) is Block}
     for w in wanted:
         if w not in known:
-            raise ScheduleError(f"`{w}` is not a block that reads `{name}`; these are {listing(known)}", hint=nearest(w, known))
+            raise ScheduleError(
+                f"`{w}` is not a block that reads `{name}`; these are {listing(known)}", hint=did_you_mean(w, known)
+            )
     if not wanted:
         raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
     return [r for r in readers if r.name in wanted and type(r.stmt) is Block]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Block, Buffer, Let, PrimFunc, Seq, Stmt, Store
-from tir.traverse import replace_buffers, stores, walk_stmts
+from collections.abc import Sequence
 
-from .cache_read import copy_block, need_scope
+from tir.analysis.regions import iter_ranges
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Let, Node, PrimFunc, Seq, Stmt, Store, conjunction, conjuncts
+from tir.nearest import did_you_mean
+from tir.simplify import prove
+from tir.traverse import replace_buffers, rewrite, stores, substitute, variables, walk_stmts
+
+from .cache_read import copy_block, need_scope, restricted, where_read
 from .dataflow import (
     Insertion,
     Leaf,
     Names,
-    Scope,
     buffer_of,
     edited,
     locate,
@@ -20,7 +24,7 @@ from .dataflow import (
     shared,
     with_buffer,
 )
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges
 from .primitive import primitive
 from .private import holds
@@ -40,10 +44,11 @@ def cache_write(
            => S: C_local[i] = f(i)
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying block stands after the nest of `block`; inside loops shared with readers of C it copies the part
-              that is finished in their iteration.
+              that is finished in their iteration, under the conditions that the block has on its axes.
     Legal     if the block is data parallel or a reduction with its init, alone in writing C, and what is copied is all
-              written: C is a temporary copied as a whole, or the block runs over its whole domain and each of its axes
-              indexes a dimension of C. What `consumer_blocks` read of a C that had values before has been written by then.
+              written: the block runs over its whole domain, or where conditions on its axes hold, and each of its axes
+              indexes a dimension of C; or C is a temporary, copied as far as it is read. What `consumer_blocks` read of a C that
+              had values before has been written by then.
     Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block)
@@ -62,7 +67,7 @@ def cache_write(
     for w in consumer_blocks or ():
         if w not in known:
             raise ScheduleError(
-                f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=nearest(w, known)
+                f"`{w}` is not a block that reads `{target.name}`; these are {listing(known)}", hint=did_you_mean(w, known)
             )
     moved = [known[w] for w in dict.fromkeys(consumer_blocks or ())]
     for r in moved:
@@ -85,34 +90,63 @@ def cache_write(
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
-    found = finished(scope, leaf, target, copying, loops)
-    placed = laid_out(copying, found, ranges, names, exact=True)
+    # A buffer of its own is copied as far as it is read; of one from outside of a block, other parts may be those of other
+    # instances.
+    own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
+    try:
+        share, conditions = finished(leaf, target, copying, loops)
+        placed = restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
+    except Unproved as reason:
+        if loops or not own or not readers or target.name in scope.outputs:
+            raise unknown_part(leaf, target, loops, reason) from None
+        placed = where_read(laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
     changes: list[tuple[Stmt, Stmt | None]] = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]  # type: ignore[misc]
     return with_buffer(edited(func, changes, Insertion(body, position, placed)), scope, copy), copying.name
 
 
-def finished(scope: Scope, leaf: Leaf, target: Buffer, copying: Block, loops: list) -> dict[str, Window]:
-    """The windows of the copying block's axes that are written in an iteration of `loops`; refuses where they are not exact."""
+def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> tuple[dict[str, Window], tuple[Expr, ...]]:
+    """The windows of the copying block's axes that are written in an iteration of `loops`, and the conditions on these axes.
+
+    Raises Unproved where windows and conditions are not exactly what is written.
+    """
     block: Block = leaf.stmt  # type: ignore[assignment]
-    try:
-        share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
-        dims = _dimensions(block, target)
-    except Unproved as reason:
-        # A buffer of its own is copied as a whole; of one from outside of a block, other parts may be those of other instances.
-        own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
-        if not loops and own and target.name not in scope.outputs:
-            return {}
-        where = f" in an iteration of `{loops[-1].name}`" if loops else ""
-        raise ScheduleError(
-            f"it cannot be shown which part of `{target.name}` is written by `{block.name}`{where}: {reason}",
-            *([(loops[-1], "the loop")] if loops else []),
-            (block, f"writes {target.name}"),
-        ) from None
+    dims = _dimensions(block, target)
+    own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
+    conditions, rest = _on_axes(block)
+    share = windows(rest, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
     result: dict[str, Window] = {}
     for it, (v, offset) in zip(copying.iters, dims, strict=True):
         window = share[v]
         result[it.var.name] = Window(shifted(window.start, offset), window.extent, window.limits)
-    return result
+    return result, tuple(substitute(c, own) for c in conditions)
+
+
+def unknown_part(leaf: Leaf, target: Buffer, loops: Sequence[For], reason: Unproved) -> ScheduleError:
+    """The refusal to copy what a block writes of a buffer in an iteration of `loops`."""
+    where = f" in an iteration of `{loops[-1].name}`" if loops else ""
+    return ScheduleError(
+        f"it cannot be shown which part of `{target.name}` is written by {leaf.quoted}{where}: {reason}",
+        *([(loops[-1], "the loop")] if loops else []),
+        (leaf.stmt, f"writes {target.name}"),
+    )
+
+
+def _on_axes(block: Block) -> tuple[list[Expr], Block]:
+    """The conditions of a block on its spatial axes, over these axes, and the block without them.
+
+    Those that only keep an axis within its domain, as those of splits do, stay with the block.
+    """
+    bindings: dict[Node, Expr] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
+    axes = {v.name for v in bindings.values()}  # type: ignore[attr-defined]
+    ranges = iter_ranges(block)
+    conditions, rest = [], []
+    for c in conjuncts(block.predicate):
+        over_axes = rewrite(c, lambda n: bindings.get(n))
+        if variables(over_axes) <= axes and not prove(over_axes, ranges):
+            conditions.append(over_axes)
+        else:
+            rest.append(c)
+    return conditions, block.with_(predicate=conjunction(*rest)) if conditions else block
 
 
 def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
@@ -127,6 +161,14 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
             if found is not None and dims != found:
                 raise Unproved("it writes at several places")
             found = dims
-    if found is None or any(not isinstance(s, (Store, Seq, Let)) for s in walk_stmts(block.body)):
+    if found is None:
         raise Unproved("it may not reach its store")
+    need_stores(block)
     return found  # type: ignore[return-value]
+
+
+def need_stores(block: Block) -> None:
+    """Raise Unproved unless an instance of a block reaches all of its stores."""
+    for s in walk_stmts(block.body):
+        if not (isinstance(s, (Store, Seq, Let)) or (type(s) is For and type(s.extent) is Const and s.extent.value > 0)):
+            raise Unproved("it may not reach its store")

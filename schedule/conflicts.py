@@ -160,7 +160,7 @@ class Instances:
             if len(self.digits[loop.name]) > 1:
                 total: Expr | None = None
                 for name, w, _ in self.digits[loop.name]:
-                    term = Var(name, loop.var.dtype) * w
+                    term = Var(name, loop.var.dtype) * Const(w, loop.var.dtype)
                     total = term if total is None else total + term
                 self.expansion[loop.name] = total  # type: ignore[assignment]
         self.moving = self.below | {name for digits in self.digits.values() for name, _, _ in digits}
@@ -520,7 +520,7 @@ def collision(
         sizes = [evaluate(x.extent, outer) for x in [loop, *inner]]
         seen: list[dict[tuple[int, ...], int]] = [{}, {}]
         others: list[dict[tuple[int, ...], int]] = [{}, {}]  # a second iteration that touches the same
-        for point in islice(product(*map(range, sizes)), limit):
+        for point in islice(product(*(range(min(n, limit)) for n in sizes)), limit):
             values = {**outer, loop.name: point[0], **{x.name: v for x, v in zip(inner, point[1:], strict=True)}}
             for side, access in enumerate((a, b)):
                 if all(evaluate(c, values) for c in access.conditions):

@@ -26,7 +26,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
               for i: for k: C[i] = C[i] + f(i, k)
     Legal     if no loop outside of `loop` drives the reduction; each loop drives spatial or reduction axes, not both; the
               spatial loops visit each point once; the reduction starts where its loops start; and the other statements under
-              `loop` read the output only after the block, and never write it.
+              `loop` read the output only after the block, and write neither it nor what the init reads.
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)
@@ -85,6 +85,15 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         if start != Const(0, start.dtype):
             raise ScheduleError(
                 f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block")
+            )
+    started_from = {n.buffer.name for n in loads(reduction.init)}
+    for other in scope.leaves_under(target):
+        for name in sorted(started_from & other.writes) if other is not leaf else ():
+            raise ScheduleError(
+                f"{other.quoted} writes `{name}` under `{loop}`, and the init, which reads it, would come before",
+                (target, "the loop"),
+                (other.stmt, f"writes {name}"),
+                (reduction, "starts from it"),
             )
     need_late_readers(scope, leaf, target)
 

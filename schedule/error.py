@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 
 from tir.ir import PrimFunc, Stmt
@@ -82,12 +81,6 @@ def excerpt(func: PrimFunc, marks: Iterable[Mark]) -> list[str]:
             lines.append(f"      | {' ' * start}{'^' * (end - start)} {note}")
         previous = line
     return lines
-
-
-def nearest(wanted: str, names: Iterable[str]) -> str | None:
-    """The hint that names what was probably meant, or None."""
-    found = difflib.get_close_matches(wanted, list(names), n=1)
-    return f"did you mean `{found[0]}`?" if found else None
 
 
 def listing(names: Iterable[str]) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from tir.affine import Interval, Polynomial, add, polynomial, to_expr
 from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
+from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
 from tir.traverse import map_statements, substatements
 
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +178,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
     if unknown:
         raise ScheduleError(
             f"`{unknown[0]}` in the condition is not visible here; variables are {listing(visible)}",
-            hint=nearest(unknown[0], visible),
+            hint=did_you_mean(unknown[0], visible),
         )
     reader = Expressions(Source("<condition>", (text.strip(),)), {"T": tir, "I": ir, **visible}, live=False)
     try:

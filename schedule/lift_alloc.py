@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tir.ir import Block, Const, PrimFunc, Stmt, Var
+from tir.nearest import did_you_mean
 from tir.traverse import blocks, substatements, variables
 
 from .dataflow import edited
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
 from .index_map import IndexMap
 from .primitive import find_block, primitive, statements
 from .transform_layout import relaid
@@ -84,4 +85,4 @@ def _path_to_owner(func: PrimFunc, name: str) -> list[Stmt]:
     if any(b.name == name for b in func.allocs):
         raise ScheduleError(f"`{name}` is allocated by the function, and cannot be lifted further")
     known = [b.name for s in statements(func.body) if type(s) is Block for b in s.allocs]
-    raise ScheduleError(f"no block allocates `{name}`; allocated by blocks are {listing(known)}", hint=nearest(name, known))
+    raise ScheduleError(f"no block allocates `{name}`; allocated by blocks are {listing(known)}", hint=did_you_mean(name, known))

@@ -51,10 +51,10 @@ def loop_partition(
 
     names = Names.of(func)
     around = [s for s in above[:-1] if type(s) is For]
-    for n in range(len(sizes)):  # marked as they stand in the function, before anything is copied
+    for n in range(1, len(sizes)):  # marked as they stand in the function, before anything is copied
         first = sum(sizes[:n])
         within = {**ranges_of(around), loop: (first, first + sizes[n] - 1)}
-        with_starting_inits(target.body, within, (), None if n == 0 else lambda driving: loop not in driving)
+        with_starting_inits(target.body, within, (), lambda driving: loop not in driving)
     pieces: list[For] = []
     start = 0
     for n, size in enumerate(sizes):

@@ -8,7 +8,7 @@ from tir.affine import Interval, Ranges, polynomial
 from tir.analysis.regions import Regions, extent_range
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
 from tir.simplify import bounds, prove, simplify
-from tir.size import lesser
+from tir.size import fixed, less, lesser
 from tir.traverse import stores
 
 from .dataflow import Names
@@ -66,6 +66,11 @@ def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
     if size is None or reach is None:
         return window
     dtype = extent.dtype
+    if type(window.extent) is Const and type(extent) is Const and not fixed(reach):
+        # Where it covers the domain, it starts at 0; one with limits is a part, and covers the domain only if there is no other.
+        part = exact or bool(window.limits)
+        from_0 = window.start if part else simplify(window.start * Const(less(reach, size), dtype), ranges)
+        return Window(from_0, Const(lesser(reach, size), dtype), window.limits)
     if window.limits:
         return window
     if low is not None and low == high:

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Expr, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.nearest import did_you_mean
 from tir.traverse import substatements
 
 from .drawn import DrawnInt, DrawnStr, plain
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
+from .mentions import without_stale
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,7 +76,7 @@ class Primitive(Generic[P, R]):
         names = [p.name for p in self.parameters]
         strange = next((n for n in bound if n not in names), None)
         if strange is not None:
-            raise ScheduleError(f"`{self.name}` has no parameter `{strange}`", hint=nearest(strange, names))
+            raise ScheduleError(f"`{self.name}` has no parameter `{strange}`", hint=did_you_mean(strange, names))
         for p in self.parameters:
             if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in bound:
                 raise ScheduleError(f"`{self.name}` needs the argument `{p.name}`")
@@ -111,9 +113,11 @@ class Primitive(Generic[P, R]):
         bound = plain(bound)
         args, kwargs = self.spread(bound)
         try:
-            return self.function(func, *args, **kwargs)  # type: ignore[arg-type]
+            made: Any = self.function(func, *args, **kwargs)  # type: ignore[arg-type]
         except ScheduleError as error:
             raise error.located(self.text(bound), func) from None
+        new, names = made
+        return without_stale(func, new), names
 
     def __call__(self, func: PrimFunc, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -277,7 +281,7 @@ def path_to_loop(func: PrimFunc, name: str) -> list[Stmt]:
     if not found:
         existing = [s.name for s in statements(func.body) if type(s) is For]
         what = "a block, not a loop" if path(func, Block, name) else "no loop of this function"
-        raise ScheduleError(f"`{name}` is {what}; its loops are {listing(existing)}", hint=nearest(name, existing))
+        raise ScheduleError(f"`{name}` is {what}; its loops are {listing(existing)}", hint=did_you_mean(name, existing))
     return found
 
 
@@ -287,7 +291,7 @@ def path_to_block(func: PrimFunc, name: str) -> list[Stmt]:
     if not found:
         existing = [s.name for s in statements(func.body) if type(s) is Block]
         what = "a loop, not a block" if path(func, For, name) else "no block of this function"
-        raise ScheduleError(f"`{name}` is {what}; its blocks are {listing(existing)}", hint=nearest(name, existing))
+        raise ScheduleError(f"`{name}` is {what}; its blocks are {listing(existing)}", hint=did_you_mean(name, existing))
     return found
 
 
@@ -309,7 +313,7 @@ def path_to_named(func: PrimFunc, name: str) -> list[Stmt]:
     if not loop and not block:
         existing = [s.name for s in statements(func.body) if isinstance(s, (For, Block))]
         raise ScheduleError(
-            f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=nearest(name, existing)
+            f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=did_you_mean(name, existing)
         )
     return loop or block
 
@@ -378,11 +382,6 @@ KIND_WORDS = {
     Kind.UNROLLED: "unrolled",
     Kind.THREAD: "bound to a GPU axis",
 }
-
-
-def uses(expr: Expr, names: Iterable[str]) -> set[str]:
-    """Those of `names` that occur in an expression."""
-    return tir.traverse.variables(expr) & set(names)
 
 
 def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:

@@ -7,6 +7,7 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, 
 from tir.traverse import rewrite, substitute, variables, walk
 
 from .cache_read import between, need_scope, where_read
+from .cache_write import need_stores, unknown_part
 from .dataflow import (
     Insertion,
     Leaf,
@@ -262,12 +263,8 @@ def _finished(leaf: Leaf, target: Buffer, loops: list[For], own: dict[str, Expr]
     """The windows of the copying block's axes that are written in an iteration of `loops`."""
     block: Block = leaf.stmt  # type: ignore[assignment]
     try:
+        need_stores(block)
         share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
     except Unproved as reason:
-        where = f" in an iteration of `{loops[-1].name}`" if loops else ""
-        raise ScheduleError(
-            f"it cannot be shown which part of `{target.name}` is written by `{block.name}`{where}: {reason}",
-            *([(loops[-1], "the loop")] if loops else []),
-            (block, f"writes {target.name}"),
-        ) from None
+        raise unknown_part(leaf, target, loops, reason) from None
     return {v.name: share[name] for name, v in own.items()}  # type: ignore[attr-defined]

@@ -176,6 +176,9 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
                 continue
             bound: dict[str, Window] = {}
             for n, (index, dim) in enumerate(zip(load.indices, dims, strict=True)):
+                length = load.buffer.shape[n]
+                if length == Const(1, length.dtype):
+                    continue
                 if dim is None:
                     raise ScheduleError(
                         f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",

@@ -8,7 +8,18 @@ from tir.simplify import prove, simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .compute_inline import own_axes, single_store
-from .dataflow import edited, locate, need_complete, need_only_writer, need_temporary, shared_loops, span, without_buffers
+from .dataflow import (
+    Leaf,
+    Scope,
+    edited,
+    locate,
+    need_complete,
+    need_only_writer,
+    need_temporary,
+    shared_loops,
+    span,
+    without_buffers,
+)
 from .error import ScheduleError, listing
 from .primitive import primitive
 from .window import Unproved, affine_index, windows
@@ -27,12 +38,42 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
-    what = "inlined into its producer"
     consumer: Block = leaf.stmt  # type: ignore[assignment]
     if consumer.is_reduction:
         raise ScheduleError(f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"))
-    need_complete(scope, leaf, what)
+    need_complete(scope, leaf, "inlined into its producer")
     last = single_store(consumer)
+    made = _only_producer(scope, leaf)
+    producer: Block = made.stmt  # type: ignore[assignment]
+    first = single_store(producer)
+    name = first.buffer.name
+    _need_nothing_between(scope, made, leaf, name)
+    mapping = _matched_axes(made, leaf, name)
+
+    ranges = iter_ranges(producer)
+    inside = [
+        c
+        for it in consumer.iters
+        if it.axis is Axis.SPATIAL
+        for c in (mapping[it.var.name] >= 0, mapping[it.var.name] < it.extent)
+    ]
+    condition = conjunction(*(simplify(c, ranges) for c in inside if not prove(c, ranges)))
+    # The block's own axes are replaced in what is its own, not in the producer's formula.
+    made_here = Var("made here", first.value.dtype)
+
+    def moved(e: Expr) -> Expr:
+        marked = rewrite(e, lambda n: made_here if type(n) is Load and n.buffer.name == name else None)
+        return substitute(substitute(marked, mapping), {made_here: first.value})  # type: ignore[return-value]
+
+    store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
+    body: Stmt = store if condition == TRUE else If(condition, store)
+    merged = producer.with_(body=body, reads=None, writes=None)
+    return without_buffers(edited(func, [(consumer, None), (producer, merged)]), [name]), None
+
+
+def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
+    """The one block that makes a temporary which `leaf` reads; refuses unless it is complete, and alone writes the temporary."""
+    block, consumer = leaf.name, leaf.stmt
     candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
     options = [w for w in candidates if not (w.writes & scope.outputs)]
     if not options:
@@ -53,9 +94,12 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     need_complete(scope, made, "extended by its consumer")
     need_only_writer(scope, made, "extended by its consumer")
     need_temporary(scope, made, "extended by its consumer")
-    first = single_store(producer)
-    places = own_axes(producer, first)
-    name = first.buffer.name
+    return made
+
+
+def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> None:
+    """Refuse where another statement reads the buffer `name` between the two, or is in the way of moving `leaf` to `made`."""
+    block, consumer, producer = leaf.name, leaf.stmt, made.stmt
     other = next((r for r in scope.readers(name) if r is not leaf), None)
     if other is not None:
         raise ScheduleError(
@@ -71,17 +115,25 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
         touched = sorted((x.reads | x.writes) & leaf.writes) or changed
         if touched:
             raise ScheduleError(
-                f"{x.quoted} {'writes' if changed else 'uses'} `{touched[0]}` between `{producer.name}` and `{block}`",
+                f"{x.quoted} {'writes' if changed else 'uses'} `{touched[0]}` between `{made.name}` and `{block}`",
                 (x.stmt, f"uses {touched[0]}"),
                 (consumer, "the block"),
             )
     if leaf.writes & made.reads:
         clash = sorted(leaf.writes & made.reads)[0]
         raise ScheduleError(
-            f"`{producer.name}` reads `{clash}`, which `{block}` writes",
+            f"`{made.name}` reads `{clash}`, which `{block}` writes",
             (producer, f"reads {clash}"),
             (consumer, f"writes {clash}"),
         )
+
+
+def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there."""
+    block = leaf.name
+    consumer: Block = leaf.stmt  # type: ignore[assignment]
+    producer: Block = made.stmt  # type: ignore[assignment]
+    places = own_axes(producer, single_store(producer))
     common = shared_loops(leaf.above, made.above)
     shares = []
     for x in (made, leaf):
@@ -127,22 +179,4 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
                     (consumer, f"reads {name}"),
                 )
             mapping[v] = Const(0, it.var.dtype)
-
-    ranges = iter_ranges(producer)
-    conditions = []
-    for v, it in axes.items():
-        for c in (mapping[v] >= 0, mapping[v] < it.extent):
-            if not prove(c, ranges):
-                conditions.append(simplify(c, ranges))
-    # The block's own axes are replaced in what is its own, not in the producer's formula.
-    made_here = Var("made here", first.value.dtype)
-
-    def moved(e: Expr) -> Expr:
-        marked = rewrite(e, lambda n: made_here if type(n) is Load and n.buffer.name == name else None)
-        return substitute(substitute(marked, mapping), {made_here: first.value})  # type: ignore[return-value]
-
-    store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
-    condition = conjunction(*conditions)
-    body: Stmt = store if condition == TRUE else If(condition, store)
-    merged = producer.with_(body=body, reads=None, writes=None)
-    return without_buffers(edited(func, [(consumer, None), (producer, merged)]), [name]), None
+    return mapping

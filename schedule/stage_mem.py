@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from tir.affine import coefficient, polynomial
+from tir.affine import Ranges, coefficient, polynomial
 from tir.analysis.regions import accessed
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Seq, Stmt, Store, conjunction
+from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import map_statements, replace_buffers, rewrite, substitute, variables, walk
 
-from .cache_read import copy_block, need_scope, where_read
-from .cache_write import finished
+from .cache_read import copy_block, need_scope, restricted, where_read
+from .cache_write import finished, unknown_part
 from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, with_buffer
-from .error import ScheduleError, listing, nearest
+from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import KIND_WORDS, blocks_below, path_to_named, primitive
-from .window import Window
+from .window import Unproved, Window
 
 
 @primitive
@@ -81,10 +82,10 @@ def stage_mem(
         _need_writers(users, writers, buffer)
         if _reads_before(writers[0], buffer):
             copying = copy_block(names, name, source, copy)
-            before = laid_out(copying, _same_window(scope, writers, source, copying, loops), ranges, names)
+            before = _where_written(writers, source, copying, loops, ranges, names)
             made.append(copying.name)
         back = copy_block(names, f"{name}_back", copy, source)
-        after = laid_out(back, _same_window(scope, writers, source, back, loops), ranges, names)
+        after = _where_written(writers, source, back, loops, ranges, names)
         made.append(back.name)
 
     new = replace_buffers(target, {buffer: copy})
@@ -102,7 +103,7 @@ def _buffer(stmt: Stmt, name: str) -> Buffer:
     if name not in found:
         quoted = stmt.name  # type: ignore[attr-defined]
         raise ScheduleError(
-            f"`{quoted}` uses no buffer called `{name}`, but {listing(found)}", (stmt, "here"), hint=nearest(name, found)
+            f"`{quoted}` uses no buffer called `{name}`, but {listing(found)}", (stmt, "here"), hint=did_you_mean(name, found)
         )
     return found[name]
 
@@ -128,22 +129,22 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
             raise ScheduleError(f"{x.quoted} uses `{buffer}` at {len(places)} places", (x.stmt, f"writes {buffer}"))
 
 
-def _same_window(scope: Scope, writers: list[Leaf], source: Buffer, copying: Block, loops: list[For]) -> dict[str, Window]:
-    """The windows of the copying block's axes that all the writers write."""
-    first = finished(scope, writers[0], source, copying, loops)
-    if source.shape and not first:
-        raise ScheduleError(
-            f"it cannot be shown which part of `{source.name}` is written by {writers[0].quoted}",
-            (writers[0].stmt, f"writes {source.name}"),
-        )
-    for w in writers[1:]:
-        if finished(scope, w, source, copying, loops) != first:
+def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: list[For], ranges: Ranges, names: Names) -> Stmt:
+    """The copying block in loops over what each of the writers writes; refuses where that is not the same."""
+    parts = []
+    for w in writers:
+        try:
+            parts.append(finished(w, source, copying, loops))
+        except Unproved as reason:
+            raise unknown_part(w, source, loops, reason) from None
+        if parts[-1] != parts[0]:
             raise ScheduleError(
                 f"{writers[0].quoted} and {w.quoted} write different windows of `{source.name}`",
                 (writers[0].stmt, "one"),
                 (w.stmt, "the other"),
             )
-    return first
+    share, conditions = parts[0]
+    return restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
 
 
 def _beside(func: PrimFunc, stmt: Stmt, new: Stmt, offset: int) -> Insertion:
@@ -208,7 +209,7 @@ def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str,
         raise ScheduleError(
             f"`{keep}` is not a loop around `{name}`; these are {listing(x.name for x in loops)}",
             (target, "to be staged"),
-            hint=nearest(keep, [x.name for x in loops]),
+            hint=did_you_mean(keep, [x.name for x in loops]),
         )
     if loop is not loops[-1]:
         raise ScheduleError(

@@ -30,13 +30,14 @@ from tir.ir import (
     conjunction,
     seq,
 )
+from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import replace_buffers, rewrite, stores, substitute, walk
 
 from .blockize import blockize
 from .copies import renamed
 from .dataflow import Names
-from .error import ScheduleError, nearest
+from .error import ScheduleError
 from .primitive import path_to_named, primitive, replace_path, statements
 from .tensor_intrin import TensorIntrin, registered
 
@@ -56,7 +57,7 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     """
     known = registered()
     if tensor_intrin not in known:
-        hint = nearest(tensor_intrin, known) or "TensorIntrin.register makes one known"
+        hint = did_you_mean(tensor_intrin, known) or "TensorIntrin.register makes one known"
         raise ScheduleError(f"no tensor intrinsic is called `{tensor_intrin}`", hint=hint)
     intrinsic = known[tensor_intrin]
     named = path_to_named(func, block_or_loop)[-1]

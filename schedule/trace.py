@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
+from tir.nearest import did_you_mean
 
 from .drawn import Ref, references, resolved
-from .error import ScheduleError, nearest
+from .error import ScheduleError
 from .primitive import REGISTRY
 
 if TYPE_CHECKING:
@@ -160,12 +161,15 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
     from .schedule import Schedule
 
     result = Schedule(func)
-    steps = tuple(trace)
+    steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
+    for step in steps:
+        if not isinstance(step, Step):
+            raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
     drawn: dict[str, Any] = {}
     for n, step in enumerate(steps):
         try:
             if step.name not in REGISTRY:
-                raise ScheduleError(f"`{step.name}` is no primitive", hint=nearest(step.name, REGISTRY)).located(
+                raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
                     str(step)[2:], result.func
                 )
             unknown = sorted(references(step.args) - drawn.keys())

@@ -7,12 +7,12 @@ form a window, and the windows of all iterations tile the domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tir.affine import Interval, Polynomial, add, as_constant, constant, polynomial, to_expr
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Var, conjuncts
+from tir.affine import Interval, Polynomial, Ranges, add, as_constant, constant, polynomial, to_expr
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import prove, simplify
 from tir.size import lesser, single
 from tir.traverse import substitute, variables, walk
@@ -88,49 +88,53 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     ranges = ranges_of((*outer, *inner))
     zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     for it in rest:
-        if it.axis is not Axis.SPATIAL:
-            continue
-        name = it.var.name
-        if type(it.extent) is not Const:
-            raise Unproved(f"the extent of `{name}` is not a constant")
-        digits, limits = numbers.digits[name], numbers.limits[name]
-        if numbers.constants[name]:
-            raise Unproved(f"`{name}` starts at {numbers.constants[name]}")
-        lowest = 0
-        while lowest < len(digits) and digits[lowest].inner:
-            lowest += 1
-        strided = next((d for d in digits[lowest:] if d.inner), None)
-        if strided is not None:
-            raise Unproved(f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop")
-        reach, extent = 1, 1
-        cuts = []
-        left = list(limits)
-        for n, digit in enumerate(digits):
-            if digit.coefficient != reach:
-                word = "skips" if digit.coefficient > reach else "repeats"
-                raise Unproved(f"`{name}` = `{it.binding}` {word} values")
-            reach *= digit.extent
-            below = {d.name for d in digits[: n + 1]}
-            for limit in sorted((x for x in left if set(x.digits) <= below), key=lambda x: x.bound * _scale(x, digits)):
-                left.remove(limit)
-                first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
-                scale = digits[first].coefficient
-                if any(limit.digits.get(d.name, 0) * scale != d.coefficient for d in digits[first : n + 1]):
-                    raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
-                if limit.bound * scale < reach:
-                    reach = lesser(reach, limit.bound * scale)
-                    if n >= lowest:
-                        base = simplify(substitute(limit.loops, zeros), ranges)  # type: ignore[arg-type]
-                        cuts.append((base, scale if first < lowest else 0, limit.bound))
-            if n < lowest:
-                extent = reach
-        if reach != it.extent.value:
-            raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
-        # A limit on outer digits alone says whether the iteration does anything: t // (something beyond the window) is 0.
-        dtype = it.extent.dtype
-        limits_of = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
-        result[name] = Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
+        if it.axis is Axis.SPATIAL:
+            name = it.var.name
+            if numbers.constants[name]:
+                raise Unproved(f"`{name}` starts at {numbers.constants[name]}")
+            result[name] = _window(it, numbers.digits[name], numbers.limits[name], zeros, ranges)
     return result
+
+
+def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: Mapping[str, Expr], ranges: Ranges) -> Window:
+    """The window of one iteration variable: its inner digits, which are contiguous, from where the outer ones put it."""
+    name = it.var.name
+    if type(it.extent) is not Const:
+        raise Unproved(f"the extent of `{name}` is not a constant")
+    lowest = 0
+    while lowest < len(digits) and digits[lowest].inner:
+        lowest += 1
+    strided = next((d for d in digits[lowest:] if d.inner), None)
+    if strided is not None:
+        raise Unproved(f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop")
+    reach, extent = 1, 1
+    cuts = []
+    left = list(limits)
+    for n, digit in enumerate(digits):
+        if digit.coefficient != reach:
+            word = "skips" if digit.coefficient > reach else "repeats"
+            raise Unproved(f"`{name}` = `{it.binding}` {word} values")
+        reach *= digit.extent
+        below = {d.name for d in digits[: n + 1]}
+        for limit in sorted((x for x in left if set(x.digits) <= below), key=lambda x: x.bound * _scale(x, digits)):
+            left.remove(limit)
+            first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
+            scale = digits[first].coefficient
+            if any(limit.digits.get(d.name, 0) * scale != d.coefficient for d in digits[first : n + 1]):
+                raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
+            if limit.bound * scale < reach:
+                reach = lesser(reach, limit.bound * scale)
+                if n >= lowest:
+                    base = simplify(substitute(limit.loops, zeros), ranges)  # type: ignore[arg-type]
+                    cuts.append((base, scale if first < lowest else 0, limit.bound))
+        if n < lowest:
+            extent = reach
+    if reach != it.extent.value:
+        raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
+    # A limit on outer digits alone says whether the iteration does anything: t // (something beyond the window) is 0.
+    dtype = it.extent.dtype
+    limits_of = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
+    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
 
 
 def _scale(limit: Limit, digits: Sequence[Digit]) -> int:

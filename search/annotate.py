@@ -200,8 +200,9 @@ def _annotate_nest(state: State, nest: str) -> None:
 
     work = iterations(state, nest)
     if state.target.num_cores > 1 and work >= WORTH_THREADS:
-        tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names))) if 0 < d <= len(names)]
-        lower = range(max(tried, default=0) - 1, 0, -1)
+        units = next((n for n, x in enumerate(chain) if x.extent != Const(1)), len(chain)) if not tiled else 0
+        tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names), units)) if units < d <= len(names)]
+        lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
         alone = [("none parallel", way(0))] if work < ALONE else []
         if state.branch(f"parallel loops of {inside[-1]}", [*((f"{d} parallel", way(d)) for d in legal), *alone]):
@@ -215,12 +216,12 @@ def _legal(state: State, loops: list[str]) -> bool:
     return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
 
 
-def _depths(state: State, tiled: list[str], loops: int) -> list[int]:
+def _depths(state: State, tiled: list[str], loops: int, units: int) -> list[int]:
     """How many loops of a nest may be parallel: of a tiled block those of the outermost level, or one less; of a packed product
     also blocks of columns, where these come next; of a convolution also the rows of pixels; elsewhere all but the last of the
-    nest, or one."""
+    nest, or one, after the `units` outermost ones that have one iteration."""
     if not tiled:
-        return [max(1, loops - 1), 1]
+        return [loops - 1, units + 1]
     levels = state.levels[tiled[0]]
     outermost = len(levels[0])
     match state.marks[tiled[0]]:

@@ -14,6 +14,7 @@ ORDER_LIMIT = 0.2
 TRUST = 0.5  # of a predicted difference between sketches that were not tried
 LOSS_LIMIT = 1.0
 FAILURES = 3  # trials after which a sketch that never worked is given up
+DOUBT = 3  # trials that say as much about what a sketch may reach as they leave open
 
 
 class Bandit:
@@ -21,7 +22,8 @@ class Bandit:
 
     The next trial goes to the sketch with the largest upper confidence bound on the logarithm of its speed (UCB1, Auer et al.,
     Machine Learning 2002); those of the same batch count as tried. A sketch not yet tried is expected to be slower than the best
-    by `losses`, what a model predicts as a logarithm, and the more the later it stands in the order of preference.
+    by `losses`, what a model predicts as a logarithm, and the more the later it stands in the order of preference. The best of a
+    few trials is far from the best that there is, so that a loss counts the less the fewer they are: n of n + DOUBT.
     """
 
     def __init__(self, count: int):
@@ -54,7 +56,7 @@ class Bandit:
         fastest = np.min(self.best, initial=np.inf)
         loss = self.losses.copy()
         if math.isfinite(fastest):
-            loss[tried] = np.log(self.best[tried] / fastest)
+            loss[tried] = np.log(self.best[tried] / fastest) * (self.trials / (self.trials + DOUBT))[tried]
         trials = self.trials + picked
         bonus = OPTIMISM * np.sqrt(math.log(2 + trials.sum()) / (trials + 0.5))
         loss[~tried & (self.trials >= FAILURES)] = np.inf

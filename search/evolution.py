@@ -23,12 +23,13 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, Family
+from costmodel.metrics import rank_correlation, ranks
 
 from .bandit import Bandit
 from .family import family
 from .measure import Candidate, Measurement
 from .mutate import around, crossover, operators
-from .ranking import Judge, ranks, spearman
+from .ranking import Judge
 from .sample import fit, sample
 from .sketch import Sketch
 
@@ -458,7 +459,7 @@ class Evolution:
         predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
         seconds = np.concatenate([seconds for _, seconds in batch])
         if len(predicted) > 2:
-            correlation = spearman(predicted, -seconds)
+            correlation = rank_correlation(predicted, seconds)
             if correlation is not None:
                 self._correlations.append(correlation)
 

@@ -13,7 +13,7 @@ from schedule import ScheduleError, replay
 
 from .geometry import nests
 from .sketch import Sketch
-from .symbolic import Memory, degenerate, symbolic
+from .symbolic import Alignment, Memory, aligned, alignments, symbolic
 from .task import key
 
 
@@ -21,49 +21,57 @@ from .task import key
 def family(sketch: Sketch) -> Family:
     """What a cost model is given about a sketch; the same object for equal sketches.
 
-    Programs are built when a model first asks for them: one for each variant (and on short axes for each way in which levels have
-    one iteration), with symbolic numbers; where that is refused, one for each row.
+    Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
+    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row.
     """
-    known: dict[tuple[int, ...], Program | None] = {}
-    memories: dict[tuple[int, ...], Memory] = {}
+    memories: dict[tuple, Memory] = {}  # by what a witness has that is special
+    deciding: dict[tuple[int, ...], tuple[Alignment, ...]] = {}
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
     described = Known()
 
+    def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
+        if variant not in deciding:
+            try:
+                func = symbolic(sketch, variant, memories.setdefault((), Memory()))
+                deciding[variant] = alignments(sketch, variant, func)
+            except ScheduleError:
+                deciding[variant] = ()
+        return deciding[variant]
+
+    def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> Program | None:
+        if (variant, how) not in known:
+            like = dict(zip(decides(variant), zip(how[::2], how[1::2], strict=True), strict=True))
+            memory = memories.setdefault(tuple(item for item in like.items() if any(item[1])), Memory())
+            try:
+                known[variant, how] = program(symbolic(sketch, variant, memory, like), described)
+            except ScheduleError:
+                known[variant, how] = None
+        return known[variant, how]
+
     def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
-        for group, members in _groups(sketch, rows):
-            if group not in known:
-                variant, levels = group[: len(sketch.branches)], group[len(sketch.branches) :]
-                memory = memories.setdefault(levels, Memory())
-                known[group] = _symbolic(sketch, variant, memory, described, rows[members[0]])
-            shared = known[group]
-            if shared is not None:
-                yield members, shared
-                continue
-            for n in members:
-                try:
-                    yield np.array([n]), program(replay(sketch.func, sketch.trace(rows[n])).func)
-                except ScheduleError:
+        for variant, of_variant in _groups(sketch.variants(rows)):
+            for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
+                members = of_variant[mine]
+                found = shared(variant, how)
+                if found is not None:
+                    yield members, found
                     continue
+                for n in members:
+                    try:
+                        yield np.array([n]), program(replay(sketch.func, sketch.trace(rows[n])).func)
+                    except ScheduleError:
+                        continue
 
     return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs)
 
 
-def _groups(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """What rows that share a program have in common, their variant and then their degenerate levels, and the numbers of the rows
-    of each."""
-    if not len(rows):
-        return
-    keys = np.concatenate([sketch.variants(rows), degenerate(sketch, rows)], axis=1)
-    if not keys.shape[1]:
-        yield (), np.arange(len(rows))
+def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """The different rows of a matrix, and the numbers of the rows that are alike."""
+    if not keys.size:
+        if len(keys):
+            yield (), np.arange(len(keys))
         return
     groups, which = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     for group, members in zip(groups.tolist(), np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1]), strict=True):
         yield tuple(group), members
-
-
-def _symbolic(sketch: Sketch, variant: tuple[int, ...], memory: Memory, described: Known, like: np.ndarray) -> Program | None:
-    try:
-        return program(symbolic(sketch, variant, memory, like), described)
-    except ScheduleError:
-        return None

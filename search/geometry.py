@@ -33,6 +33,7 @@ def nests(sketch: Sketch) -> tuple[Nest, ...]:
 
 def _nest(block: Block, sketch: Sketch) -> Nest:
     tiles = {t.axis: t for t in sketch.tiles if t.block == block.name}
+    choices = {c.name: c.column for c in sketch.choices}
     axes = {it.var.name: n for n, it in enumerate(block.iters)}
 
     def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> Access:
@@ -59,4 +60,7 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
         vector=vector,
         element_bits=element_bits(block),
         roles=tuple(tiles[it.var.name].roles if it.var.name in tiles else "" for it in block.iters),
+        units=tuple(tiles[it.var.name].unit if it.var.name in tiles else 1 for it in block.iters),
+        stages=choices.get(f"{block.name} stages"),
+        widths=tuple(choices.get(f"{buffer}_shared vector") for buffer, _ in seen),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tir import dtypes
-from tir.ir import Buffer, PrimFunc, as_int, const_shape
+from tir.ir import Buffer, PrimFunc, annotation, as_int, const_shape
 from tir.traverse import blocks, stores
 
 if TYPE_CHECKING:
@@ -89,14 +89,16 @@ def tolerance(func: PrimFunc) -> float:
     """How far a correct result may lie from the reference, relative to `scale`: 16 eps (1 + sum over reductions of sqrt(length)).
 
     Rounding errors of a sum of n terms add up as a random walk: eps sqrt(n) times the size of the result, whatever the order of
-    the terms; reductions that feed each other add up. 0 where no float is stored.
+    the terms; reductions that feed each other add up. Factors that may be rounded to tf32 err by 2**-11 each, and their products
+    add up as the result does. 0 where no float is stored.
     """
     eps = max((dtypes.TABLE[s.buffer.dtype].eps for s in stores(func.body)), default=0.0)
-    walk = 0.0
+    walk = rounded = 0.0
     for block in blocks(func.body):
+        rounded += 2.0**-11 if annotation(block.annotations, "tf32", False) else 0.0
         length = math.prod(as_int(it.extent) for it in block.iters if it.axis.value == "R")
         walk += math.sqrt(length) if length > 1 else 0.0
-    return 16 * eps * (1 + walk)
+    return 16 * (eps * (1 + walk) + rounded)
 
 
 def scale_of(expected: np.ndarray) -> np.ndarray:

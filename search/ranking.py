@@ -40,22 +40,3 @@ class Judge:
             lower = np.sign(scores[second] - scores[first])
             self.right += float(np.sum(slower * lower > 0))
             self.wrong += float(np.sum(slower * lower < 0))
-
-
-def ranks(values: np.ndarray) -> np.ndarray:
-    """The rank of each value, 0 the lowest; equal ones share their mean rank."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(values) else np.zeros(0, dtype=np.int64)
-    length = np.diff(np.concatenate([start, [len(values)]]))
-    result = np.empty(len(values))
-    result[order] = np.repeat(start + (length - 1) / 2, length)
-    return result
-
-
-def spearman(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Spearman's rank correlation; None where one of the two is constant."""
-    x, y = ranks(a), ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    scale = np.sqrt(np.sum(x * x) * np.sum(y * y))
-    return float(np.sum(x * y) / scale) if scale > 0 else None

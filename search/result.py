@@ -48,7 +48,7 @@ class Result:
 
     `measurements` are the trials in order, `earlier` how many recorded ones of this task the search was told of before. `phases`
     are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model judges, if the search says
-    so.
+    so; `rules` are the sketch rules that made each sketch, by its name.
     """
 
     task: Task
@@ -68,6 +68,7 @@ class Result:
     earlier: int = 0
     phases: dict[str, float] = field(default_factory=dict)
     scored_per_second: float | None = None
+    rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from costmodel.metrics import rank_correlation
+from tir.ir import PrimFunc
+from tir.verify import VerifyError, verify
+
 from .events import Callback, Event, Measured, NewBest, Prepared, RoundEnded, ShootOut
 from .measure import BASELINE, Baseline, Candidate, Limits, Measurement, Measurer, count
 from .protocol import Search
 from .provenance import same_compiler, versions
-from .ranking import spearman
 from .records import Record, Records, RecordsError
 from .result import PHASES, NothingFound, Result
 from .sketch import Sketch
@@ -50,6 +54,7 @@ class Run:
         records: Records | None,
         seed: int,
     ):
+        _check(task.func)
         self._task, self._trials, self._seconds, self._started, self._callbacks = task, trials, seconds, started, callbacks
         self._limits, self._records = limits, records
         self._measurements: list[Measurement] = []  # one a trial
@@ -62,6 +67,7 @@ class Run:
         self._tolerance: float | None = None
         self._phases = dict.fromkeys(PHASES, 0.0)
         self._scored: float | None = None
+        self._rules: dict[str, tuple[str, ...]] = {}  # that made each sketch of the search
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._first: Sequence[Candidate] = ()
         self._broken: list[Measurement] = []  # in a race
@@ -105,29 +111,53 @@ class Run:
     def search(self, measurer: Measurer, make: Callable[[], Proposer], rng: np.random.Generator) -> None:
         """Prepare, measure the first candidates, then rounds of proposing and measuring until the budget or the space is used
         up."""
-        search = self.start(measurer, make)
+        search = self.start(measurer, make, rng)
         while not self.spent() and not self.exhausted:
             n, polish = self._share(search)
             self.step(measurer, search, rng, n, polish)
 
-    def start(self, measurer: Measurer, make: Callable[[], Proposer]) -> Search:
-        """Prepare, tell the search what is known, and measure the first candidates. `make` makes the search and these; it has
-        the time that the program as written takes, on a thread of its own."""
+    def start(self, measurer: Measurer, make: Callable[[], Proposer], rng: np.random.Generator, n: int = BATCH) -> Search:
+        """Prepare, tell the search what is known, and measure the first candidates and others of the search, about `n` in all.
+        `make` makes the search and the first candidates.
+
+        While the program as written runs, on one thread, another makes the search and has its first candidates built.
+        """
+        measurer.remember(self._again)
+        prepared = threading.Event()
         with ThreadPoolExecutor(1) as aside, self.phase("prepare"):
-            making = aside.submit(make)
-            baseline = measurer.prepare()
-            search, first = making.result()
+            beginning = aside.submit(self._begin, measurer, make, rng, n, prepared)
+            try:
+                baseline = measurer.prepare()
+            finally:
+                prepared.set()
+            search, first, proposed = beginning.result()
             self._first = first
             self._prepare(measurer, baseline, len(search.sketches) if hasattr(search, "sketches") else None)
-        measurer.remember(self._again)
-        with self.phase("propose"):
-            if self._records is not None and hasattr(search, "warm_start"):
-                search.warm_start(examples(self._records, self._task))
-            if known := self._known_to(search):
-                search.tell(known)
         if first:
-            self._round(measurer, search, first if self._trials is None else first[: self._trials])
+            self._round(measurer, search, first)
+        if proposed and not (first and self._late()):  # a budget that is used up already is good for one candidate
+            self._round(measurer, search, proposed)
         return search
+
+    def _begin(
+        self, measurer: Measurer, make: Callable[[], Proposer], rng: np.random.Generator, n: int, prepared: threading.Event
+    ) -> tuple[Search, Sequence[Candidate], Sequence[Candidate]]:
+        """The search, told what is known; the first candidates; and the first that it proposes. They are built until the program
+        as written has run."""
+        search, first = make()
+        if self._records is not None and hasattr(search, "warm_start"):
+            with Records(self._records.path, create=False) as records:  # a connection serves one thread
+                search.warm_start(examples(records, self._task))
+        self._rules = {s.name: s.rules for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+        if known := self._known_to(search):
+            search.tell(known)
+        if self._trials is not None:
+            first = first[: self._trials]
+            n = min(n, self._trials - int(POLISH * self._trials))
+        proposed = search.propose(n - len(first), rng) if n > len(first) else ()
+        if hasattr(measurer, "build_ahead"):
+            measurer.build_ahead([*first, *proposed], prepared.is_set)
+        return search, first, proposed
 
     def step(self, measurer: Measurer, search: Search, rng: np.random.Generator, n: int, polish: bool = False) -> int:
         """One round of at most `n` candidates, next to the best if `polish` and the search can; returns how many were new
@@ -185,6 +215,7 @@ class Run:
 
     def _prepare(self, measurer: Measurer, baseline: Baseline, sketches: int | None) -> None:
         self._baseline, self._tolerance = baseline.measurement, baseline.tolerance
+        self.problem = self.problem or baseline.note
         if self._task.workload is not None:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
             self._numpy = statistics.median(samples) if samples else None
@@ -250,7 +281,7 @@ class Run:
         return [*found, written] if written is not None and written.seconds <= limit else found
 
     def race(self, measurer: Measurer) -> None:
-        """Time the leading candidates (and numpy) in turns in one process, and let the fastest of them be the best. Where all of
+        """Time the leading candidates (then numpy) in turns in one process, and let the fastest of them be the best. Where all of
         them fail and some break, those next to them race."""
         leaders = self.leaders()
         if not leaders:
@@ -261,14 +292,17 @@ class Run:
             seconds = self._limits.race if self._seconds is None else min(self._limits.race, 0.5 * self._reserve())
             comparison = measurer.compare([m.candidate for m in leaders], numpy=known, seconds=seconds)
             self._peak = self._measure_peak(measurer)
-        self._retime(leaders, comparison.candidates)
+        disturbed = self._retime(leaders, comparison.candidates)
         valid = [m for m in comparison.candidates if m.outcome == "ok"]
         broken = [b for b, after in zip(leaders, comparison.candidates, strict=True) if after.outcome in BROKEN]
-        if valid:  # they were disturbed alike, and disturbances only ever slow down
-            self.best = min(valid, key=lambda m: np.quantile(m.samples, 0.25))
+        if valid:
+            self.best = self._winner(valid)
             self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
+            winner = self._identifiers.get(id(leaders[comparison.candidates.index(self.best)]))
             if self.best.candidate == BASELINE:  # what is to be found again has to be recorded
-                self._keep(Records.add, self._run, self.best)
+                winner = self._keep(Records.add, self._run, self.best)
+            if winner is not None and not disturbed:
+                self._keep(Records.won, winner, tuple(self._identifiers.values()))
         elif broken:
             self._broken += broken
             checked = [m for m in self._sound() if m.outcome == "ok" and m.max_error is not None]
@@ -280,19 +314,29 @@ class Run:
         if comparison.tolerance is not None:
             self._tolerance = comparison.tolerance
 
+    def _winner(self, raced: Sequence[Measurement]) -> Measurement:
+        """The fastest of those that raced: all were disturbed alike, and disturbances only ever slow down. One of the first
+        candidates, which nobody searched for, gives way only to one that was faster in three of four rounds: the fastest of
+        several that are alike is one that had luck."""
+        fastest = min(raced, key=_lower_quartile)
+        first = min((m for m in raced if m.candidate in self._first), key=_lower_quartile, default=fastest)
+        gains = [f / m for f, m in zip(first.samples, fastest.samples, strict=False)]
+        return fastest if np.quantile(gains, 0.25) > 1 else first
+
     def _sound(self) -> list[Measurement]:
         """What was measured, now and earlier, but for what broke in a race."""
         broken = {id(m) for m in self._broken}
         return [m for m in (*self._measurements, *self._earlier) if id(m) not in broken]
 
-    def _retime(self, leaders: Sequence[Measurement], raced: Sequence[Measurement]) -> None:
+    def _retime(self, leaders: Sequence[Measurement], raced: Sequence[Measurement]) -> bool:
         """Record who failed in the race, and its timings, unless everything took much longer than before: then the machine was
-        busy."""
+        busy; returns whether it was."""
         pairs = [(before, after) for before, after in zip(leaders, raced, strict=True) if id(before) in self._identifiers]
         disturbed = all(after.seconds > DISTURBED * before.seconds for before, after in pairs)
         for before, after in pairs:
             if after.outcome in BROKEN or (after.outcome == "ok" and not disturbed):
                 self._keep(Records.retime, self._identifiers[id(before)], after)
+        return disturbed and bool(pairs)
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
@@ -324,6 +368,7 @@ class Run:
             earlier=len(self._earlier),
             phases=dict(self._phases),
             scored_per_second=self._scored,
+            rules=self._rules,
         )
 
     def _elapsed(self) -> float:
@@ -355,9 +400,20 @@ class Run:
         return default if self.best is None else self.best.seconds
 
 
+def _lower_quartile(m: Measurement) -> float:
+    return float(np.quantile(m.samples, 0.25))
+
+
+def _check(func: PrimFunc) -> None:
+    """VerifyError for a program that is wrong, as one that leaves its arrays; one without iterations has nothing to be wrong."""
+    report = verify(func)
+    if any(not f.message.endswith("extents must be at least 1") for f in report.errors):
+        raise VerifyError(report)
+
+
 def _correlation(told: Sequence[Measurement]) -> float | None:
     """Of the scores of measured candidates with their speed, if they have scores."""
     scored = [m for m in told if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]
     if len(scored) < 3:
         return None
-    return spearman(np.array([m.candidate.score for m in scored]), -np.array([m.seconds for m in scored]))
+    return rank_correlation(np.array([m.candidate.score for m in scored]), np.array([m.seconds for m in scored]))

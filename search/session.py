@@ -73,15 +73,16 @@ class Session:
         step also prepares the data, and measures the first candidates beside."""
         before = self.trials
         if self._measurer is None:
-            self._start()
+            self._start(n)
         if (left := n - (self.trials - before)) > 0:
             self._run.step(self._measurer, self._search, self._rng, left, polish)
         return self.trials - before
 
-    def _start(self) -> None:
+    def _start(self, n: int) -> None:
         self._run.emit(Started(self.task, None, None))
         self._measurer = self._stack.enter_context(self._make_measurer(self.task))
-        self._search = self._run.start(self._measurer, lambda: (self._make_search(self.task), self._make_first(self.task)))
+        make = lambda: (self._make_search(self.task), self._make_first(self.task))  # noqa: E731
+        self._search = self._run.start(self._measurer, make, self._rng, n)
 
     def pause(self) -> None:
         """Let go of the worker processes until the next step, where the measurer can."""

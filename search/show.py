@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.target import Target
-from tir.ir import Binary, Block, Const, Expr, For, Node, PrimFunc, Var
+from tir.analysis.regions import extent_range
+from tir.ir import Binary, Block, Const, Expr, For, Iter, Node, Var
+from tir.simplify import simplify
 from tir.size import Formula, Size
-from tir.traverse import rewrite
+from tir.traverse import loops, rewrite, variables
 
-from .rules import Rule
 from .sketch import Sketch
-from .space import Space, generate
 from .symbolic import symbolic
-
-
-def sketches_text(func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str | Space = "full") -> str:
-    """All sketches of a function in a space, as `sketch_text` shows them; ValueError where `generate` raises it."""
-    return "\n".join(sketch_text(sketch) for sketch in generate(func, target, rules, space))
 
 
 def sketch_text(sketch: Sketch, variant: Sequence[int] | None = None) -> str:
@@ -48,7 +42,15 @@ def _columns(sketch: Sketch, variant: Sequence[int]) -> list[str]:
 
 
 def _script(sketch: Sketch, variant: Sequence[int]) -> str:
-    text = rewrite(symbolic(sketch, variant), _named).script()
+    func = rewrite(symbolic(sketch, variant), _named)
+    ranges = {x.name: extent_range(x.extent, {}) for x in loops(func.body) if isinstance(x.extent, Const)}
+
+    def simpler(node: Node) -> Node | None:
+        if isinstance(node, Iter) and not isinstance(node.binding, Var) and variables(node.binding) <= ranges.keys():
+            return node.with_(binding=simplify(node.binding, ranges))
+        return None
+
+    text = rewrite(func, simpler).script()
     return text[text.index("@T.prim_func") :].rstrip()
 
 

@@ -25,7 +25,7 @@ from schedule.trace import Step
 from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
-from tir.traverse import loops, stores, variables
+from tir.traverse import loops, stores
 
 from .planned import Planned, by_name, by_place
 
@@ -48,9 +48,10 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product of open numbers as one argument."""
+    """The product of open numbers, and of a fixed one, as one argument."""
 
     columns: tuple[int, ...]
+    factor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,10 @@ class Tile:
     are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
     size of the innermost level; both bound the space, not what is legal.
 
-    On a GPU `roles` has a letter for each column: v for virtual threads, t for threads, s for the elements of a thread, r for
-    steps of a reduction. Those of a `padded` axis may exceed the extent: the tile is filled up.
+    On a GPU `roles` has a letter for each column: g for blocks that run together, v for virtual threads, t for threads, w for
+    warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
+    exceed the extent: the tile is filled up. Where `unit` iterations are taken as one (those of an instruction, or
+    classes that loops further out go through), `extent` and columns count these, and the last one lacks `missing` iterations.
     """
 
     block: str
@@ -88,6 +91,12 @@ class Tile:
     limit: int | None = None
     roles: str = ""
     padded: bool = False
+    unit: int = 1
+    missing: int = 0
+
+    def fills(self, row: Sequence[int]) -> bool:
+        """Whether the tiles of a row fill the axis exactly."""
+        return (self.extent * self.unit - self.missing) % (self.unit * prod(int(row[c]) for c in self.columns)) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +210,7 @@ class Sketch:
 
     def _padded(self, variant: tuple[int, ...], row: Sequence[int]) -> tuple[Step, ...]:
         """The steps of a row of a sketch with padded axes: padding makes loops, so names depend on which axes it changes."""
-        key = variant, tuple(t.extent % prod(int(row[c]) for c in t.columns) != 0 for t in self.tiles if t.padded)
+        key = variant, tuple(t.fills(row) for t in self.tiles if t.padded)
         if key not in self._named:
             self._named[key] = by_name(self.func, self.planned(variant), lambda step: _filled(step, row))
         return self._named[key]
@@ -233,8 +242,8 @@ def filled(step: Step, number: Callable[[int], int]) -> Step:
         match value:
             case Hole(column):
                 return value.filled(number(column))
-            case Product(columns):
-                return prod((number(c) for c in columns[1:]), start=number(columns[0]))
+            case Product(columns, factor):
+                return prod((number(c) for c in columns[1:]), start=number(columns[0])) * factor
             case tuple():
                 return tuple(fill(v) for v in value)
             case _:
@@ -326,12 +335,13 @@ class State:
 
     # --- open numbers ---
 
-    def split(self, loop: str, parts: int) -> tuple[list[str], tuple[int, ...]]:
-        """Split a loop into `parts` levels with open inner lengths; returns the loops and the columns of the lengths."""
-        names = self.schedule.split(loop, [None, *[1] * (parts - 1)])
+    def split(self, loop: str, parts: int, inner: Sequence[int] = ()) -> tuple[list[str], tuple[int, ...]]:
+        """Split a loop into `parts` levels with open inner lengths, and `inner` ones of these lengths; returns the loops and the
+        columns of the open lengths."""
+        names = self.schedule.split(loop, [None, *[1] * (parts - 1), *inner])
         columns = tuple(range(self.columns, self.columns + parts - 1))
         self.columns += parts - 1
-        self._open(factors=(None, *map(Hole, columns)))
+        self._open(factors=(None, *map(Hole, columns), *inner))
         return names, columns
 
     def split_choice(self, name: str, loop: str, options: tuple[int, ...]) -> list[str]:
@@ -348,8 +358,8 @@ class State:
             match factor:
                 case Hole(column):
                     return first.get(column, 1)
-                case Product(columns):
-                    return prod(first.get(c, 1) for c in columns)
+                case Product(columns, fixed):
+                    return fixed * prod(first.get(c, 1) for c in columns)
                 case _:
                     return factor
 
@@ -492,7 +502,3 @@ def element_bits(block: Block) -> int:
 
 def is_spatial(it: Iter) -> bool:
     return it.axis is Axis.SPATIAL
-
-
-def uses(expr, it: Iter) -> bool:
-    return it.var.name in variables(expr)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from heapq import heappop, heappush
 
 from codegen.target import Target
 from schedule import ScheduleError
 from tir.ir import PrimFunc, Var
+from tir.nearest import no_such
 from tir.traverse import blocks
 
 from . import annotate, ansor
@@ -53,11 +53,7 @@ def named(name: str, kind: str = "llvm") -> Space:
     first two. ValueError if there is none."""
     known = GPU_SPACES if kind == "cuda" else SPACES
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        raise ValueError(
-            f"no space {'for GPUs ' if kind == 'cuda' else ''}is named {name!r}; {f'did you mean {near[0]}? ' if near else ''}"
-            f"there are: {', '.join(known)}"
-        )
+        raise ValueError(no_such("space for GPUs" if kind == "cuda" else "space", name, known))
     return known[name]
 
 

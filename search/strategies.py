@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from costmodel import CostModel, GBDTModel, GPUModel, RandomModel, TileModel
 
 from .evolution import Evolution
 from .geometry import machine
+from .options import check_names
 from .rules import Rule
 from .sampler import Sampler
 from .sketch import Sketch
@@ -54,18 +54,7 @@ def search(
 ) -> Search:
     """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space or those of
     other `rules`. ValueError, with what there is, for an unknown name."""
+    check_names(search=search, model=model, space=space)
     target = Target(task.target)
-    strategy = _named(SEARCHES, "search", search)
-    learning, prior = _named(MODELS, "model", model)(target) if isinstance(model, str) else (model, None)
-    return strategy(generate(task.func, target, rules, space), target, learning, prior)
-
-
-T = TypeVar("T")
-
-
-def _named(table: Mapping[str, T], what: str, name: Any) -> T:
-    if name not in table:
-        near = get_close_matches(str(name), table, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"no {what} is named {name!r}; {meant}there are: {', '.join(table)}")
-    return table[name]
+    learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
+    return SEARCHES[search](generate(task.func, target, rules, space), target, learning, prior)

@@ -1,82 +1,86 @@
 """The program of a sketch with symbolic tile sizes, built once for all rows of a variant.
 
 The trace is replayed through the real primitives with numbers that remember their formulas (`tir.size.Size`) in place of
-plain ones, so that every extent, stride and shape of the result tells how it depends on the row. The numbers of the witness are
-chosen such that no special case arises: tiles of more than one iteration on every level, and more than one tile. An axis may be
-too short for that; then rows that agree in which of its levels have one iteration share a program, with one of them as the
-witness.
+plain ones, so that every extent, stride and shape of the result tells how it depends on the row. It is replayed on a longer
+problem of the same structure (`search.stretched`), with tiles of several iterations on every level and several tiles, so that no
+special case arises, however short the axes of the function itself are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
+from math import gcd, prod
 
 import numpy as np
 
-from schedule import ScheduleError
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
-from tir.ir import Const, For, Node, PrimFunc, Seq, Stmt, seq
-from tir.size import Formula, Size, formula, lesser
-from tir.traverse import blocks, loops, rewrite, variables, walk
+from tir.ir import Binary, Const, For, PrimFunc, Seq, Stmt, seq
+from tir.size import Formula, Size, formula
+from tir.traverse import blocks, loads, path_to, walk
 
 from .planned import renamed, take
-from .sketch import Branch, Sketch, Tile, filled
+from .sketch import Branch, Sketch, Tile, filled, is_spatial
+from .stretched import Rounded, stretched
 
-PRIMES = (3, 2, 5, 7)
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
+LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
 
 
 # What the steps taken so far make, by the next one: a function, the step with names, and what the steps after it make.
 Replayed = dict[Step, "tuple[PrimFunc, Step, Replayed]"]
 
 
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """An axis, by the columns of its inner levels, that is part of an index that is divided; of its loops the outermost one and
+    those of the first `outside` columns are around what needs the index."""
+
+    columns: tuple[int, ...]
+    outside: int
+    divisor: int
+
+
 @dataclass
 class Memory:
-    """What was made for one variant of a sketch and serves others: what runs of steps make, and nests (by identity, so the old
-    ones are kept, too) with their loops clipped, of which equal ones are one object."""
+    """What was made for one variant of a sketch and serves others: what runs of steps make, and for nests (by identity, so they
+    are kept, too) the first that was equal."""
 
     replayed: Replayed = field(default_factory=dict)
-    clipped: dict[int, tuple[Stmt, Stmt]] = field(default_factory=dict)
+    nests: dict[int, tuple[Stmt, Stmt]] = field(default_factory=dict)
     equal: dict[tuple[str, tuple[Formula, ...]], Stmt] = field(default_factory=dict)
-    dividing: Memory | None = None  # what was made with tiles that divide
+    longer: PrimFunc | None = None  # the function with axes that are long enough for the witness
 
 
-def symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory | None = None, like: Sequence[int] | None = None) -> PrimFunc:
-    """The program of a variant, with constants that are `Size`. Raises ScheduleError where no witness is legal.
+def symbolic(
+    sketch: Sketch,
+    variant: Sequence[int],
+    memory: Memory | None = None,
+    like: Mapping[Alignment, tuple[int, int]] | None = None,
+) -> PrimFunc:
+    """The program of a variant, with constants that are `Size`; of its rows that are `aligned` so, where that matters. Raises
+    ScheduleError where no witness is legal.
 
-    Where axes are short, the program is that of the rows whose `degenerate` levels are those of the row `like`. Variants made
-    with the same `memory` share the nests in which they don't differ, as the same objects. Where steps are legal for tiles that
-    divide only, these are the witness.
+    Variants made with the same `memory` share the nests in which they don't differ, as the same objects.
     """
     memory = memory or Memory()
-    try:
-        return _symbolic(sketch, variant, memory, witness(sketch, variant, like=like))
-    except ScheduleError:
-        if not any(t.perfect for t in sketch.tiles):
-            raise
-        memory.dividing = memory.dividing or Memory()
-        return _symbolic(sketch, variant, memory.dividing, witness(sketch, variant, divides=True, like=like))
-
-
-def _symbolic(sketch: Sketch, variant: Sequence[int], memory: Memory, row: list[int]) -> PrimFunc:
-    cut = {x.name for x in loops(sketch.func.body)}
+    row = witness(sketch, variant, like)
+    still = _still(like or {})
+    memory.longer = memory.longer or stretched(sketch.func, _lengths(sketch, row))
+    func, below = memory.longer, memory.replayed
     made: dict[str, str] = {}
-    func, below = sketch.func, memory.replayed
     for step in sketch.planned(variant):
         if step not in below:
-            below[step] = *take(func, step, lambda s: _filled(s, row), made), {}
+            below[step] = *take(func, step, lambda s: _filled(s, row, still), made), {}
         func, named, below = below[step]
         made |= renamed(step, named)
-        if step.name in ("split", "fuse"):
-            cut.update(named.results)
     nests = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     for nest in nests:
-        if id(nest) not in memory.clipped:
-            clipped = _clipped(nest, cut)
-            memory.clipped[id(nest)] = nest, memory.equal.setdefault((repr(clipped), _formulas(clipped)), clipped)
-    return func.with_(body=seq(*(memory.clipped[id(nest)][1] for nest in nests)))
+        if id(nest) not in memory.nests:
+            memory.nests[id(nest)] = nest, memory.equal.setdefault((repr(nest), _formulas(nest)), nest)
+    return func.with_(body=seq(*(memory.nests[id(nest)][1] for nest in nests)))
 
 
 def _formulas(stmt: Stmt) -> tuple[Formula, ...]:
@@ -84,50 +88,99 @@ def _formulas(stmt: Stmt) -> tuple[Formula, ...]:
     return tuple(formula(n.value) for n in walk(stmt) if isinstance(n, Const) and isinstance(n.value, Size))
 
 
-def _clipped(stmt: Stmt, cut: set[str]) -> Stmt:
-    """The loops that the primitives made to compute a block within a tile (all but `cut`) with the shorter of two lengths: that
-    of what the tile needs, as it is where there are several tiles, and that of the axis, as it is where there is one."""
-    limits: dict[str, int] = {}
-    for block in blocks(stmt):
-        for it in block.iters:
-            p = polynomial(it.binding)
-            for name in variables(it.binding) - cut:
-                if coefficient(p, name) == 1 and isinstance(it.extent, Const):
-                    limits[name] = it.extent.value
-
-    def clip(n: Node) -> Node | None:
-        if isinstance(n, For) and n.name in limits and isinstance(n.extent, Const):
-            return n.with_(extent=Const(lesser(n.extent.value, limits[n.name]), n.extent.dtype))
-        return None
-
-    return rewrite(stmt, clip)
+def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounded]:
+    """For each tiled axis the lengths that have more than one tile of the row, the last one of a single iteration unless tiles
+    are to divide; where an axis is one that steps make of those of the block, for the first of these."""
+    found: dict[tuple[str, str], Rounded] = {}
+    for block in blocks(sketch.func):
+        axes = {it.var.name: is_spatial(it) for it in block.iters}
+        for t in sketch.tiles:
+            if t.block == block.name:
+                parts = [name for name, spatial in axes.items() if spatial != t.reduce]
+                found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
+    return found
 
 
-def degenerate(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
-    """Which levels of the short axes have one iteration, outermost levels included: a boolean matrix with a row each."""
-    found = [np.empty((len(rows), 0), dtype=bool)]
-    for tile in _short(sketch):
-        inner = rows[:, tile.columns]
-        outer = -(-tile.extent // np.prod(inner, axis=1))
-        found.append(np.concatenate([outer[:, None], inner], axis=1) == 1)
-    return np.concatenate(found, axis=1)
+def _tiles_of(t: Tile, tile: int) -> Rounded:
+    rest = 0 if t.perfect else 1
+
+    def rounded(length: int) -> int:
+        count = -(-(length + t.missing) // t.unit)
+        return (max(2, -(-(count - rest) // tile)) * tile + rest) * t.unit - t.missing
+
+    return rounded
 
 
-def _short(sketch: Sketch) -> list[Tile]:
-    """The axes that have fewer iterations than levels for two iterations each need."""
-    return [t for t in sketch.tiles if t.columns and -(-t.extent // 2 ** len(t.columns)) == 1]
+def alignments(sketch: Sketch, variant: Sequence[int], func: PrimFunc) -> tuple[Alignment, ...]:
+    """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; `func` is the
+    program of the variant."""
+    paths = {b.name: _columns_around(func, b.name) for b in blocks(func)}
+    moved = [dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"]
+    outside = [columns for name, columns in paths.items() if name in moved]
+    found: dict[Alignment, None] = {}
+    for t in sketch.tiles if outside else ():
+        for divisor in _divisors(sketch, t):
+            for columns in outside:
+                depth = max((n + 1 for n, c in enumerate(t.columns) if c in columns), default=0)
+                found[Alignment(t.columns, depth, divisor)] = None
+    return tuple(found)
 
 
-def witness(sketch: Sketch, variant: Sequence[int], divides: bool = False, like: Sequence[int] | None = None) -> list[int]:
-    """A row of a variant whose numbers are as different as the extents allow, and tiles divide if need be; on short axes the
-    sizes of the row `like`."""
+def _columns_around(func: PrimFunc, block: str) -> set[int]:
+    """The columns of the levels that have loops around a block and others."""
+    shared = [s for s in path_to(func.body, block) if isinstance(s, For) and len(blocks(s)) > 1]
+    return {c for s in shared if isinstance(s.extent, Const) for c in _columns(formula(s.extent.value))}
+
+
+def _columns(f: Formula) -> set[int]:
+    """The columns among the factors of a formula."""
+    match f:
+        case ("column", n):
+            return {n}
+        case ("*", a, b):
+            return _columns(a) | _columns(b)
+        case _:
+            return set()
+
+
+def _divisors(sketch: Sketch, t: Tile) -> set[int]:
+    """By what a block divides indices that a tiled axis is part of."""
+    body = next((b.body for b in blocks(sketch.func) if b.name == t.block), None)
+    found: set[int] = set()
+    for load in loads(body) if body is not None else ():
+        for n in (n for index in load.indices for n in walk(index)):
+            if isinstance(n, Binary) and n.op in ("//", "%") and isinstance(n.b, Const):
+                step = (coefficient(polynomial(n.a), t.axis) or 0) * t.unit
+                if step and step % n.b.value:
+                    found.add(n.b.value // gcd(step, n.b.value))
+    return found
+
+
+def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
+    """For each alignment how many of the loops outside move by a multiple of the divisor, and whether nothing moves inside: an
+    (n, 2 alignments) matrix; rows that agree in it share a program."""
+    keys = np.empty((len(rows), 2 * len(found)), dtype=np.int64)
+    for n, a in enumerate(found):
+        steps = [np.prod(rows[:, a.columns[level:]], axis=1) for level in range(a.outside + 1)]
+        keys[:, 2 * n] = sum(step % a.divisor == 0 for step in steps)
+        keys[:, 2 * n + 1] = steps[-1] == 1
+    return keys
+
+
+def witness(sketch: Sketch, variant: Sequence[int], like: Mapping[Alignment, tuple[int, int]] | None = None) -> list[int]:
+    """A row of a variant with tiles of more than one iteration on every level, and numbers that have nothing in common with each
+    other or the function, but for what rows have that are `aligned` so. Its tiles need not fit the function itself."""
     row = [1] * sketch.columns
-    primes = cycle(PRIMES)
-    short = _short(sketch) if like is not None else []
+    known = {n.value for n in walk(sketch.func) if isinstance(n, Const) and isinstance(n.value, int) and n.value > 1}
+    primes = cycle(islice((p for p in PRIMES if all(n % p for n in known)), LEVELS))
     for tile in sketch.tiles:
-        sizes = _sizes(tile.extent, [next(primes) for _ in tile.columns], divides)
-        for column, size in zip(tile.columns, sizes, strict=True):
-            row[column] = int(like[column]) if like is not None and tile in short else size
+        for column in tile.columns:
+            row[column] = next(primes)
+    for a, (multiples, _) in (like or {}).items():
+        if multiples:
+            row[a.columns[multiples - 1]] *= a.divisor
+    for column in _still(like or {}):
+        row[column] = 1
     for choice in sketch.choices:
         row[choice.column] = max(choice.options)
     numbers = iter(variant)
@@ -145,21 +198,10 @@ def witness(sketch: Sketch, variant: Sequence[int], divides: bool = False, like:
     return row
 
 
-def _sizes(extent: int, wanted: list[int], divides: bool) -> list[int]:
-    """Sizes near `wanted`, but such that at least two tiles fit the extent if it is larger than 1; all divide it if need be."""
-    sizes: list[int] = []
-    left = extent if divides else max(1, extent - 1)
-    for n, size in enumerate(wanted):
-        if divides:
-            most = max(1, left // min(2 ** (len(wanted) - n), left))  # leaves 2 for each of the other levels if there is as much
-            divisors = [d for d in range(1, most + 1) if left % d == 0]
-            sizes.append(next((d for d in divisors if d >= size), divisors[-1]))
-        else:
-            further = 2 ** (len(wanted) - n - 1)  # what the levels further in would like to have
-            sizes.append(max(1, min(size, left // further if left >= 2 * further else left)))
-        left //= sizes[-1]
-    return sizes
+def _still(like: Mapping[Alignment, tuple[int, int]]) -> set[int]:
+    """The columns that are 1 in all rows that are `aligned` so."""
+    return {c for a, (_, still) in like.items() if still for c in a.columns[a.outside :]}
 
 
-def _filled(step: Step, row: Sequence[int]) -> Step:
-    return filled(step, lambda column: Size.column(row[column], column))
+def _filled(step: Step, row: Sequence[int], still: set[int]) -> Step:
+    return filled(step, lambda column: 1 if column in still else Size.column(row[column], column))

@@ -17,6 +17,7 @@ from tir.ir import PrimFunc
 from .allocation import Allocation, History, Objective, choose, expel, structure
 from .events import Event
 from .measure import Candidate, Limits, Measurer, WorkerError
+from .options import check_budget, check_names, check_options
 from .oracle import Workload
 from .protocol import Search
 from .records import Records
@@ -100,10 +101,15 @@ def tune_tasks(
     constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a task,
     and that callbacks get the task with each event.
 
-    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option.
+    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
+    VerifyError (of `tir.verify`) for a function that is not well formed.
     """
+    if not isinstance(tasks, Sequence):
+        raise ValueError(f"tasks takes a list of functions or Subjects, got a {type(tasks).__name__}")
     subjects = [t if isinstance(t, Subject) else Subject(t) for t in tasks]
-    _check(subjects, trials, seconds, strategy)
+    _check(subjects, trials, seconds, objective, strategy)
+    check_options(records, seed, callbacks, limits)
+    check_names(search=search, model=model, space=space)
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
     place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
@@ -144,15 +150,16 @@ def tune_tasks(
         return TasksResult(tuple(results[n] for n in place), _total(value, found), tuple(scheduler.rounds), elapsed, interrupted)
 
 
-def _check(subjects: Sequence[Subject], trials: int | None, seconds: float | None, strategy: str) -> None:
+def _check(
+    subjects: Sequence[Subject], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
+) -> None:
     if not subjects:
         raise ValueError("there is nothing to tune: tasks is empty")
-    if trials is None and seconds is None:
-        raise ValueError("a budget is needed: trials, seconds or both")
+    check_budget(trials, seconds)
     if trials is not None and trials < len(subjects):
         raise ValueError(f"{len(subjects)} tasks need at least one trial each, got trials={trials}")
-    if seconds is not None and seconds <= 0:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    if objective is not None and not callable(objective):
+        raise ValueError(f"objective takes a function of the list of seconds, got {objective!r}")
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is named {strategy!r}; there are: {', '.join(STRATEGIES)}")
     if bad := [s.weight for s in subjects if not s.weight > 0]:

@@ -16,6 +16,7 @@ from tir.ir import PrimFunc
 
 from .events import Callback, Finished, Started
 from .measure import Candidate, Limits, LocalMeasurer, Measurer, WorkerError
+from .options import check_budget, check_names, check_options
 from .oracle import Workload
 from .protocol import Search
 from .records import Records
@@ -71,22 +72,21 @@ def autotune(
 
     Ctrl-C ends the run and returns the best so far. The same seed gives the same data and the same proposals as long as
     measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError for a bad budget, target or
-    option, RecordsError for a file that cannot be used, WorkerError where workers cannot be started.
+    option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a file that cannot be
+    used, WorkerError where workers cannot be started.
     """
-    if trials is None and seconds is None:
-        raise ValueError("a budget is needed: trials, seconds or both")
-    if trials is not None and trials < 1:
-        raise ValueError(f"trials must be at least 1, got {trials}")
-    if seconds is not None and seconds <= 0:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    check_budget(trials, seconds)
+    check_options(records, seed, callbacks, limits, workload, workers, rules, first)
+    check_names(search=search, model=model, space=space)
     if measurer is not None and not (limits is workers is builder is None):
         raise ValueError("limits, workers and builder are those of the local measurer; another measurer brings its own")
     started = time.monotonic()
     task = Task.of(func, target, workload=workload)
     limits = limits or Limits()
-    if seconds is not None and workload is not None:  # a slow program as written may not eat up the budget
+    cuda = task.target.startswith("cuda")
+    if seconds is not None and (workload is not None or not cuda):  # a slow program as written may not eat up the budget
         limits = replace(limits, baseline=min(limits.baseline, _baseline_limit(seconds)))
-    if task.target.startswith("cuda") and workload is not None:  # as written it is for one thread
+    if cuda and workload is not None:  # as written it is for one thread
         limits = replace(limits, baseline=min(limits.baseline, ONE_THREAD))
     with ExitStack() as stack:
         if isinstance(records, (str, Path)):
@@ -145,9 +145,11 @@ def _search(task: Task, search: Any, model: str | CostModel | None, space: str |
         return strategies.search(task, search or "evolution", model or "gbdt", space or "full", rules)
     if not (model is space is rules is None):
         raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
+    if not callable(search) and not hasattr(search, "propose"):
+        raise ValueError(f"search takes a name, an object with propose and tell, or what makes one of the task; got {search!r}")
     return search(task) if isinstance(search, type) or not hasattr(search, "propose") else search
 
 
 def _baseline_limit(seconds: float) -> float:
     """How long the program as written may run in a budget of so many seconds: it is only there to be compared with."""
-    return min(10.0, max(3.0, 0.12 * seconds))
+    return min(10.0, max(2.0, 0.06 * seconds))

@@ -9,8 +9,8 @@ Requests, by `op`, and their answers:
 start    func (pickled, as the blob), target, builder, workload, path, directory, memory -> event ready
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
-run      id, best, ... : time it -> an outcome; samples, cut
-check    id: compare its results with the reference -> an outcome; max_error
+run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
+         cut, max_error
 baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, finite
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
@@ -18,7 +18,8 @@ drop     ids: forget these kernels -> nothing
 
 An answer says `lost` where a device can run nothing more in this process; the parent starts another.
 
-Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there.
+Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there. The event
+`checking` stops it.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ from .oracle import Arrays, Workload, make_reference
 SECOND_LOOKS = 3  # at a short call that is about to be cut off
 PAUSE = 0.005  # seconds before each
 NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
-PAUSE_OF_THREADS = 0.05  # seconds in a race after which idle threads of one library don't spin any more
-WARM = 0.02  # seconds of calls in a race before those that count, and of these
+SPIN = 0.2  # seconds after which the idle threads of numpy's library sleep: OpenBLAS's spin 2**28 cycles
+SHARE_OF_NUMPY = 1 / 3  # of the time of a race
+WARM = 0.02  # seconds of calls of numpy, and on a device, in a race before those that count
+TURN = 0.01  # seconds of calls of a kernel in a race before those that count, and of those that count
+CALLS = 2  # in a turn in a race, at most, of those that take `LONG`
 LONG = 0.5  # seconds: calls in a race that need none before
 SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
 
@@ -135,13 +139,17 @@ class Worker:
             self._kernels.pop(i, None)
 
     def _run(
-        self, _: bytes, id: int, best: float | None, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
+        self, _: bytes, id: int, best: float | None, check: bool, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
     ) -> wire.Message:
-        kernel, arrays = self._kernels[id], self._data().working
+        kernel, data = self._kernels[id], self._data()
+        arrays = data.working
+        if check:
+            data.reset()
         self.send(event="running")
         try:
             first = _clock(kernel, arrays)
-            if first < SHORT:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
+            short = first < SHORT
+            if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
                 first = min(_samples(kernel, arrays, first, 0.0, 3, 3))
                 min_runs = max(min_runs, 5)
                 for _ in range(SECOND_LOOKS):  # it may be another process that makes it slow
@@ -151,16 +159,24 @@ class Worker:
                     first = min(first, *_samples(kernel, arrays, first, 0.0, 3, 3))
             if best is not None and first > cutoff * best:
                 return {"outcome": "ok", "samples": [first], "cut": True}
+            error = None
+            if check:
+                verdict = self._checked(id) if short or hasattr(kernel, "clock") else self._verdict()
+                if verdict["outcome"] != "ok":
+                    return verdict
+                error = verdict["max_error"]
             if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
                 min_runs, min_seconds = (2, 0.0) if first >= SHORT else (3, 0.2 * min_seconds)
             self.send(event="running", repeats=min_runs)
-            return {"outcome": "ok", "samples": _samples(kernel, arrays, first, min_seconds, min_runs, max_runs)}
+            samples = _samples(kernel, arrays, first, min_seconds, min_runs, max_runs)
+            return {"outcome": "ok", "samples": samples, "max_error": error}
         except MemoryError:
             raise
         except Exception as error:
             return self._crash(error)
 
-    def _check(self, _: bytes, id: int) -> wire.Message:
+    def _checked(self, id: int) -> wire.Message:
+        """The verdict over one call of a kernel."""
         self.send(event="running")
         data = self._data()
         data.reset()
@@ -170,7 +186,12 @@ class Worker:
             raise
         except Exception as error:
             return self._crash(error)
-        return data.verdict()
+        return self._verdict()
+
+    def _verdict(self) -> wire.Message:
+        """The verdict over what the one call since the arrays were reset has made of them."""
+        self.send(event="checking")
+        return self._data().verdict()
 
     def _baseline(self, _: bytes, id: int) -> wire.Message:
         data, kernel = self._data(), self._kernels[id]
@@ -201,28 +222,32 @@ class Worker:
 
     def _compare(self, _: bytes, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
-        verdicts = {str(i): self._check(b"", i) for i in ids}
-        contenders: dict[str, Callable[[list[float]], float]] = {
-            str(i): partial(_kernel_sample, self._kernels[i], data.working) for i in ids if verdicts[str(i)]["outcome"] == "ok"
-        }
-        if numpy and self._workload is not None:
-            contenders["numpy"] = partial(_numpy_sample, self._numpy_call(data))
-        samples: dict[str, list[float]] = {name: [] for name in (*map(str, ids), *contenders)}
-        several = int(os.environ.get("OMP_NUM_THREADS", "1")) > 1
-        start = time.perf_counter()
-        last = ""
-        for n in range(rounds):
-            # In another order each round: whoever follows numpy, or a kernel that cools the caches, pays for it.
-            for k in np.random.default_rng(n).permutation(len(contenders)):
-                name, sample = list(contenders.items())[k]
-                if several and last and "numpy" in (name, last):
-                    time.sleep(PAUSE_OF_THREADS)
-                self.send(event="running")
-                samples[name].append(sample(samples[name]))
-                last = name
-            if time.perf_counter() - start > (seconds if n >= 2 else 2 * seconds + 1):
-                break
+        verdicts = {str(i): self._checked(i) for i in ids}
+        samples: dict[str, list[float]] = {str(i): [] for i in ids}
+        sound = [str(i) for i in ids if verdicts[str(i)]["outcome"] == "ok"]
+        share = 0.0 if not numpy or self._workload is None else SHARE_OF_NUMPY if sound else 1.0
+        kernels = {i: partial(_kernel_sample, self._kernels[int(i)], data.working) for i in sound}
+        self._turns(kernels, samples, rounds, (1 - share) * seconds)
+        if share:  # after the others: its threads, and what it does to the caches, would slow down whoever comes next
+            samples["numpy"] = []
+            self._turns({"numpy": partial(_call_sample, self._numpy_call(data), WARM)}, samples, rounds, share * seconds)
+            if int(os.environ.get("OMP_NUM_THREADS", "1")) > 1:
+                time.sleep(SPIN)
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
+
+    def _turns(
+        self, contenders: dict[str, Callable[[list[float]], float]], samples: dict[str, list[float]], rounds: int, seconds: float
+    ) -> None:
+        """Add a sample of each contender to its `samples` in each of so many rounds, or until `seconds` are over."""
+        start = time.perf_counter()
+        for n in range(rounds if contenders else 0):
+            # Once a round: the parent takes a core when it wakes, and the threads of who has its turn then share the other.
+            self.send(event="running", repeats=CALLS * len(contenders))
+            # In another order each round: whoever follows a kernel that cools the caches pays for it.
+            for name in np.random.default_rng(n).permutation(list(contenders)).tolist():
+                samples[name].append(contenders[name](samples[name]))
+            if time.perf_counter() - start > (seconds if n >= 2 else 2 * seconds + 1):
+                return
 
     def _numpy_call(self, data: Arrays) -> Any:
         """The workload in numpy, on the same data, as a function without arguments that has been called once."""
@@ -305,26 +330,27 @@ def _repeat(
 
 
 def _kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
-    """Seconds a call, as `_numpy_sample`; the kernel times short calls itself, if it can."""
+    """Seconds a call, as `_call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
+    if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
+        return kernel.time(*arrays, seconds=WARM, runs=3).median
     expected = _expected(_call(kernel, arrays), earlier)
     if expected < SHORT and hasattr(kernel, "time"):
-        kernel.time(*arrays, seconds=WARM, runs=1)
-        return kernel.time(*arrays, seconds=WARM, runs=3).median
-    return _numpy_sample(_call(kernel, arrays), [expected])
+        kernel.time(*arrays, seconds=TURN, runs=1)
+        return kernel.time(*arrays, seconds=TURN, runs=3).median
+    return _call_sample(_call(kernel, arrays), TURN, [expected])
 
 
-def _numpy_sample(call: Callable[[], None], earlier: list[float]) -> float:
-    """Seconds a call: of a single one if it is long, else the median of several groups of about a millisecond. Calls go before
-    for as long, as a processor that had nothing to do, or whose threads slept, is slow at first."""
+def _call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
+    """Seconds a call: of a single one if it is long, else the median of at least three groups of about a millisecond. For about
+    `warm` seconds, calls go before, as a processor that had nothing to do, or whose threads slept, is slow at first."""
     expected = _expected(call, earlier)
     if expected >= SHORT:
         if expected < LONG:
             call()
         return _repeat(call, [], 1, 0.0, 1, 1)[0]
     calls = max(1, int(1e-3 / expected))
-    enough = max(1, int(WARM / calls / expected))
-    _repeat(call, [], calls, 0.0, enough, enough)
-    return statistics.median(_repeat(call, [], calls, 0.0, max(3, enough), max(3, enough)))
+    _repeat(call, [], calls, warm, 1, 10**6)
+    return statistics.median(_repeat(call, [], calls, TURN, 3, 10**6))
 
 
 def _expected(call: Callable[[], None], earlier: list[float]) -> float:

@@ -447,12 +447,28 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
             (name, trials, trials) for name in kept
         ]
         for name in kept:
-            with tir.Records(tmp_path / f"gemm-61-1-{name.replace(' ', '-')}-0.db") as records:
+            with tir.Records(tmp_path / "records" / f"gemm-61-1-{name.replace(' ', '-')}-0.db") as records:
                 assert len(records) == trials
     assert max(r["best"] for r in results) == 1.0
     assert "random search" in rendered(ablation.table([{"row": "gemm-61", **r} for r in results]))
-    assert (tmp_path / "ablation-gemm-61.svg").read_text().startswith("<?xml")
+    picture = tmp_path / "ablation-gemm-61.svg"
+    assert picture.read_text().startswith("<?xml") and picture.stat().st_size < 100_000
+    page = (tmp_path / "ablation.md").read_text()
+    assert page.count("\n## gemm-61, 1 thread\n") == 1 and page.count("| random search | 1 | 3 |") == 1
     json.dumps(results, allow_nan=False)
+
+
+def test_a_page_keeps_its_other_sections() -> None:
+    ablation = import_module("benchmarks.ablation")
+    page = ""
+    for heading, section in (
+        ("b, 1 thread", "old"),
+        ("c, 1 thread", "table of c"),
+        ("b, 1 thread", "new"),
+        ("a, 2 threads", "a"),
+    ):
+        page = ablation.with_section(page, heading, section)
+    assert page == f"{ablation.INTRODUCTION}\n## a, 2 threads\n\na\n\n## b, 1 thread\n\nnew\n\n## c, 1 thread\n\ntable of c\n"
 
 
 def test_ablation_figures() -> None:

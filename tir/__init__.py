@@ -67,11 +67,10 @@ def __dir__() -> list[str]:
 def _suggestion(name: str) -> str:
     if name.startswith("_"):
         return ""
-    from difflib import get_close_matches
+    from .nearest import nearest
 
-    by_lower = {known.lower(): known for known in (*_MODULES, *_NAMES)}
-    near = get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    near = nearest(name, (*_MODULES, *_NAMES))
+    return f"; did you mean {near!r}?" if near else ""
 
 
 class _Package(ModuleType):

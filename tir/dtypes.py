@@ -42,6 +42,8 @@ _STORAGE = {"bfloat16": np.dtype("uint16")}
 
 def check(name: str) -> str:
     """Return `name` if it is a known element type; raise TypeError naming the known ones otherwise."""
+    if not isinstance(name, str):
+        raise TypeError(f"a dtype is a string such as 'float32', got {name!r}")
     if name not in TABLE:
         raise TypeError(f"unknown dtype {name!r}; known are {', '.join(TABLE)}")
     return name

@@ -426,7 +426,10 @@ def const(value, dtype: str | None = None) -> Const:
             raise TypeError(f"cannot make an expression of {value!r} ({type(value).__name__})")
     dtypes.check(dtype)
     if dtypes.is_float(dtype):
-        return Const(float(value) if value == value else math.nan, dtype)  # one NaN object, which equals itself in a tuple
+        try:
+            return Const(float(value) if value == value else math.nan, dtype)  # one NaN object, which equals itself in a tuple
+        except (TypeError, ValueError):
+            raise TypeError(f"{value!r} is not a number, and cannot be a constant of dtype {dtype}") from None
     if dtype == "bool":
         return Const(bool(value), dtype)
     if value != int(value):

@@ -56,6 +56,8 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     """An equal expression in normal form; `ranges` maps variable names to inclusive intervals (None is unbounded)."""
+    if not isinstance(expr, Expr):
+        raise TypeError(f"simplify takes an expression, got {type(expr).__name__}")
     result = _simplify(expr, ranges or {})
     return expr if result == expr else result
 

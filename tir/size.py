@@ -1,13 +1,11 @@
-"""Numbers that remember how they were computed from the columns of a population, and their evaluation for whole matrices."""
+"""Numbers that remember how they were computed from the columns of a population."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
-
-import numpy as np
 
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
 
@@ -17,8 +15,6 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
-    "min": np.minimum,
-    "max": np.maximum,
 }
 
 
@@ -98,12 +94,21 @@ def formula(value: int) -> Formula:
 
 def lesser(a: int, b: int) -> int:
     """min(a, b), also where another row decides otherwise."""
-    return _extreme("min", a, b)
+    if formula(a) == formula(b):
+        return a
+    value = min(int(a), int(b))
+    return Size(value, ("min", formula(a), formula(b))) if isinstance(a, Size) or isinstance(b, Size) else value
 
 
-def greater(a: int, b: int) -> int:
-    """max(a, b), also where another row decides otherwise."""
-    return _extreme("max", a, b)
+def less(a: int, b: int) -> int:
+    """1 where a < b, else 0, also where another row decides otherwise."""
+    value = int(int(a) < int(b))
+    return Size(value, ("<", formula(a), formula(b))) if isinstance(a, Size) or isinstance(b, Size) else value
+
+
+def vanishing(n: int) -> bool:
+    """Whether a number is a multiple of what `less` says, so that it is 0 in some rows."""
+    return any(f[0] == "<" for f in _factors(formula(n)))
 
 
 def fixed(n: int) -> bool:
@@ -114,13 +119,6 @@ def fixed(n: int) -> bool:
 def single(n: int) -> bool:
     """Whether a number is 1, in every row."""
     return n == 1 and fixed(n)
-
-
-def _extreme(op: str, a: int, b: int) -> int:
-    value = min(int(a), int(b)) if op == "min" else max(int(a), int(b))
-    if formula(a) == formula(b):
-        return a
-    return Size(value, (op, formula(a), formula(b))) if isinstance(a, Size) or isinstance(b, Size) else value
 
 
 def _apply(op: str, a, b):
@@ -136,6 +134,8 @@ def _apply(op: str, a, b):
             return Size(value, f)
         case "//", ("*", _, _) as f, g if (quotient := _quotient(f, g)) is not None:
             return Size(value, quotient) if quotient[0] != "const" else value
+        case _, ("const", x), ("const", y):
+            return Size(value, ("const", _OPERATIONS[op](x, y)))
         case _, f, g:
             return Size(value, (op, f, g))
 
@@ -152,35 +152,3 @@ def _quotient(f: Formula, g: Formula) -> Formula | None:
             return None
         rest.remove(factor)
     return reduce(lambda a, b: ("*", a, b), rest) if rest else ("const", 1)
-
-
-class Tape:
-    """Formulas to be evaluated together; what they share is computed once."""
-
-    def __init__(self) -> None:
-        self._places: dict[Formula, int] = {}
-        self._steps: list[tuple[str, int, int]] = []
-
-    def place(self, value: int) -> int:
-        """Take a number in; returns its place in what `run` gives."""
-        return self._place(formula(value))
-
-    def _place(self, f: Formula) -> int:
-        if f not in self._places:
-            step = (f[0], f[1], 0) if f[0] in ("column", "const") else (f[0], self._place(f[1]), self._place(f[2]))
-            self._places[f] = len(self._steps)
-            self._steps.append(step)
-        return self._places[f]
-
-    def run(self, rows: np.ndarray) -> Sequence[np.ndarray | int]:
-        """All numbers, by place, for an (n, columns) integer matrix: int64 vectors of length n, and integers."""
-        values: list[np.ndarray | int] = []
-        for op, a, b in self._steps:
-            match op:
-                case "column":
-                    values.append(rows[:, a])
-                case "const":
-                    values.append(a)
-                case _:
-                    values.append(_OPERATIONS[op](values[a], values[b]))
-        return values

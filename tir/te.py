@@ -83,6 +83,9 @@ class Tensor:
     def __call__(self, *indices) -> TensorRead:
         return self[indices]
 
+    def __iter__(self):
+        raise TypeError(f"{self.name} has elements only where it is indexed, so it cannot be gone through")
+
     def as_scalar(self) -> TensorRead:
         if self.ndim:
             raise TypeError(f"{self.name} of shape {self.shape} is not a scalar; index it")
@@ -165,8 +168,11 @@ class Reducer:
         identities = _as_tuple(self.identity(*(s.dtype for s in sources)))
         if len(identities) != len(sources):
             raise TypeError(f"{self.name}: {len(sources)} value(s) to reduce, but the identity has {len(identities)}")
-        identities = tuple(cast(as_expr(v, s.dtype), s.dtype) for v, s in zip(identities, sources, strict=True))
-        condition = TRUE if where is None else as_expr(where)
+        try:
+            identities = tuple(cast(as_expr(v, s.dtype), s.dtype) for v, s in zip(identities, sources, strict=True))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{self.name}: the identity of a dtype must be a number of that dtype; {error}") from None
+        condition = TRUE if where is None else _condition(where)
         results = tuple(Reduce(self, sources, identities, axes, condition, i) for i in range(len(sources)))
         return results if isinstance(expr, (tuple, list)) else results[0]
 
@@ -210,7 +216,10 @@ def _as_tuple(value) -> tuple:
 
 def _shape(shape, name: str) -> tuple[Expr, ...]:
     dims = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    result = tuple(as_index(d) for d in dims)
+    try:
+        result = tuple(as_index(d) for d in dims)
+    except TypeError as error:
+        raise TypeError(f"{name}: a shape is a tuple of integers and sizes (te.var), got {shape!r}: {error}") from None
     for d in result:
         if isinstance(d, Const) and d.value < 1:
             raise ValueError(f"{name}: extents must be at least 1, got shape {tuple(str(d) for d in result)}".replace("'", ""))
@@ -218,14 +227,16 @@ def _shape(shape, name: str) -> tuple[Expr, ...]:
 
 
 def _name(name: str) -> str:
-    if not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"a name must be a Python identifier, got {name!r}")
     return name
 
 
 def var(name: str = "n", dtype: str = "int32") -> Var:
-    """A symbolic size, given as a scalar parameter when the function is called."""
-    return Var(_name(name), dtypes.check(dtype))
+    """A symbolic size, given as a scalar parameter when the function is called; its dtype is an integer."""
+    if not dtypes.is_int(dtypes.check(dtype)):
+        raise TypeError(f"var {name}: a size must be an integer, got dtype {dtype}")
+    return Var(_name(name), dtype)
 
 
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
@@ -272,6 +283,8 @@ def compute(
     computed together. The names of its parameters name the axes. `attrs`, JSON data, become annotations of the block.
     """
     shape = _shape(shape, _name(name))
+    if isinstance(fcompute, Tensor) or not callable(fcompute):
+        raise TypeError(f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got {fcompute!r}")
     parameters = list(inspect.signature(fcompute).parameters.values())
     if builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters):
         axis_names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
@@ -282,6 +295,8 @@ def compute(
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
     axes = tuple(Var(n) for n in axis_names)
     result = fcompute(*axes)
+    if result is None:
+        raise TypeError(f"{name}: the function gives None; does it lack a `return`?")
     values = tuple(as_expr(v) for v in _as_tuple(result))
     reduces = [v for v in values if isinstance(v, Reduce)]
     if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
@@ -310,6 +325,9 @@ def comm_reducer(fcombine: Callable, fidentity: Callable, name: str = "reduce") 
     For several values at once, as in argmax, both take and return tuples: `fcombine((i, x), (j, y))`, `fidentity(dt_i, dt_x)`.
     The operation must be commutative and associative; schedules reorder it.
     """
+    for what, function in (("fcombine", fcombine), ("fidentity", fidentity)):
+        if not callable(function):
+            raise TypeError(f"comm_reducer {name}: {what} must be a function, got {function!r}")
     return Reducer(name, fcombine, fidentity)
 
 
@@ -459,7 +477,7 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
     args = list(args) if isinstance(args, Sequence) else [args]
     for a in args:
         if not isinstance(a, (Tensor, Var)):
-            raise TypeError(f"create_prim_func takes tensors and size variables, got {a!r}")
+            raise TypeError(f"create_prim_func takes tensors and size variables, got {type(a).__name__}")
     if len({id(a) for a in args}) != len(args):
         raise ValueError("create_prim_func: a tensor is listed twice")
     order = _topological([a for a in args if isinstance(a, Tensor)])

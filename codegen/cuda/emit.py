@@ -162,6 +162,8 @@ class _Kernel:
                     self.stmt(x)
             case For(kind=Kind.VECTORIZED):
                 self.vector(s)
+            case For(kind=Kind.UNROLLED) if _gathers(s):
+                self.vector(s)
             case For():
                 self.loop(s)
             case Store(buffer, indices, Call(op, (value,))) if op == ASYNCHRONOUS:
@@ -244,12 +246,15 @@ class _Kernel:
         for c in conditions:
             self.line(f"if ({self.write(c)}) {{", s)
             self.depth += 1
+        done = False
         if isinstance(body, Store) and isinstance(body.value, Call) and body.value.op == ASYNCHRONOUS:
             value = body.value.args[0]
-            body = body.with_(value=value)
-            done = self.copy(body, value, s.var, n)
-        else:
-            done = False
+            plain = body.with_(value=value)
+            done = self.copy(plain, value, s.var, n)
+            if not done and dtypes.nbytes(body.buffer.dtype) in COPIES:  # one by one
+                self.loop(s.with_(kind=Kind.UNROLLED, body=body))
+                done = True
+            body = plain
         match body:
             case _ if done:
                 pass
@@ -366,6 +371,18 @@ class _Kernel:
         while step > 1 and (n % step or any(c % step for c in base.values())):
             step //= 2
         return step * each if step > 1 else 0
+
+
+def _gathers(s: For) -> bool:
+    """Whether a loop does one thing with registers and what it loads from global memory: all lanes may be loaded first."""
+    body = s.body
+    while isinstance(body, If) and body.orelse is None and not loads(body.condition):
+        body = body.then
+    if not (
+        isinstance(s.extent, Const) and s.extent.value <= WIDEST and isinstance(body, Store) and body.buffer.scope == "local"
+    ):
+        return False
+    return any(x.buffer.scope == "global" for x in _eager(body.value))
 
 
 def _eager(e: Expr) -> list[Load]:

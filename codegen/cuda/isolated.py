@@ -15,16 +15,19 @@ from tir.ir import PrimFunc
 @dataclass(frozen=True)
 class Tried:
     """How it went: `kind` is "ok", "schedule_error", "compile_error", "device_error", "timeout" or "crash"; `seconds` the median
-    of a call, `outputs` all arrays after one call, and `message` what went wrong."""
+    of a call, `outputs` all arrays after one call, and `message` what went wrong; `sticky` says that the error of the device has
+    made its context useless, which ended with the process."""
 
     kind: str
     seconds: float = float("inf")
     message: str = ""
-    outputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    outputs: tuple[np.ndarray | int, ...] = field(default=(), compare=False)
+    sticky: bool = False
 
 
-def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray], timeout: float = 60.0) -> Tried:
-    """Build, run and time a scheduled function on copies of `arrays` in a new process, killed after `timeout` seconds."""
+def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray | int], timeout: float = 60.0) -> Tried:
+    """Build, run and time a scheduled function on copies of `arrays`, sizes as they are, in a new process, killed after `timeout`
+    seconds."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_child, args=(theirs, func, target, tuple(arrays)), daemon=True)
@@ -43,7 +46,7 @@ def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray], timeout: 
         ours.close()
 
 
-def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarray, ...]) -> None:
+def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarray | int, ...]) -> None:
     from ..build import build
     from ..llvm.emit import CodegenError
     from ..passes.gpu_kernels import GPUError
@@ -51,14 +54,14 @@ def _child(pipe: Connection, func: PrimFunc, target: str, arrays: tuple[np.ndarr
 
     try:
         kernel = build(func, target)
-        given = [DeviceArray.of(a) for a in arrays]
+        given = [DeviceArray.of(a) if isinstance(a, np.ndarray) else a for a in arrays]
         kernel(*given)
         synchronize()
-        outputs = tuple(a.numpy() for a in given)
+        outputs = tuple(a.numpy() if isinstance(a, DeviceArray) else a for a in given)
         pipe.send(Tried("ok", kernel.time(*given).median, "", outputs))
     except GPUError as error:
         pipe.send(Tried("schedule_error", message=str(error)))
-    except CodegenError as error:
+    except (CodegenError, ImportError) as error:
         pipe.send(Tried("compile_error", message=str(error)))
     except DeviceError as error:
-        pipe.send(Tried("device_error", message=str(error)))
+        pipe.send(Tried("device_error", message=str(error), sticky=error.sticky))

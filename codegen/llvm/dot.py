@@ -33,8 +33,6 @@ class Instruction:
     features: Callable[[int], tuple[tuple[str, ...], ...]]  # any of these sets
 
 
-_WIDE = ("+avx512f", "+avx512vl")
-
 INSTRUCTIONS = {
     "int32": Instruction(
         4, "uint8", "int8", "llvm.x86.avx512.vpdpbusd", "i32", "i8", lambda lanes: f"<{lanes} x i32>",

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from math import gcd
 
 from tir import dtypes
-from tir.affine import Polynomial, add, multiply, polynomial
-from tir.ir import Buffer, Expr, Load, Store, Var
+from tir.affine import Polynomial, add, multiply, polynomial, to_expr
+from tir.ir import Binary, Buffer, Expr, Load, Store, Var
 from tir.simplify import simplify
 from tir.traverse import walk
 
@@ -83,6 +83,8 @@ class Memory(Writer):
             offset: Polynomial = {}
             for index, dim in zip(access.indices, access.buffer.shape, strict=True):
                 offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
+            if any(type(atom) is Binary and not self._uniform(atom) for m in offset for atom in m):
+                offset = polynomial(simplify(to_expr(offset), self.ranges))  # lanes may run on from row to row
             stride: int | None = 0
             if self.lane is not None:
                 lane = next((m for m in offset if len(m) == 1 and type(m[0]) is Var and m[0].name == self.lane[0]), None)
@@ -226,7 +228,7 @@ class Memory(Writer):
         align = dtypes.nbytes(place.access.buffer.dtype)
         suffix = f"v{lanes}{type_suffix(type)}"
         if place.stride == 1:
-            return self._row(self.point(place), type, align, version, self.mask)
+            return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
         if place.stride in STRIDES:
             return self._strided(self.point(place), place.stride, type, align, version)
         pointers = self.pointers(place)
@@ -245,12 +247,12 @@ class Memory(Writer):
         text = f"call {full} @{name}({pointers}, i32 {align}, {mask}, {full} zeroinitializer)"
         return self.op(text, type, lanes, key=("gather", pointers.name, version, mask))
 
-    def _row(self, pointer: str, type: str, align: int, version: int, mask: Value | None) -> Value:
-        """The elements that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
+    def _row(self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int) -> Value:
+        """The elements of `size` bytes that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
         assert self.lane is not None
         lanes = self.lane[1]
         full = f"<{lanes} x {type}>"
-        pointer = self._there(pointer, lanes * align, False)
+        pointer = self._there(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
         name = f"llvm.masked.load.v{lanes}{type_suffix(type)}.p0"
@@ -276,7 +278,7 @@ class Memory(Writer):
                 text = f"shufflevector {mask}, {mask.full} zeroinitializer, <{lanes} x i32> <{picks}>"
                 frame = self.born.get(mask.name, self.top)
                 mask = self.op(text, "i1", lanes, ("picked", mask.name, picks), frame if frame in self.frames else self.top)
-            row = self._row(self._further(pointer, first * align), type, align, version, mask)
+            row = self._row(self._further(pointer, first * align), type, align, version, mask, align)
             places = {lane: x for x, lane in mine.items()}
             if result is None:
                 picks = ", ".join(f"i32 {places[i]}" if i in places else "i32 poison" for i in range(lanes))
@@ -353,15 +355,11 @@ class Memory(Writer):
         value = self.splat(value)
         suffix = f"v{lanes}{type_suffix(value.type)}"
         if place.stride == 1:
-            pointer = self.point(place)
+            pointer, align = self.point(place), self._alignment(place)
             if self.mask is None:
-                nearest = self._streaming(place, lanes * align)
-                self.line(
-                    f"store {value}, ptr {pointer}, align {nearest}, !nontemporal !0"
-                    if nearest
-                    else f"store {value}, ptr {pointer}, align {align}"
-                )
-                self.fenced |= nearest > 0
+                bypass = b.name in self.streamed and lanes * dtypes.nbytes(b.dtype) % STREAMED == 0 and align >= STREAMED
+                self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
+                self.fenced |= bypass
             else:
                 name = f"llvm.masked.store.{suffix}.p0"
                 self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
@@ -372,15 +370,15 @@ class Memory(Writer):
         self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
         self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
 
-    def _streaming(self, place: Place, nbytes: int) -> int:
-        """The alignment of a store of `nbytes` that bypasses the caches; 0 if it is to be an ordinary one."""
+    def _alignment(self, place: Place) -> int:
+        """The alignment in bytes of all that an access touches in its first lane, as far as it is known: temporaries start at
+        multiples of ALIGNMENT, and so do parameters at multiples of STREAMED where stores to them are to bypass the caches."""
         buffer = place.access.buffer
-        if buffer.name not in self.streamed or nbytes % STREAMED or place.nested:
-            return 0
-        known = STREAMED if buffer.name in self.given else ALIGNMENT
-        steps = [*place.offset.values(), *(c for _, c in place.copies)]
-        nearest = gcd(known, *(c * dtypes.nbytes(buffer.dtype) for c in steps))
-        return nearest if nearest >= STREAMED else 0
+        size = dtypes.nbytes(buffer.dtype)
+        if place.nested:
+            return size
+        start = ALIGNMENT if buffer.name not in self.given else STREAMED if buffer.name in self.streamed else size
+        return gcd(start, *(c * size for c in (*place.offset.values(), *(c for _, c in place.copies))))
 
     def _combine_lanes(self, s: Store, op: str, operand: Expr) -> None:
         """`C[c] = C[c] op operand` in every lane, c the same in all: the lanes are combined in pairs, and the result with C."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import Allocate, Buffer, Const, For, Let, Node, Stmt, Store, Var
 from tir.traverse import children, walk
 
-from ..passes.chunks import Chunks, chunks
+from ..passes.chunks import PARTS, Chunks, chunks
 from . import cores
 from .values import Frame, Value
 from .writer import Writer
@@ -104,28 +104,29 @@ class Threads(Writer):
     def share(self, s: For, how: Chunks) -> None:
         """The iterations of a parallel loop that are the share of the thread that calls this, of `%n` in all."""
         thread, threads = ("0", "1") if how.dynamic else self._team()
-        if how.size is None:
+        if how.size is None and not how.dynamic:
             later = self.op(f"add i64 {thread}, 1", "i64").name
             first, last = (
                 self.op(f"udiv i64 {self.op(f'mul i64 %n, {t}', 'i64').name}, {threads}", "i64") for t in (thread, later)
             )
             self.serial_loop(s, first, last)
             return
+        size = str(how.size) if how.size is not None else self._part_of_share()
         self.intrinsic("llvm.smin.i64", "i64", ["i64", "i64"])
         head, work, done = self.label("take"), self.label("chunk"), self.label("taken")
         parent = self.top
         first = Value(self.fresh("first"), "i64")
         self.frames.append(Frame(work))
-        end = self.op(f"add i64 {first.name}, {how.size}", "i64")
+        end = self.op(f"add i64 {first.name}, {size}", "i64")
         self.serial_loop(s, first, self.op(f"call i64 @llvm.smin.i64({end}, i64 %n)", "i64"))
         frame = self.frames.pop()
         if how.dynamic:
             self.line(f"br label %{head}")
-            take = [f"{first.name} = atomicrmw add ptr %counter, i64 {how.size} monotonic"]
+            take = [f"{first.name} = atomicrmw add ptr %counter, i64 {size} monotonic"]
             step = []
         else:
-            start = self.op(f"mul i64 {thread}, {how.size}", "i64")
-            stride = self.op(f"mul i64 {threads}, {how.size}", "i64")
+            start = self.op(f"mul i64 {thread}, {size}", "i64")
+            stride = self.op(f"mul i64 {threads}, {size}", "i64")
             self.line(f"br label %{head}")
             later = self.fresh("first")
             take = [f"{first.name} = phi i64 [ {start.name}, %{parent.label} ], [ {later}, %{frame.label} ]"]
@@ -143,6 +144,12 @@ class Threads(Writer):
             f"{done}:",
         ]
         parent.label = done
+
+    def _part_of_share(self) -> str:
+        """The iterations of a chunk where each thread is to take PARTS of them."""
+        self.intrinsic("llvm.umax.i64", "i64", ["i64", "i64"])
+        part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")  # type: ignore[attr-defined]
+        return self.op(f"call i64 @llvm.umax.i64({part}, i64 1)", "i64").name
 
     def _team(self) -> tuple[str, str]:
         """The number of this thread, and how many there are."""

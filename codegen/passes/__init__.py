@@ -12,6 +12,7 @@ from .compact_buffers import compact_buffers
 from .guards import clip_loops, version_guards
 from .lanes import combine_lanes
 from .lower_blocks import lower_blocks
+from .order import order_unrolled
 from .registers import promote_registers
 from .unroll import unroll
 from .unswitch import unswitch
@@ -43,6 +44,7 @@ CPU_PASSES: tuple[Pass, ...] = (
     split_vectors,
     unroll,
     promote_registers,
+    order_unrolled,
     simplify_all,
 )
 

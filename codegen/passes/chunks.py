@@ -10,9 +10,12 @@ SCHEDULE = "schedule"
 CHUNK = "chunk"
 
 
+PARTS = 16  # chunks that each thread takes of a dynamic loop, if nobody says: to take one costs as much as a small iteration
+
+
 class Chunks(NamedTuple):
-    """Iterations in chunks of `size`, each taken by the next thread that is free if `dynamic`, else in turns; without a size, one
-    contiguous share a thread."""
+    """Iterations in chunks of `size`, each taken by the next thread that is free if `dynamic`, else in turns. Without a size, one
+    contiguous share a thread; a dynamic loop is cut into PARTS chunks a thread then."""
 
     dynamic: bool
     size: int | None
@@ -21,7 +24,7 @@ class Chunks(NamedTuple):
 def chunks(loop: For) -> Chunks:
     """What the annotations `schedule: "static"` or `"dynamic"` and `chunk: n` of a parallel loop ask for; static without them.
 
-    Dynamic chunks have one iteration unless `chunk` says otherwise; a chunk of 0 says nothing. ValueError for other values.
+    A chunk of 0 says nothing. ValueError for other values.
     """
     schedule = annotation(loop.annotations, SCHEDULE, "static")
     size = annotation(loop.annotations, CHUNK)
@@ -29,5 +32,4 @@ def chunks(loop: For) -> Chunks:
         raise ValueError(f'loop `{loop.name}`: the annotation {SCHEDULE} must be "static" or "dynamic", got {schedule!r}')
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
         raise ValueError(f"loop `{loop.name}`: the annotation {CHUNK} must be an integer from 0 up, got {size!r}")
-    dynamic = schedule == "dynamic"
-    return Chunks(dynamic, size or (1 if dynamic else None))
+    return Chunks(schedule == "dynamic", size or None)

@@ -274,8 +274,3 @@ def _halves(p: Polynomial, stride: int) -> tuple[Polynomial, Polynomial]:
 def local_buffers(body: Stmt) -> dict[str, Buffer]:
     """The local buffers allocated in `body`."""
     return {s.buffer.name: s.buffer for s in walk_stmts(body) if isinstance(s, Allocate) and s.buffer.scope == "local"}
-
-
-def size(b: Buffer) -> int:
-    """The elements of a buffer of constant shape."""
-    return prod(int(d.value) for d in b.shape)  # type: ignore[attr-defined]

@@ -27,7 +27,6 @@ from tir.ir import (
     annotation,
     seq,
 )
-from tir.simplify import simplify
 from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
 
 AXES = ("x", "y", "z")
@@ -306,9 +305,3 @@ def strip(nest: Nest, body: Stmt) -> Stmt:
 def used(s: Stmt) -> dict[str, Buffer]:
     """The buffers that `s` loads or stores, by name, in order."""
     return {n.buffer.name: n.buffer for n in walk(s) if isinstance(n, (Load, Store))}
-
-
-def constant(e: Expr) -> int | None:
-    """The value of an expression without variables."""
-    e = simplify(e)
-    return int(e.value) if isinstance(e, Const) else None

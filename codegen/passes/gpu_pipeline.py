@@ -20,6 +20,7 @@ from tir.ir import (
     Store,
     Var,
     annotation,
+    conjunction,
     seq,
 )
 from tir.simplify import simplify
@@ -120,8 +121,9 @@ def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:
     match value:
         case Load(buffer) if buffer.scope == "global" and buffer.dtype == dtype:
             return value, None
-        case Select(condition, Load(buffer) as x, Const(0), _) if buffer.scope == "global" and buffer.dtype == dtype:
-            return x, None if loads(condition) else condition
+        case Select(condition, inner, Const(0)) if not loads(condition) and (found := copied(inner, dtype)) is not None:
+            x, other = found
+            return x, condition if other is None else conjunction(condition, other)
     return None
 
 

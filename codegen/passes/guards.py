@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from tir.affine import Interval, add, bounds, constant, polynomial, scale, to_expr
 from tir.analysis.regions import extent_range
-from tir.ir import Allocate, Binary, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, conjunction, conjuncts, guarded
+from tir.ir import (
+    Allocate,
+    Binary,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Unary,
+    conjunction,
+    conjuncts,
+    guarded,
+)
 from tir.simplify import prove, simplify, simplify_tree, wraps
 from tir.traverse import map_children, variables, walk, walk_stmts
 
@@ -233,8 +250,9 @@ def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr 
         worst = _worst_case(condition, tile, ranges)
         if worst is None:
             return None
-        tests.append(worst)
-    return conjunction(*tests)
+        if not prove(Unary("not", worst), ranges):  # else it fails in every tile, and stays a guard in all of them
+            tests.append(worst)
+    return conjunction(*tests) if tests else None
 
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:

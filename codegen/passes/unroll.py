@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from tir.ir import Const, For, Kind, PrimFunc, Stmt, Store, annotation
-from tir.traverse import children, map_children, walk_stmts
+from typing import NamedTuple
 
-MAX_STATEMENTS = 4096  # a larger body stays a loop: compile time would explode before speed gains
+from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var, annotation
+from tir.traverse import children, map_children, walk, walk_stmts
+
+MAX_OPERATIONS = 8192  # a larger body stays a loop: LLVM takes a second or two for this one, and grows by more than the size
 PRAGMA = "pragma_auto_unroll_max_step"
 
 
 def unroll(func: PrimFunc, target) -> PrimFunc:
-    """Leave UNROLLED only on loops that will be written out: those of constant extent whose copies hold few enough statements.
+    """Leave UNROLLED only on loops that will be written out: those of constant extent whose copies hold few enough operations.
 
     Below a loop annotated `pragma_auto_unroll_max_step: n`, serial nests that make no more than n statements are UNROLLED too.
     The backend writes the copies; until then the loop stays one statement, which keeps the passes fast.
@@ -23,10 +25,9 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                 body = visit(body, limit)
                 new = kind
                 if kind in (Kind.UNROLLED, Kind.SERIAL):
-                    size = int(extent.value) * _size(body) if isinstance(extent, Const) else MAX_STATEMENTS + 1
-                    asked = kind is Kind.UNROLLED and size <= MAX_STATEMENTS
-                    automatic = kind is Kind.SERIAL and size <= limit and not _serial_loops(body)
-                    new = Kind.UNROLLED if asked or automatic else Kind.SERIAL
+                    size = _size(body).times(int(extent.value)) if isinstance(extent, Const) else None
+                    wanted = kind is Kind.UNROLLED or (size and size.statements <= limit and not _serial_loops(body))
+                    new = Kind.UNROLLED if wanted and size and size.operations <= MAX_OPERATIONS else Kind.SERIAL
                 return s if body is s.body and new is kind else s.with_(body=body, kind=new)
             case _:
                 return map_children(s, lambda c: visit(c, limit) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
@@ -42,15 +43,42 @@ def _limit(loop: For, outer: int) -> int:
     return value
 
 
-def _size(s: Stmt) -> int:
-    """The number of stores once unrolled loops are written out."""
+class _Size(NamedTuple):
+    """Stores, and operations: stores, loads and arithmetic, but for that on indices, most of which is done outside."""
+
+    statements: int
+    operations: int
+
+    def times(self, n: int) -> _Size:
+        return _Size(n * self.statements, n * self.operations)
+
+
+def _size(s: Stmt) -> _Size:
+    """The size of a statement once unrolled loops are written out."""
     match s:
-        case Store():
-            return 1
+        case Store(_, indices, value):
+            return _Size(1, 1 + _operations(value) + sum(map(_loaded, indices)))
         case For(_, Const(n), body, Kind.UNROLLED):
-            return int(n) * _size(body)
+            return _size(body).times(int(n))
         case _:
-            return sum(_size(c) for c in children(s) if isinstance(c, Stmt))
+            parts = [_size(c) for c in children(s) if isinstance(c, Stmt)]
+            own = sum(_operations(c) for c in children(s) if isinstance(c, Expr))
+            return _Size(sum(p.statements for p in parts), own + sum(p.operations for p in parts))
+
+
+def _operations(e: Expr) -> int:
+    match e:
+        case Var() | Const():
+            return 0
+        case Load(_, indices):
+            return 1 + sum(map(_loaded, indices))
+        case _:
+            return 1 + sum(_operations(c) for c in children(e) if isinstance(c, Expr))
+
+
+def _loaded(index: Expr) -> int:
+    """The loads in an index."""
+    return sum(isinstance(n, Load) for n in walk(index))
 
 
 def _serial_loops(s: Stmt) -> bool:

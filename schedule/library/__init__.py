@@ -13,12 +13,13 @@ from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 
-from . import conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise, transposed
+from . import conv2d, depthwise, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .processor import Described, Processor
 from .structure import contraction, epilogue
 
 __all__ = [
-    "Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "reduction", "rowwise", "schedule", "transposed",
+    "Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise", "schedule",
+    "transposed",
 ]  # fmt: skip
 
 
@@ -66,10 +67,14 @@ def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
         return {name}
     if (product := gemm.matches(block)) is not None:
         gemm.apply(s, product, processor, epilogue=after)
-    elif (convolution := conv2d.matches(block)) is not None and conv2d.suits(convolution, processor):
+    elif (convolution := conv2d.matches(block)) is not None and pixels.suits(convolution, processor):
+        return set(pixels.apply(s, convolution, processor, epilogue=after))
+    elif convolution is not None and conv2d.suits(convolution, processor):
         conv2d.apply(s, convolution, processor, epilogue=after)
     elif (spread := transposed.matches(block)) is not None and transposed.suits(spread, processor):
         transposed.apply(s, spread, processor, epilogue=after)
+    elif (few := narrow.matches(block)) is not None and narrow.suits(few, processor):
+        narrow.apply(s, few, processor, epilogue=after)
     elif (kernels := depthwise.matches(block)) is not None:
         return set(depthwise.apply(s, kernels, processor, epilogue=after))
     else:

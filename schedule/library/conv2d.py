@@ -15,7 +15,7 @@ from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
-from .gemm import WORTH_THREADS, packed, register_tile
+from .gemm import WORTH_THREADS, packed, register_tile, tile_cycles
 from .processor import Processor
 from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
 
@@ -104,6 +104,17 @@ def tiles(c: Convolution, processor: Processor) -> Tiles:
     return Tiles(*tile)
 
 
+def cycles(c: Convolution, processor: Processor) -> float:
+    """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result."""
+    t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
+    tile = tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
+    outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
+    count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
+    turned_weights = last_axis(c.weights) != c.channels[-1].var.name
+    copy = size((*c.groups, *c.channels, *c.sums)) * (1.0 if turned_weights else 0.2)
+    return count * tile + copy + (0.5 * size((*c.groups, *c.channels, *c.pixels)) if c.turned else 0.0)
+
+
 def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a convolution, whose loops are still as they were made, and its elementwise consumer `epilogue`, if there is one.
 
@@ -150,4 +161,4 @@ def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None
         s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
-__all__ = ["Convolution", "Tiles", "apply", "matches", "suits", "tiles"]
+__all__ = ["Convolution", "Tiles", "apply", "cycles", "matches", "suits", "tiles"]

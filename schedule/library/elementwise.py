@@ -14,7 +14,7 @@ from tir.traverse import loads
 from .processor import Processor
 from .structure import extent, is_elementwise, loop_of
 
-VECTORS = 4  # in a step of a one-dimensional loop
+VECTORS = 8  # in a step of a one-dimensional loop
 WORTH_THREADS = 1 << 17  # elements below which a second thread costs more than it saves
 CHUNK = 1 << 14  # elements of a one-dimensional loop that a thread takes at a time
 

@@ -83,14 +83,13 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     )
 
 
-def register_tile(M: int, N: int, K: int, lanes: int, registers: int, dividing: bool = False) -> tuple[int, int]:
+def register_tile(
+    M: int, N: int, K: int, lanes: int, registers: int, dividing: bool = False, broadcast: float = 0.06
+) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
     `dividing`, columns that divide N, a multiple of the lanes.
 
-    A tile of m rows by v vectors needs m v accumulators, v vectors of columns and one register for an element of the rows. A step
-    of the sum takes m v multiply-adds, two a cycle, but at least the latency of one, 4 cycles, and some more for each vector of
-    columns, which comes from the second-level cache, and for each element of the rows; each tile takes a while to begin and to
-    store.
+    A tile of m rows by v vectors needs m v accumulators, v vectors of columns and one register for an element of the rows.
     """
     best: tuple[float, int, int] | None = None
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane.
@@ -101,13 +100,22 @@ def register_tile(M: int, N: int, K: int, lanes: int, registers: int, dividing: 
                 continue
             if dividing and N % (v * lanes):
                 continue
-            step = max(m * v / 2, 4.0) + 0.4 * v + 0.06 * m
-            cost = ceil(M / m) * ceil(N / (v * lanes)) * (step * K + m * v + 20)
+            cost = ceil(M / m) * ceil(N / (v * lanes)) * tile_cycles(m, v, K, broadcast)
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None
     _, m, v = best
     return m, min(v * lanes, N)
+
+
+def tile_cycles(m: int, v: int, K: int, broadcast: float = 0.06) -> float:
+    """About how many cycles a tile of m rows by v vectors takes.
+
+    A step of the sum takes m v multiply-adds, two a cycle, but at least the latency of one, 4 cycles, and some more for each
+    vector of columns, which comes from the second-level cache, and `broadcast` for each element of the rows; each tile takes a
+    while to begin and to store.
+    """
+    return (max(m * v / 2, 4.0) + 0.4 * v + broadcast * m) * K + m * v + 20
 
 
 def _shared(tiles: int, threads: int) -> float:
@@ -194,4 +202,4 @@ def _shape(s: Schedule, block: str):
     return stores(find_block(s.func, block).body)[0].buffer.shape
 
 
-__all__ = ["Tiles", "apply", "matches", "register_tile", "tiles"]
+__all__ = ["Tiles", "apply", "matches", "register_tile", "tile_cycles", "tiles"]

@@ -75,11 +75,30 @@ def suits(t: Transposed, processor: Processor) -> bool:
 
 def tiles(t: Transposed, processor: Processor) -> Tiles:
     """A good register tile: pixels of a class along the last axis, and channels."""
-    strides = {x.pixel.var.name: x.stride for x in t.classes}
-    row = t.c.rows[-1]
-    pixels = -(-extent(row) // strides.get(row.var.name, 1))
     lanes = processor.lanes(t.c.bits)
-    return Tiles(*register_tile(pixels, extent(t.channels), size(t.c.sums), lanes, processor.registers))
+    return Tiles(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor.registers))
+
+
+def pixels_of_class(t: Transposed) -> int:
+    """How many pixels of a class a row has at most."""
+    row = t.c.rows[-1]
+    return -(-extent(row) // strides(t).get(row.var.name, 1))
+
+
+def strides(t: Transposed) -> dict[str, int]:
+    """The strides of those axes that have classes."""
+    return {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
+
+
+def by_class(s: Schedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[str, list[str]]]:
+    """The loop of each axis, and the one of its classes, if it has any, split off."""
+    found: list[tuple[str, list[str]]] = []
+    for it in axes:
+        loop, inner = loop_of(it), []
+        if it.var.name in strides(t):
+            loop, *inner = s.split(loop, [None, strides(t)[it.var.name]])
+        found.append((loop, inner))
+    return found
 
 
 def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
@@ -89,17 +108,7 @@ def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None 
     kernel; the sums; pixels and channels of a tile. ScheduleError where a step is refused.
     """
     c, wanted = t.c, tiles(t, processor) if sizes is None else sizes
-    strides = {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
-
-    def parted(it: Iter) -> tuple[str, list[str]]:
-        """The loop of an axis, and the one of its classes, if it has any."""
-        if it.var.name not in strides:
-            return loop_of(it), []
-        outer, inner = s.split(loop_of(it), [None, strides[it.var.name]])
-        return outer, [inner]
-
-    rows = [parted(it) for it in c.rows]
-    sums = [parted(it) for it in c.sums]
+    rows, sums = by_class(s, t, c.rows), by_class(s, t, c.sums)
     c0, c1 = s.split(loop_of(t.channels), [None, wanted.channels], preserve_unit_iters=False)
     p0, p1 = s.split(rows[-1][0], [None, wanted.pixels], preserve_unit_iters=False)
     classes = [loop for _, inner in rows for loop in inner]
@@ -119,4 +128,4 @@ def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None 
         s.parallel(s.fuse(c0, *classes, *outer))
 
 
-__all__ = ["Class", "Transposed", "apply", "matches", "suits", "tiles"]
+__all__ = ["Class", "Transposed", "apply", "by_class", "matches", "pixels_of_class", "strides", "suits", "tiles"]

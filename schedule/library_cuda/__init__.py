@@ -12,37 +12,32 @@ from __future__ import annotations
 from schedule.error import ScheduleError
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
-from tir.ir import PrimFunc
+from tir.ir import PrimFunc, annotation
 
-from ..library.structure import epilogue, is_elementwise
-from . import elements, products, rows, split_sum, tensor_cores
+from ..library.structure import is_elementwise
+from . import elements, products, rows, split_sum, tensor_cores, windows
+from .launch import follower
 
-__all__ = ["elements", "products", "rows", "schedule", "split_sum", "tensor_cores"]
+__all__ = ["elements", "products", "rows", "schedule", "split_sum", "tensor_cores", "windows"]
 
 
 def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
     """A schedule of `func` for a GPU. What fits no pattern has one thread an element; what cannot be parallel has one thread.
 
-    Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, which
-    lets the factors be rounded to 10 bits of mantissa.
+    Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
+    the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.
     """
     s = Schedule(func)
     _inline(s)
-    for name in [b.name for b in blocks_below(s.func.body)]:
-        found = products.matches(find_block(s.func, name))
-        if found is not None and products.suits(found) and products.is_matrices(found):
-            s = _tried(s, lambda t, found=found: split_sum.apply(t, found)) or s
     done: set[str] = set()
     for name in [b.name for b in blocks_below(s.func.body)]:
-        found = products.matches(find_block(s.func, name)) if name not in done else None
-        if found is None or not products.suits(found):
-            continue
-        after = epilogue(s, name)
-        cores = tensor_cores.instruction(found, tf32) if products.is_matrices(found) and _number(arch) >= 80 else None
-        tried = _tried(s, lambda t, found=found, after=after, cores=cores: products.apply(t, found, after, cores=cores))
+        tried = _tried(s, lambda t, name=name: _product(t, name, _number(arch) >= 80, tf32)) if _present(s, name) else None
         if tried is not None:
             s = tried
-            done |= {name, *([after] if after else [])} | _made(s, done | {name})
+            done |= _made(s, done)
+    for name in [b.name for b in blocks_below(s.func.body)]:
+        if name not in done:
+            s = _tried(s, lambda t, name=name: split_sum.in_stages(t, name)) or s
     for name in reversed([b.name for b in blocks_below(s.func.body)]):
         if name in done or not _present(s, name):
             continue
@@ -56,11 +51,28 @@ def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedul
     for name in sorted(rest, key=lambda x: find_block(s.func, x).init is None):  # reductions take along what feeds them
         if name in done or not _present(s, name) or _bound(s, name):
             continue
-        tried = _tried(s, lambda t, name=name: elements.apply(t, name, epilogue(t, name), done))
+        tried = _tried(s, lambda t, name=name: elements.apply(t, name, done))
         if tried is not None:
             s = tried
             done.add(name)
     return s
+
+
+def _product(s: Schedule, name: str, capable: bool, tf32: bool) -> None:
+    """Tile the block if it is a product: as one of matrices, in parts where its sum is long and its results few, on tensor cores
+    where the target is `capable` of it. Nothing changes for other blocks."""
+    c = products.matches(find_block(s.func, name))
+    if c is None or not products.suits(c):
+        return
+    after = follower(s, name)
+    n = split_sum.parts(c)
+    if n > 1 or not products.is_matrices(c):
+        c, after = windows.as_matrices(s, c, after)
+    if n > 1:
+        c, after = windows.as_matrices(s, split_sum.apply(s, c, n), None)
+    rounding = tf32 or bool(annotation(find_block(s.func, c.block).annotations, tensor_cores.TF32, False))
+    cores = tensor_cores.instruction(c, rounding) if capable else None
+    products.apply(s, c, after, cores=cores)
 
 
 def _number(arch: str) -> int:
@@ -95,7 +107,7 @@ def _made(s: Schedule, known: set[str]) -> set[str]:
 def _inline(s: Schedule) -> None:
     """Elementwise blocks go into the elementwise blocks that use them, where each has one consumer only."""
     for block in [b.name for b in blocks_below(s.func.body)]:
-        if is_elementwise(find_block(s.func, block)) and epilogue(s, block) is not None:
+        if is_elementwise(find_block(s.func, block)) and follower(s, block) is not None:
             try:
                 s.compute_inline(block)
             except ScheduleError:

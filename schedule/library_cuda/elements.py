@@ -6,51 +6,41 @@ from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
-from tir.traverse import loads, variables
+from tir.traverse import loads
 
 from ..library.structure import is_elementwise, iterations
+from .launch import follower
 
 THREADS = 256
 WIDEST = 16  # bytes that a thread loads or stores at once
 
 
-def apply(s: Schedule, block: str, after: str | None, done: set[str]) -> None:
-    """Bind the spatial loops of a block, fused, to blocks of THREADS threads; its reduction runs in the thread, in a register,
-    and the elementwise block `after` follows at once."""
-    b = find_block(s.func, block)
+def apply(s: Schedule, block: str, done: set[str]) -> None:
+    """Bind the elements that a block computes to threads, in blocks of THREADS. A reduction runs in the thread of its element, in
+    a register, and what uses its result element by element follows at once."""
     for p in s.get_producers(block):  # padding and the like is computed where it is read
         if p not in done and is_elementwise(find_block(s.func, p)) and s.get_consumers(p) == [block]:
             s.compute_inline(p)
-    b = find_block(s.func, block)
-    loops = s.get_loops(block)
-    driving: dict[Axis, set[str]] = {it.axis: set() for it in b.iters}
-    for it in b.iters:
-        driving[it.axis] |= variables(it.binding)
-    spatial = [x for x in loops if x in driving.get(Axis.SPATIAL, set())]
-    reducing = [x for x in loops if x not in spatial]
-    if not spatial:
-        spatial = [s.add_unit_loop(loops[0] if loops else block)]
-    if reducing:
-        s.reorder(*spatial, *reducing)
-        if after is not None:
-            s.set_scope(block, 0, "local")
-            copy = after
-        else:
-            copy = s.cache_write(block, 0, "local")
-        done.add(copy)
-    fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    if reducing:
-        s.reverse_compute_at(copy, fused)
+    reducing = any(it.axis is Axis.REDUCE for it in find_block(s.func, block).iters)
+    result, after = block, follower(s, block)
+    if reducing and after is not None:
+        s.set_scope(block, 0, "local")
+        result = after
+    elif reducing:
+        result = s.cache_write(block, 0, "local")
+    loops = s.get_loops(result) or [s.add_unit_loop(result)]
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     lanes = 1 if reducing else _lanes(s, block, fused)
     n = iterations(s, fused) or THREADS * lanes
     threads = min(THREADS, -(-n // lanes))
-    if lanes > 1:
-        outer, inner, lane = s.split(fused, [None, threads, lanes])
+    outer, inner, *rest = s.split(fused, [None, threads, lanes] if lanes > 1 else [None, threads])
+    for lane in rest:
         s.vectorize(lane)
-    else:
-        outer, inner = s.split(fused, [None, threads])
     s.bind(outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
+    if reducing:
+        s.compute_at(block, inner)
+        done.add(result)
 
 
 def _lanes(s: Schedule, block: str, loop: str) -> int:

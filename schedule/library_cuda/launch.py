@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Const, Load
+from tir.ir import Binary, Block, Const, Expr, Load, Store, Var
 from tir.traverse import loads
 
-from ..library.structure import iterations
+from ..library.structure import Contraction, extent, iterations
 
 PROCESSORS = 132  # of an H100 or H200: fewer blocks leave some idle
 LANES = 16  # bytes that a thread loads at once
@@ -44,7 +44,7 @@ def fetch(s: Schedule, copy: str, rank: int, threads: Sequence[tuple[str, int]])
     source = next(iter(loads(find_block(s.func, copy).body)), None)
     count = prod(n for _, n in threads)
     lanes = LANES // dtypes.nbytes(source.dtype) if source is not None else 1
-    while lanes > 1 and (width % lanes or total % (lanes * count) or _row(source) % lanes):
+    while lanes > 1 and (width % lanes or total % (lanes * count) or not _aligned(source, lanes)):
         lanes //= 2
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     parts = s.split(fused, [None, *(n for _, n in threads), *([lanes] if lanes > 1 else [])])
@@ -54,11 +54,56 @@ def fetch(s: Schedule, copy: str, rank: int, threads: Sequence[tuple[str, int]])
         s.bind(loop, axis)
 
 
-def _row(source: Load | None) -> int:
-    """The elements in a row of what is loaded, to see where rows begin."""
-    if source is None or not source.buffer.shape or not isinstance(source.buffer.shape[-1], Const):
-        return 1
-    return int(source.buffer.shape[-1].value)
+def stage(s: Schedule, c: Contraction, after: str | None, scope: str, tile: Mapping[str, int]) -> tuple[list[str], str]:
+    """Read the factors of a product through shared memory and accumulate it in `scope`; returns the blocks that copy the factors
+    and the one that writes the result: `after`, where there is one. Axes are padded to multiples of `tile`, by name."""
+    copies = [s.cache_read(c.block, x.buffer.name, "shared") for x in (c.left, c.right)]
+    if after is None:
+        after = s.cache_write(c.block, 0, scope)
+    else:
+        s.set_scope(c.block, 0, scope)
+    for copy in copies:
+        inline_producers(s, copy)
+    axes = find_block(s.func, c.block).iters
+    multiples = [tile.get(it.var.name, 1) for it in axes]
+    if any(extent(it) % n for it, n in zip(axes, multiples, strict=True)):
+        s.pad_einsum(c.block, multiples)
+    return copies, after
+
+
+def _aligned(source: Load | None, lanes: int) -> bool:
+    """Whether what is loaded lies in groups of `lanes` elements, which start where vectors may."""
+    if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
+        return False
+    return int(source.buffer.shape[-1].value) % lanes == 0 and _steady(source.indices[-1], lanes)
+
+
+def _steady(index: Expr, lanes: int) -> bool:
+    """Whether an index follows one axis through whole groups of `lanes`."""
+    match index:
+        case Var():
+            return True
+        case Binary("%", a, Const(c)) | Binary("+" | "-", a, Const(c)):
+            return c % lanes == 0 and _steady(a, lanes)
+        case _:
+            return False
+
+
+def follower(s: Schedule, block: str) -> str | None:
+    """The only consumer of a block, if it reduces nothing and each of its iterations reads the one element that its axes name."""
+    consumers = s.get_consumers(block)
+    if len(consumers) != 1 or block in s.get_output_blocks():
+        return None
+    consumer, made = find_block(s.func, consumers[0]), find_block(s.func, block).body
+    read = [x for x in loads(consumer.body) if isinstance(made, Store) and x.buffer.name == made.buffer.name]
+    return consumer.name if consumer.init is None and all(_own(x, consumer) for x in read) else None
+
+
+def _own(x: Load, b: Block) -> bool:
+    """Whether an element is at the axes of a block, in order; 0 stands for an axis with one value."""
+    return len(x.indices) == len(b.iters) and all(
+        i == it.var or (i == Const(0) and it.extent == Const(1)) for i, it in zip(x.indices, b.iters, strict=True)
+    )
 
 
 def inline_producers(s: Schedule, copy: str) -> None:
@@ -67,3 +112,4 @@ def inline_producers(s: Schedule, copy: str) -> None:
         b = find_block(s.func, name)
         if b.init is None and s.get_consumers(name) == [copy] and not any(x.thread for x in loops_of(s.func, name)):
             s.compute_inline(name)
+            inline_producers(s, copy)

@@ -1,24 +1,24 @@
 """Products of matrices, batches of them, and convolutions: tiles through shared memory, accumulated in registers.
 
 A block computes a tile of the result step by step along the sum; in each step its threads load a tile of either factor into
-shared memory together, and each thread multiplies a small tile in registers. Where axes do not fill tiles, a matrix product is
-padded with zeros in shared memory, so that no inner loop has a condition.
+shared memory together, and each thread multiplies a small tile in registers. Where axes do not fill tiles, the product is
+padded with zeros in shared memory, so that no inner loop has a condition. Convolutions are products of matrices that are read
+at computed places (windows.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TypeVar
 
-from schedule.primitive import find_block, loops_of
+from schedule.primitive import loops_of
 from schedule.schedule import Schedule
 from tir.ir import Block, Cast, Const, Load
-from tir.traverse import rewrite, variables
+from tir.traverse import rewrite
 
-from ..library.structure import Contraction, contraction, extent, is_plain, loop_of, size
-from .launch import PROCESSORS, fetch, inline_producers, rasterise
+from ..library.structure import Contraction, contraction, is_plain, loop_of, size
+from .launch import PROCESSORS, fetch, rasterise, stage
 from .tensor_cores import TF32_TILES, Instruction, WarpTile, multiply
 from .tensor_cores import TILES as WARP_TILES
 
@@ -40,8 +40,8 @@ class Tile:
 
 
 TILES = (
-    Tile(128, 128, 16, 8, 8, 3), Tile(128, 64, 16, 8, 4, 3), Tile(64, 64, 16, 4, 4, 3), Tile(32, 32, 16, 2, 2, 3),
-    Tile(16, 16, 16, 1, 1, 3),
+    Tile(128, 128, 16, 8, 8, 3), Tile(128, 64, 16, 8, 4, 3), Tile(64, 64, 16, 4, 4, 3), Tile(32, 32, 16, 4, 2, 3),
+    Tile(16, 16, 16, 2, 1, 3),
 )  # fmt: skip
 Shape = TypeVar("Shape", Tile, WarpTile)
 
@@ -64,23 +64,22 @@ def suits(c: Contraction) -> bool:
 
 
 def choose(tiles: Sequence[Shape], rows: int, columns: int, batch: int) -> Shape:
-    """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding."""
+    """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding; else the one with the
+    least padding and most blocks."""
     for tile in tiles:
         blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
         used = rows * columns / (-(-rows // tile.rows) * tile.rows * -(-columns // tile.columns) * tile.columns)
         if blocks >= PROCESSORS // 2 and used > 0.6:
             return tile
-    return min(tiles, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, -t.rows))
+    return min(tiles, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, t.rows))
 
 
 def apply(
     s: Schedule, c: Contraction, after: str | None, tile: Tile | WarpTile | None = None, cores: Instruction | None = None
 ) -> None:
-    """Tile a contraction, with the elementwise block `after` behind it, and bind it to blocks and threads; on tensor cores where
-    `cores` says by which instruction."""
-    if not is_matrices(c):
-        windows(s, c, after)
-    elif cores is not None:
+    """Tile a product of matrices, with the elementwise block `after` behind it, and bind it to blocks and threads; on tensor
+    cores where `cores` says by which instruction."""
+    if cores is not None:
         tiles = TF32_TILES if cores.factors == "tf32" else WARP_TILES
         chosen = choose(tiles, size(c.rows), size(c.columns), size(c.batch)) if tile is None else tile
         assert isinstance(chosen, WarpTile)
@@ -99,19 +98,9 @@ def is_matrices(c: Contraction) -> bool:
 def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None:
     """A product of matrices, or a batch: padded in shared memory to whole tiles."""
     block = c.block
-    left = s.cache_read(block, c.left.buffer.name, "shared")
-    right = s.cache_read(block, c.right.buffer.name, "shared")
-    if after is None:
-        after = s.cache_write(block, 0, "local")
-    else:
-        s.set_scope(block, 0, "local")
-    for copy in (left, right):
-        inline_producers(s, copy)
     (row,), (column,), (step,) = c.rows, c.columns, c.sums
-    multiple = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
-    padding = [multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters]
-    if any(extent(it) % multiple.get(it.var.name, 1) for it in find_block(s.func, block).iters):
-        s.pad_einsum(block, padding)
+    sizes = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
+    (left, right), after = stage(s, c, after, "local", sizes)
     # A thread has strips of four columns, so that a warp reads whole lines of shared memory, and rows as far apart as there are
     # threads, so that its threads read the left factor from different banks.
     across = tile.columns // tile.thread_columns
@@ -154,99 +143,3 @@ def _write_back(s: Schedule, after: str, tile: Tile, strip: int) -> None:
     s.bind(tx, "threadIdx.x")
     if strip > 1:
         s.vectorize(jj)
-
-
-# --- convolutions -------------------------------------------------------------------------------------------------------
-
-
-def windows(s: Schedule, c: Contraction, after: str | None) -> None:
-    """A contraction over windows: each spatial axis is cut into blocks, threads and registers by itself."""
-    block = c.block
-    left = s.cache_read(block, c.left.buffer.name, "shared")
-    right = s.cache_read(block, c.right.buffer.name, "shared")
-    if after is None:
-        after = s.cache_write(block, 0, "local")
-    else:
-        s.set_scope(block, 0, "local")
-    for copy in (left, right):
-        inline_producers(s, copy)
-    order = [loop_of(it) for it in (*c.batch, *c.rows, *c.columns)]
-    last = loop_of(next(it for it in (*c.rows, *c.columns, *c.batch) if it.var.name == c.vector))
-    parts = _cut({loop_of(it): extent(it) for it in (*c.rows, *c.columns)}, last, [loop_of(it) for it in c.rows])
-    blocks, threads, registers = [], [], []
-    for loop in order:
-        if loop in parts:
-            t, r = parts[loop]
-            b, t_loop, r_loop = s.split(loop, [None, t, r])
-            blocks.append(b)
-            threads.append(t_loop)
-            registers.append(r_loop)
-        else:
-            blocks.append(loop)
-    sums = [loop_of(it) for it in c.sums]
-    longest = max(c.sums, key=extent)
-    outer, inner = s.split(loop_of(longest), [None, min(extent(longest), max(1, 32 // (size(c.sums) // extent(longest))))])
-    rest = [x for x in sums if x != loop_of(longest)]
-    s.reorder(*blocks, outer, *threads, inner, *rest, *registers)
-    block_loop = s.fuse(*blocks)
-    s.compute_at(left, outer)
-    s.compute_at(right, outer)
-    s.reverse_compute_at(after, block_loop)
-    first = s.decompose_reduction(block, outer)
-    s.bind(block_loop, "blockIdx.x")
-    count = prod(parts[x][0] for x in parts)
-    n = len(threads)
-    names = [x.name for x in loops_of(s.func, first)]
-    s.bind(_fused(s, names[1 : 1 + n]), "threadIdx.x")
-    s.bind(_fused(s, threads), "threadIdx.x")
-    for copy in (left, right):
-        loops = [x.name for x in loops_of(s.func, copy)]
-        fused = _fused(s, loops[2:])
-        _, x = s.split(fused, [None, count])
-        s.bind(x, "threadIdx.x")
-    _spread_result(s, after, c, parts, order)
-
-
-def _fused(s: Schedule, loops: list[str]) -> str:
-    return s.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-def _cut(extents: dict[str, int], last: str, rows: list[str]) -> dict[str, tuple[int, int]]:
-    """Threads and registers for each spatial loop: up to 256 threads and 16 elements a thread, the innermost axis first."""
-    budget = {"threads": 256, "registers": 16}
-    result = dict.fromkeys(extents, (1, 1))
-    side = {True: 16, False: 16}
-    for x in sorted(extents, key=lambda x: (x != last, x in rows)):
-        group = x in rows
-        threads = min(side[group], budget["threads"], extents[x])
-        registers = min(4, budget["registers"], -(-extents[x] // threads))
-        if x == last and registers > 1 and not group:
-            registers = min(registers, 2)
-        result[x] = (threads, registers)
-        side[group] //= threads
-        budget["threads"] //= threads
-        budget["registers"] //= registers
-    return result
-
-
-def _spread_result(s: Schedule, after: str, c: Contraction, parts: dict[str, tuple[int, int]], order: list[str]) -> None:
-    """The result goes from registers to its place, by the same threads."""
-    loops = [x.name for x in loops_of(s.func, after)][1:]
-    axes = find_block(s.func, after).iters
-    names = [i.name for i in c.store.indices]  # type: ignore[attr-defined]
-    by_axis = {it.var.name: loop_of(it) for it in (*c.batch, *c.rows, *c.columns)}
-    threads: dict[str, str] = {}
-    inner: list[str] = []
-    for axis, it in zip(names, axes, strict=True):
-        mine = [x for x in loops if x in variables(it.binding)]
-        origin = by_axis[axis]
-        if not mine or origin not in parts:
-            inner += mine
-            continue
-        t, r = parts[origin]
-        t_loop, r_loop = s.split(mine[0], [t, r])
-        threads[origin] = t_loop
-        inner.append(r_loop)
-    bound = [threads[x] for x in order if x in threads]
-    s.reorder(*bound, *inner)
-    s.bind(_fused(s, bound), "threadIdx.x")

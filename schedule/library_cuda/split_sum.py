@@ -1,48 +1,65 @@
-"""Long sums of products with few results (split-K): parts of the sum are products of their own, whose results are added up."""
+"""Long reductions with few results: parts of them are reduced by one kernel, and their results by another one (`rfactor`)."""
 
 from __future__ import annotations
 
-from schedule.primitive import find_block
+from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
-from tir.ir import Axis, Var
-from tir.traverse import loads
+from tir.ir import Axis, Const, Var
 
 from ..library.structure import Contraction, extent, loop_of, size
+from . import rows
 from .launch import PROCESSORS
+from .products import matches
 
 EDGE = 64  # rows and columns of a tile that uses a processor well
-LEAST = 256  # steps of a part
+LEAST = 256  # steps of a part of a product
+STEPS = 64  # steps of a part of any other reduction, for each thread
+STEP = 32  # parts are multiples of it, as tiles are
 
 
 def parts(c: Contraction) -> int:
-    """Into how many parts of equal length to split the sum of a product of matrices, so that there is work for all processors."""
+    """Into how many parts to split the sum of a product, so that there is work for all processors."""
     blocks = -(-size(c.rows) // EDGE) * -(-size(c.columns) // EDGE) * size(c.batch)
-    steps = extent(c.sums[0])
     if blocks >= PROCESSORS // 2:
         return 1
-    return max(n for n in range(1, max(2, 2 * PROCESSORS // blocks + 1)) if steps % n == 0 and (n == 1 or steps // n >= LEAST))
+    return max(1, min(2 * PROCESSORS // blocks, size(c.sums) // LEAST))
 
 
-def apply(s: Schedule, c: Contraction) -> None:
-    """Make the parts of a sum a batch of products, which one kernel computes, and whose results another one adds.
+def apply(s: Schedule, c: Contraction, n: int) -> Contraction:
+    """Make n parts of the sum of a product of temporaries a batch of products, which one kernel computes; another adds their
+    results. Returns the batch.
 
     Rewrite   C[i, j] += A[i, k] * B[k, j]
-           => C_rf[p, i, j] += A'[p, i, k] * B'[p, k, j];   C[i, j] += C_rf[p, i, j]      # A', B' inlined where loaded
+           => C_rf[p, i, j] += A[i, p * m + k] * B[p * m + k, j];   C[i, j] += C_rf[p, i, j]   # the sum filled up to n * m steps
     """
-    n = parts(c)
+    (step,) = c.sums
+    length = -(-extent(step) // (n * STEP)) * STEP
+    n = -(-extent(step) // length)
+    if extent(step) % length:
+        s.pad_einsum(c.block, [length * n if it.var.name == step.var.name else 1 for it in find_block(s.func, c.block).iters])
+    part, _ = s.split(loop_of(step), [n, None])
+    partial = s.rfactor(part)
+    product = matches(find_block(s.func, partial))
+    assert product is not None
+    return product
+
+
+def in_stages(s: Schedule, block: str) -> None:
+    """Reduce a block in two stages where one would leave processors idle: parts, over the outermost of its reduce axes, and then
+    the parts. Nothing changes for a block that has enough results, few steps, or a prime number of them."""
+    b = find_block(s.func, block)
+    if b.init is None or not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in b.iters):
+        return
+    results = size(tuple(it for it in b.iters if it.axis is Axis.SPATIAL))
+    sums = tuple(it for it in b.iters if it.axis is Axis.REDUCE)
+    row = rows.along(b)
+    together = rows.STREAMING if row else 1  # threads that reduce one result
+    most = min(PROCESSORS * rows.STREAMING // (results * together), size(sums) // (STEPS * together), extent(sums[0]))
+    n = max((d for d in range(2, most + 1) if extent(sums[0]) % d == 0), default=1)
     if n == 1:
         return
-    outer, _ = s.split(loop_of(c.sums[0]), [n, None])
-    product = s.rfactor(outer)
-    axes = find_block(s.func, product).iters
-    old = {it.var.name for it in (*c.batch, *c.rows, *c.columns)}
-    part = next(it.var.name for it in axes if it.axis is Axis.SPATIAL and it.var.name not in old)
-    step = next(it.var.name for it in axes if it.axis is Axis.REDUCE)
-    for factor in (c.left, c.right):
-        load = next(x for x in loads(find_block(s.func, product).body) if x.buffer.name == factor.buffer.name)
-        order = [i.name if isinstance(i, Var) else step for i in load.indices]
-        s.reindex_cache_read(product, factor.buffer.name, "global", _index_map([it.var.name for it in axes], [part, *order]))
-
-
-def _index_map(axes: list[str], chosen: list[str]) -> str:
-    return f"lambda {', '.join(axes)}: ({', '.join(chosen)})"
+    outer, _ = s.split(loop_of(sums[0]), [n, None])
+    partial = s.rfactor(outer, len(b.iters) - len(sums) if row else 0)
+    order = {x.name: i for i, x in enumerate(loops_of(s.func, partial))}
+    axes = find_block(s.func, partial).iters
+    s.reorder_block_iter_var(partial, sorted(range(len(axes)), key=lambda i: order[loop_of(axes[i])]))

@@ -13,10 +13,11 @@ from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 
-from ..library.structure import Contraction, extent, last_axis, loop_of, size
-from .launch import fetch, inline_producers, rasterise
+from ..library.structure import Contraction, last_axis, loop_of, size
+from .launch import fetch, rasterise, stage
 
 WARP = 32
+TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
 LEAST = 16  # rows, columns and steps of a product that are worth a tile
 
 
@@ -81,18 +82,9 @@ def instruction(c: Contraction, tf32: bool) -> Instruction | None:
 def multiply(s: Schedule, c: Contraction, after: str | None, how: Instruction, tile: WarpTile) -> None:
     """Schedule a product of matrices, or a batch of them, with the elementwise block `after` behind it."""
     block = c.block
-    shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
-    if after is None:
-        after = s.cache_write(block, 0, "warp")
-    else:
-        s.set_scope(block, 0, "warp")
-    for copy in shared:
-        inline_producers(s, copy)
     (row,), (column,), (step,) = c.rows, c.columns, c.sums
-    multiple = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
-    axes = find_block(s.func, block).iters
-    if any(extent(it) % multiple.get(it.var.name, 1) for it in axes):
-        s.pad_einsum(block, [multiple.get(it.var.name, 1) for it in axes])
+    sizes = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
+    shared, after = stage(s, c, after, "warp", sizes)
     held = [s.cache_read(block, find_block(s.func, copy).body.buffer.name, "warp") for copy in shared]  # type: ignore[attr-defined]
     batch = [loop_of(it) for it in c.batch]
     i, j, k = loop_of(row), loop_of(column), loop_of(step)
@@ -122,7 +114,7 @@ def multiply(s: Schedule, c: Contraction, after: str | None, how: Instruction, t
     for copy in shared:
         fetch(s, copy, 2, threads)
         s.storage_align(copy, 0, -2, 4 * bank, bank)
-    _load_fragments(s, held, (c.left, c.right), step.var.name, how)
+    load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
     s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
     s.unroll(kk)
@@ -130,7 +122,7 @@ def multiply(s: Schedule, c: Contraction, after: str | None, how: Instruction, t
     _write_back(s, after, tile)
 
 
-def _load_fragments(s: Schedule, held: list[str], factors: tuple, step: str, how: Instruction) -> None:
+def load_fragments(s: Schedule, held: list[str], factors: tuple, step: str, how: Instruction) -> None:
     """Fragments come by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
     for copy, factor in zip(held, factors, strict=True):
         if how.depth == 8 and last_axis(factor) != step:

@@ -16,7 +16,6 @@ from ..rules.rule import Verdict
 from ..rules.tiling import reuses_data
 from ..sketch import Hole, Limit, State, extent, is_spatial
 
-WARP = 32
 MOST = 1024  # threads of a block
 SHARED = 44 * 1024  # bytes that rows kept by a block may take; some are left to the reductions across warps
 THREADS = (32, 64, 128, 256, 512, 1024)

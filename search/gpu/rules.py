@@ -6,8 +6,9 @@ from ..rules.rule import Rule
 from ..rules.skip import Skip
 from .elements import InlineElements
 from .rows import CrossThreadReduction
+from .tensor_cores import TileForTensorCores
 from .tiling import TileThroughShared
 
-GPU: tuple[Rule, ...] = (CrossThreadReduction(), TileThroughShared(), InlineElements(), Skip())
+GPU: tuple[Rule, ...] = (CrossThreadReduction(), TileForTensorCores(), TileThroughShared(), InlineElements(), Skip())
 
 GPU_ANSOR: tuple[Rule, ...] = (CrossThreadReduction(), TileThroughShared(ours=False), InlineElements(), Skip())

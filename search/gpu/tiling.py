@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from types import MappingProxyType
 
 from schedule import ScheduleError
 from schedule.schedule import Schedule
@@ -14,22 +15,25 @@ from tir.traverse import loads, stores, walk
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer, reuses_data
 from ..sketch import Hole, Product, State, Tile, element_bits, extent, is_spatial
+from .device import device
 
-STRUCTURE = "SSSRRSRS"  # blocks, virtual threads, threads, steps through shared memory, and the work of a thread
-GRID_Y = 65535  # blocks along blockIdx.y, at most
-UNROLL = (16, 0, 64, 512)
+UNROLL = (16, 0, 64, 512, 1024)
+STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
+RESIDENT = (1, 2, 3)  # blocks for which a multiprocessor shall have registers
 WIDEST = 16  # bytes that a thread moves at once
 SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first and the second elements long
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """An axis of a tiled block: its loops, level by level, and the columns of the inner ones; of one iteration, a single loop."""
+    """An axis of a tiled block: its loops, level by level, outermost first, and the columns of the levels inside of a block; of
+    one iteration, a single loop. `group` is the loop over blocks that run together, for the one axis that has such a level."""
 
     name: str
     spatial: bool
     loops: tuple[str, ...]
     columns: tuple[int, ...]
+    group: tuple[str, ...] = ()
 
 
 class TileThroughShared:
@@ -38,9 +42,10 @@ class TileThroughShared:
     The outermost spatial level is the blocks, then come virtual threads and threads. In each step of the outermost reduction the
     threads of a block load a tile of every operand into shared memory together, a number of elements at once that is left open;
     what makes an operand element by element is computed as it is loaded. Each thread accumulates in registers; its elements, or
-    those of the elementwise consumer, are written at the end. What is `ours` is not
-    in the paper: sums of plain products are padded with zeros to whole tiles, rows of shared memory may be skewed, so that
-    threads that walk a column meet different banks, and tiles loaded a step ahead.
+    those of the elementwise consumer, are written at the end. What is `ours` is not in the paper: sums of plain products are
+    padded with zeros to whole tiles, and their blocks go through the columns some rows together, so that what they read stays in
+    the second-level cache; rows of shared memory may be skewed, so that threads that walk a column meet different banks; tiles
+    are loaded some steps ahead; registers may be kept for several blocks.
     """
 
     name = "tiling through shared memory"
@@ -59,45 +64,35 @@ class TileThroughShared:
 
     def apply(self, state: State, block: str) -> list[State]:
         new = state.fired(self.name, block)
-        try:
-            _tile(new, block, self.ours)
-        except ScheduleError:
-            return []
+        _tile(new, block, self.ours)
         return [new]
 
 
-def _tile(state: State, block: str, ours: bool = True) -> None:
+def _tile(state: State, block: str, ours: bool) -> None:
     s = state.schedule
     written = {x.buffer.name for x in stores(state.block(block))}
     reads = dict.fromkeys(x.buffer.name for x in loads(state.block(block).body) if x.buffer.name not in written)
     copies = [s.cache_read(block, buffer, "shared") for buffer in reads]
-    after = elementwise_consumer(state, block)
-    if after is not None and after not in state.marks and not state.is_output(block):
-        s.set_scope(block, 0, "local")
-    else:
-        after = s.cache_write(block, 0, "local")
+    after = accumulate(state, block, "local")
     for copy in copies:
-        _inline_producers(state, copy)
-    padded = ours and _paddable(s, block, state)
-    if padded:
-        _pad(state, block)
-    axes = _split(state, block, padded, perfect=not ours)
+        inline_producers(state, copy)
+    axes = _split(state, block, ours)
     spatial = [a for a in axes if a.spatial and a.columns]
     reduce = [a for a in axes if not a.spatial and a.columns]
-    ones = [a.loops[0] for a in axes if a.spatial and not a.columns]
-    blocks = [*ones, *(a.loops[0] for a in spatial)]
-    rows = prod(extent(it) for it in state.block(block).iters if it.var.name in {a.name for a in spatial[:-1]})
+    blocks = [a.loops[0] for a in axes if a.spatial and not a.columns] + [a.loops[0] for a in spatial]
+    blocks += [loop for a in spatial for loop in a.group]
     steps = [a.loops[0] for a in axes if not a.spatial]
-    order = [*blocks, *steps, *(a.loops[1] for a in spatial), *(a.loops[2] for a in spatial), *(a.loops[1] for a in reduce)]
     dims = [i.name for i in stores(state.block(block).body)[0].indices]  # type: ignore[attr-defined]
-    order += [*(a.loops[3] for a in spatial), *(a.loops[2] for a in reduce), *(a.loops[4] for a in spatial)]
-    s.reorder(*order)
+    s.reorder(
+        *blocks, *steps, *(a.loops[1] for a in spatial), *(a.loops[2] for a in spatial), *(a.loops[1] for a in reduce),
+        *(a.loops[3] for a in spatial), *(a.loops[2] for a in reduce), *(a.loops[4] for a in spatial),
+    )  # fmt: skip
     for copy in copies:
         s.compute_at(copy, steps[-1], preserve_unit_loops=True)
     s.reverse_compute_at(after, blocks[-1], preserve_unit_loops=True)
     first = s.decompose_reduction(block, steps[0])
-    outside = bind_blocks(s, blocks, rows)
-    start = s.get_loops(first)[outside:]
+    grid = bind_blocks(s, blocks)
+    start = s.get_loops(first)[1:]
     n = len(spatial)
     for level, kind in ((start[:n], "vthread"), (start[n : 2 * n], "threadIdx")):
         bind_group(s, level, kind)
@@ -106,17 +101,37 @@ def _tile(state: State, block: str, ours: bool = True) -> None:
     step = s.fuse(*steps) if len(steps) > 1 else steps[0]
     others = [Product(tuple(a.columns[1] for a in spatial[:-1]))] if n > 1 else []
     threads = [*others, Hole(spatial[-1].columns[1])]
-    _bind_result(state, after, dims, outside, spatial)
+    _bind_result(state, after, dims, spatial)
     for copy in copies:
-        _fetch(state, copy, outside + 1, threads, skewed=ours)
+        if ours:
+            _skew(state, copy)
+        fetch(state, copy, threads)
     if ours:
-        state.choose(f"{block} double buffer", (1, 0), "ann_val", lambda t, on: t.annotate(step, "double_buffer", on))
+        run_ahead(state, block, grid, step, STAGES)
     state.choose(f"{block} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(step, "pragma_auto_unroll_max_step", most))
     for name in (block, f"{block}_update", first, after, *copies):
         state.marks[name] = "tiled"
 
 
-def _inline_producers(state: State, copy: str) -> None:
+def accumulate(state: State, block: str, scope: str) -> str:
+    """Let a block accumulate in buffers of a scope; the stage that writes what it computed: its elementwise consumer, or a
+    copy."""
+    after = elementwise_consumer(state, block)
+    if after is not None and after not in state.marks and not state.is_output(block):
+        state.schedule.set_scope(block, 0, scope)
+        return after
+    return state.schedule.cache_write(block, 0, scope)
+
+
+def run_ahead(state: State, block: str, grid: str, step: str, stages: tuple[int, ...]) -> None:
+    """Leave open how many tiles of shared memory take turns, where copies run on their own (two at most elsewhere), and for how
+    many blocks registers are kept."""
+    known = stages if device(state.target).modern else tuple(n for n in stages if n <= 2)
+    state.choose(f"{block} stages", known, "ann_val", lambda t, n: t.annotate(step, "pipeline_stages", n))
+    state.choose(f"{block} resident", RESIDENT, "ann_val", lambda t, n: t.annotate(grid, "resident_blocks", n))
+
+
+def inline_producers(state: State, copy: str) -> None:
     """What makes an operand element by element, such as padding, is computed as it is loaded; but not what is costly and could be
     computed where a reduction makes its input."""
     for name in state.schedule.get_producers(copy):
@@ -134,60 +149,76 @@ def _inline_producers(state: State, copy: str) -> None:
         state.rules.append(f"{name}: inline")
         if name in state.pending:
             state.pending.remove(name)
-        _inline_producers(state, copy)
+        inline_producers(state, copy)
         return
 
 
-def _paddable(s: Schedule, block: str, state: State) -> bool:
+def _paddable(state: State, block: str) -> bool:
     """Whether all axes of a block can be padded to any multiple."""
     try:
-        s.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in state.block(block).iters])
+        state.schedule.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in state.block(block).iters])
     except ScheduleError:
         return False
     return True
 
 
-def _pad(state: State, block: str) -> None:
-    """Pad the axes to multiples of their tiles, whose columns are those that `_split` will make."""
+def _split(state: State, block: str, ours: bool) -> list[_Axis]:
+    """All axes in levels, those that walk the last dimension written last. Where it is `ours` and they can, they are padded to
+    multiples of their tiles first, and the last axis but one has a level of blocks that run together."""
+    b = state.block(block)
+    store = stores(b.body)[0]
+    last = next((i.name for i in reversed(store.indices) if extent(_iter(b, i)) > 1), None)
+    order = sorted(b.iters, key=lambda it: it.var.name == last)
+    tiled = [it.var.name for it in order if is_spatial(it) and extent(it) > 1]
+    padded = ours and _paddable(state, block)
+    grouped = tiled[-2] if padded and len(tiled) > 1 else None
+    roles = {
+        it.var.name: "" if extent(it) == 1 else ("g" if it.var.name == grouped else "") + ("vtss" if is_spatial(it) else "rr")
+        for it in b.iters
+    }
+    if padded:
+        pad(state, block, roles)
+    found: dict[str, _Axis] = {}
+    for it, loop in state.axes(block):
+        name = it.var.name
+        levels = roles[name]
+        if not levels:
+            found[name] = _Axis(name, is_spatial(it), (loop,), ())
+            continue
+        loops, columns = state.split(loop, len(levels) + 1)
+        own = extent(next(old for old in b.iters if old.var.name == name))
+        state.tiles.append(
+            Tile(
+                block, name, own, not is_spatial(it), columns, bits=element_bits(b), perfect=not ours, roles=levels, padded=padded
+            )
+        )
+        group = levels.count("g")
+        found[name] = _Axis(name, is_spatial(it), (loops[0], *loops[1 + group :]), columns[group:], tuple(loops[1 : 1 + group]))
+    return [found[it.var.name] for it in order]
+
+
+def pad(state: State, block: str, roles: Mapping[str, str], units: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Pad the axes of a block to multiples of their tiles, whose columns will be the next ones: one for each letter of `roles`,
+    axis by axis."""
     column = state.columns
     padding: list[int | Product] = []
     for it in state.block(block).iters:
-        count = 4 if is_spatial(it) else 2
-        padding.append(1 if extent(it) == 1 else Product(tuple(range(column, column + count))))
-        column += 0 if extent(it) == 1 else count
-    state.schedule.pad_einsum(block, [1] * len(padding))
+        levels = len(roles.get(it.var.name, ""))
+        columns = tuple(range(column, column + levels))
+        padding.append(Product(columns, units.get(it.var.name, 1)) if levels else 1)
+        column += levels
+    state.schedule.pad_einsum(block, [p.factor if isinstance(p, Product) else 1 for p in padding])
     state.open_last(padding=tuple(padding))
-
-
-def _split(state: State, block: str, padded: bool, perfect: bool) -> list[_Axis]:
-    """All axes in levels, those that walk the last dimension written last."""
-    b = state.block(block)
-    bits = element_bits(b)
-    store = stores(b.body)[0]
-    last = next((i.name for i in reversed(store.indices) if extent(_iter(b, i)) > 1), None)
-    found: list[_Axis] = []
-    for it, loop in state.axes(block):
-        spatial = is_spatial(it)
-        if extent(it) == 1:
-            found.append(_Axis(it.var.name, spatial, (loop,), ()))
-            continue
-        names, columns = state.split(loop, 5 if spatial else 3)
-        roles = "vtss" if spatial else "rr"
-        state.tiles.append(
-            Tile(block, it.var.name, extent(it), not spatial, columns, False, bits, perfect, roles=roles, padded=padded)
-        )
-        found.append(_Axis(it.var.name, spatial, tuple(names), columns))
-    return sorted(found, key=lambda a: a.name == last)
 
 
 def _iter(block: Block, index):
     return next(it for it in block.iters if it.var == index)
 
 
-def _bind_result(state: State, after: str, dims: list[str], outside: int, spatial: list[_Axis]) -> None:
+def _bind_result(state: State, after: str, dims: list[str], spatial: list[_Axis]) -> None:
     """The result, whose dimensions are the axes `dims`, goes from registers to its place, by the threads that have it."""
     s = state.schedule
-    own = s.get_loops(after)[outside:]
+    own = s.get_loops(after)[1:]
     parts: dict[str, list[str]] = {}
     for axis in spatial:
         loop = own[dims.index(axis.name)]
@@ -201,22 +232,30 @@ def _bind_result(state: State, after: str, dims: list[str], outside: int, spatia
         s.vectorize(levels[3][-1])
 
 
-def _fetch(state: State, copy: str, outside: int, threads: list[Hole | Product], skewed: bool) -> None:
-    """All threads of a block load a tile together, neighbours next to each other, an open number of elements at once."""
+def _skew(state: State, copy: str) -> None:
+    """Leave open how the rows of a tile lie in the banks of shared memory."""
+    if len(stores(state.block(copy).body)[0].indices) < 2:
+        return
+    skew = state.column(f"{copy} skew", tuple(range(len(SKEWS))))
+    state.schedule.storage_align(copy, 0, -2, *SKEWS[0])
+    factors, offsets = zip(*SKEWS, strict=True)
+    state.open_last(factor=Hole(skew.column, factors), offset=Hole(skew.column, offsets))
+
+
+def fetch(state: State, copy: str, threads: Sequence[int | Hole | Product]) -> None:
+    """All threads of a block load a tile together, neighbours next to each other, an open number of elements at once.
+
+    `threads` are the extents of the axes x (last), y and z, and the loops of the copy those inside of the blocks and a step.
+    """
     s = state.schedule
-    own = s.get_loops(copy)[outside:]
+    own = s.get_loops(copy)[2:]
     buffer = stores(state.block(copy).body)[0].buffer
     widths = [w for w in (1, 2, 4, 8, 16) if w * dtypes.nbytes(buffer.dtype) <= WIDEST]
-    if skewed and len(buffer.shape) > 1:
-        skew = state.column(f"{copy} skew", tuple(range(len(SKEWS))))
-        s.storage_align(copy, 0, -2, *SKEWS[0])
-        factors, offsets = zip(*SKEWS, strict=True)
-        state.open_last(factor=Hole(skew.column, factors), offset=Hole(skew.column, offsets))
     *own, lane = [*own[:-1], *state.split_choice(f"{copy} vector", own[-1], tuple(widths))]
     fused = s.fuse(*own) if len(own) > 1 else own[0]
     _, *names = state.split_open(fused, [None, *threads])
-    for axis, loop in zip(("threadIdx.x", "threadIdx.y"), reversed(names), strict=False):
-        s.bind(loop, axis)
+    for axis, loop in zip("xyz", reversed(names), strict=False):
+        s.bind(loop, f"threadIdx.{axis}")
     s.vectorize(lane)
 
 
@@ -227,11 +266,8 @@ def bind_group(s: Schedule, loops: list[str], kind: str) -> None:
         s.bind(s.fuse(*loops[:-1]) if len(loops) > 2 else loops[0], f"{kind}.y")
 
 
-def bind_blocks(s: Schedule, loops: list[str], rows: int) -> int:
-    """Bind the outermost loops of a nest to blocks: the last to x, the others, of at most so many iterations, to y, or all to x
-    where there may be too many. Returns how many loops these are then."""
-    if len(loops) > 1 and rows <= GRID_Y:
-        bind_group(s, loops, "blockIdx")
-        return 2
-    s.bind(s.fuse(*loops) if len(loops) > 1 else loops[0], "blockIdx.x")
-    return 1
+def bind_blocks(s: Schedule, loops: list[str]) -> str:
+    """Bind the outermost loops of a nest to blocks, as one loop: no other axis of a grid has more than 65535."""
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    s.bind(fused, "blockIdx.x")
+    return fused

@@ -7,6 +7,7 @@ built again.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import selectors
@@ -15,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from ..oracle import DISTRIBUTIONS
 from ..task import Task
 from . import wire
+from .memory import half_of_memory
 from .outcome import Candidate, Measurement, Outcome
 from .process import WorkerError, WorkerProcess, WorkerSpec
 
@@ -40,8 +42,9 @@ class Limits:
     A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
     call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
     times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. The final race of the
-    leaders takes about `race`. `memory` is what the address space of a worker may grow by, in bytes (None: half of the machine's
-    memory, and no limit with a GPU, whose driver takes a large part of the address space).
+    leaders takes about `race`. `memory` is what a worker, its children and what they start may come to hold, in bytes, and what
+    the address space of each may grow by (None: half of the machine's memory; with a GPU, whose driver takes a large part of the
+    address space, that may grow).
     """
 
     build: float = 20.0
@@ -72,10 +75,11 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """The program as written: its samples (none if it failed, then `message` says why), and its error where there is a
-    reference."""
+    reference; `note` says what others are compared with if it is not this program."""
 
     measurement: Measurement
     tolerance: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,6 @@ class _Job:
     digest: str = ""
     build_seconds: float = 0.0
     deadline: float = field(default=float("inf"))
-    built: bool = False
 
 
 class LocalMeasurer:
@@ -122,12 +125,11 @@ class LocalMeasurer:
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
-        self._next_id = 0
+        self._ids = itertools.count(1)
+        self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
-        memory = self.limits.memory
-        if memory is None and not task.target.startswith("cuda"):
-            memory = _half_of_memory()
+        self._resident = resident = self.limits.memory or half_of_memory()
         spec = WorkerSpec(
             func=pickle.dumps(task.func),
             target=task.target,
@@ -135,7 +137,8 @@ class LocalMeasurer:
             directory=str(self._directory),
             builder=builder,
             workload=None if task.workload is None else (task.workload.name, task.workload.shape, task.workload.dtype),
-            memory=memory,
+            memory=self.limits.memory if task.target.startswith("cuda") else resident,
+            resident=resident,
         )
         self._workers: list[WorkerProcess] = []
         try:
@@ -175,29 +178,44 @@ class LocalMeasurer:
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
         Where the workload is not one of `tir.workloads`, the results of the program as written are the reference; inputs are
-        drawn from smaller or positive ranges if those are not finite. Raises WorkerError where no reference can be had.
+        drawn from smaller or positive ranges if those are not finite. Where it takes longer than `limits.baseline`, those of the
+        default schedule are. Raises WorkerError where no reference can be had.
         """
-        worker = self._workers[0]
         known = self.task.workload is not None
+        note = ""
         for distribution in range(1 if known else len(DISTRIBUTIONS)):
             self.prepare_data(distribution)
-            job = self._job(BASELINE, 0, again=True)
-            if job.position in (failed := self._build([job], only=worker)):
-                measurement, answer = failed[job.position], {}
-                break
-            answer = self._ask(worker, self.limits.baseline, op="baseline", id=job.id)
-            self._drop([job])
-            measurement = self._measurement(job, answer)
+            measurement, answer = self._written(BASELINE, self.limits.baseline)
+            if measurement.outcome == "run_timeout" and not known and not answer.get("reference"):
+                _, answer = self._written(self._default(), self.limits.setup)
+                answer["reference"] = answer.get("outcome") == "ok"
+                note = f"the program as written takes over {self.limits.baseline:.3g} s: results are compared with the default's"
             if answer.get("finite", True):
                 break
         if measurement.outcome == "ok":
-            self.best = measurement.seconds
-            self._results[job.digest] = measurement
+            self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
+            self._results.setdefault(measurement.digest, measurement)
         elif not known and not answer.get("reference"):
             raise WorkerError(
                 f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
             )
-        return Baseline(measurement, answer.get("tolerance"))
+        return Baseline(measurement, answer.get("tolerance"), note)
+
+    def _default(self) -> Candidate:
+        from ..default import default_schedule  # which no worker needs
+
+        return Candidate("default", (), default_schedule(self.task.func, self.task.target).trace.as_json())
+
+    def _written(self, candidate: Candidate, limit: float) -> tuple[Measurement, wire.Message]:
+        """Time a program whose results become the reference where there is none; and the worker's answer, if it could be
+        built."""
+        worker = self._workers[0]
+        job = self._job(candidate, 0, again=True)
+        if job.position in (failed := self._build([job], [worker])):
+            return failed[job.position], {}
+        answer = self._ask(worker, limit, op="baseline", id=job.id)
+        self._drop([job])
+        return self._measurement(job, answer), answer
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
         """Programs measured in earlier runs: those of the same digest are not measured again, and the fastest one that was
@@ -222,10 +240,12 @@ class LocalMeasurer:
         Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
         it counts, and again while its timings disagree.
         """
-        todo = [self._job(c, n) for n, c in enumerate(candidates)]
+        todo = [self._ahead.pop(id(c), None) or self._job(c) for c in candidates]
+        for n, job in enumerate(todo):
+            job.position = n
         while todo:
             start = time.perf_counter()
-            failed = self._build(todo)
+            failed = self._build(todo, self._workers)
             self.build_seconds += time.perf_counter() - start
             yield from failed.values()
             built = [job for job in todo if job.position not in failed]
@@ -245,17 +265,24 @@ class LocalMeasurer:
                     yield measurement
             self._drop(done)
 
+    def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
+        """Build candidates, the next that will be measured, on the workers that `prepare` leaves alone, until there are
+        `enough`. May be called by another thread while `prepare` runs."""
+        jobs = [self._job(c) for c in candidates]
+        self._build(jobs, self._workers[1:], enough)
+        self._ahead = {id(job.candidate): job for job in jobs if job.digest}
+
     def compare(
-        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 20, seconds: float = 2.0
+        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
-        """Check the candidates, then time them (and numpy) in turns, in one process, for about `seconds`, and at least 3 rounds
-        if these don't take twice as long and a second more.
+        """Check the candidates, then time them in turns, in one process: for about `seconds`, and at least 3 rounds if these
+        don't take twice as long and a second more. The last third of the time is numpy's, if it is asked for.
 
         Where one of several takes the process down with it, each is tried by itself first.
         """
         jobs = [self._job(c, n, again=True) for n, c in enumerate(candidates)]
         worker = self._workers[0]
-        failed = self._build(jobs, only=worker)
+        failed = self._build(jobs, [worker])
         built = [job for job in jobs if job.position not in failed]
         limit = max(self.limits.run, self.limits.run_limit(None))
         answer = self._ask(worker, limit, op="compare", ids=[j.id for j in built], numpy=numpy, rounds=rounds, seconds=seconds)
@@ -287,9 +314,8 @@ class LocalMeasurer:
 
     # --- steps ---------------------------------------------------------------------------------------------------------
 
-    def _job(self, candidate: Candidate, position: int, again: bool = False) -> _Job:
-        self._next_id += 1
-        return _Job(self._next_id, candidate, position, again)
+    def _job(self, candidate: Candidate, position: int = 0, again: bool = False) -> _Job:
+        return _Job(next(self._ids), candidate, position, again)
 
     def _drop(self, jobs: Sequence[_Job]) -> None:
         for worker in self._workers:
@@ -297,22 +323,27 @@ class LocalMeasurer:
                 worker.kernels.difference_update(ids)
                 worker.send(op="drop", ids=ids)
 
-    def _build(self, jobs: Sequence[_Job], only: WorkerProcess | None = None) -> dict[int, Measurement]:
-        """Build all jobs, in parallel unless in `only` one worker; the failures by position."""
-        workers = self._workers if only is None else [only]
-        waiting = deque(jobs)
+    def _build(
+        self, jobs: Sequence[_Job], workers: Sequence[WorkerProcess], enough: Callable[[], bool] | None = None
+    ) -> dict[int, Measurement]:
+        """Build the jobs that are not yet built, on `workers` in parallel, until there are `enough`; the failures by position."""
+        waiting = deque(job for job in jobs if not job.digest or job.again)
         running: dict[WorkerProcess, _Job] = {}
         failures: dict[int, Measurement] = {}
-        limit = self.limits.build_limit(self._built)
-        while waiting or running:
+        limit = self.limits.build_limit(tuple(self._built))
+        while True:
+            if not workers or (enough is not None and enough()):
+                waiting.clear()
+            if not waiting and not running:
+                return failures
             for worker in workers:
                 if waiting and worker not in running:
                     if not worker.running:
                         worker.restart()
                     job = running[worker] = waiting.popleft()
-                    job.worker, job.built = worker, False
+                    job.worker = worker
                     job.deadline = time.monotonic() + self.limits.setup
-                    known = [d for d in self._results if d not in worker.known]
+                    known = [d for d in list(self._results) if d not in worker.known]
                     worker.known.update(known)
                     worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
             for worker, message in self._events(running):
@@ -330,7 +361,6 @@ class LocalMeasurer:
                         self._built.append(job.build_seconds)
                 else:
                     failures[job.position] = self._measurement(job, message)
-        return failures
 
     def _events(self, running: dict[WorkerProcess, _Job]) -> list[tuple[WorkerProcess, wire.Message | None]]:
         """Wait for messages of the busy workers; None stands for one that has died or is out of time."""
@@ -338,13 +368,13 @@ class LocalMeasurer:
         with selectors.DefaultSelector() as selector:
             for worker in running:
                 selector.register(worker.stdout, selectors.EVENT_READ, worker)
-            timeout = min(job.deadline for job in running.values()) - time.monotonic()
+            timeout = min(min(job.deadline, worker.look()) for worker, job in running.items()) - time.monotonic()
             dead = {key.data for key, _ in selector.select(max(0.0, timeout)) if not key.data.pump()}
         for worker, job in running.items():
             if worker.inbox:
                 events.extend((worker, m) for m in worker.inbox)
                 worker.inbox.clear()
-            elif worker in dead or job.deadline <= time.monotonic():
+            elif worker in dead or worker.excess is not None or job.deadline <= time.monotonic():
                 events.append((worker, None))
         return events
 
@@ -360,19 +390,12 @@ class LocalMeasurer:
             "min_runs": limits.min_runs,
             "max_runs": limits.max_runs,
         }
-        measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, **request))
-        if measurement.outcome != "ok" or measurement.cut:
-            return measurement
-        verdict = self._ask(job.worker, limit, op="check", id=job.id)
-        checked = self._measurement(job, verdict)
-        if checked.outcome != "ok":
-            return checked
-        measurement = replace(measurement, max_error=checked.max_error)
-        if self.best is not None and measurement.seconds >= self.best:
+        measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, check=True, **request))
+        if measurement.outcome != "ok" or measurement.cut or (self.best is not None and measurement.seconds >= self.best):
             return measurement
         timings = [measurement.samples]
         while len(timings) < 2 or (len(timings) < CONFIRMATIONS and _suspicious(timings)):
-            more = self._ask(job.worker, limit, best=None, **request)
+            more = self._ask(job.worker, limit, best=None, check=False, **request)
             if more["outcome"] != "ok":
                 return self._measurement(job, more)
             timings.append(tuple(more["samples"]))
@@ -394,13 +417,15 @@ class LocalMeasurer:
                 if message.get("lost"):
                     worker.restart()
                 return message
-            deadline = (
-                time.monotonic() + limit * message.get("repeats", 1) + (self.limits.min_seconds if "repeats" in message else 0)
-            )
+            allowed = limit * message.get("repeats", 1) + (self.limits.min_seconds if "repeats" in message else 0)
+            deadline = time.monotonic() + (self.limits.setup if message["event"] == "checking" else allowed)
 
     def _autopsy(self, worker: WorkerProcess, timeout: Outcome, limit: float) -> wire.Message:
         """The outcome of what a worker was doing when it died or ran out of time; it is started again."""
-        if not worker.ended:
+        if worker.excess is not None:
+            held, most = (f"{n / 2**30:.3g} GiB" for n in (worker.excess, self._resident))
+            message = {"outcome": "memory", "message": f"killed: it came to hold {held} more than before, of {most} allowed"}
+        elif not worker.ended:
             message = {"outcome": timeout, "message": f"killed after {limit:.3g} s"}
         else:
             death, said = worker.death(), worker.stderr_tail()
@@ -433,10 +458,3 @@ def _suspicious(timings: Sequence[Sequence[float]]) -> bool:
     medians = [statistics.median(t) for t in timings]
     quartiles = statistics.quantiles(timings[-1], n=4) if len(timings[-1]) > 1 else (medians[-1],) * 3
     return max(medians) > (1 + SPREAD) * min(medians) or quartiles[2] - quartiles[0] > SPREAD * quartiles[1]
-
-
-def _half_of_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (ValueError, OSError, AttributeError):
-        return None

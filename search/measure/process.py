@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from . import wire
+from .memory import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT = 120.0  # seconds until a worker must be ready
@@ -28,7 +29,8 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker is told when it starts. `func` is a pickled PrimFunc, `workload` (name, shape, dtype) or None."""
+    """What a worker is told when it starts. `func` is a pickled PrimFunc, `workload` (name, shape, dtype) or None; its address
+    space may grow by `memory` bytes, what it and its children hold by `resident` (None: no limit)."""
 
     func: bytes
     target: str
@@ -37,16 +39,20 @@ class WorkerSpec:
     builder: str = "search.measure.builder"
     workload: tuple[str, tuple[int, ...], str] | None = None
     memory: int | None = None
+    resident: int | None = None
 
 
 class WorkerProcess:
-    """One child process. `kernels` are the ids of the kernels that it holds; they die with it."""
+    """One child process. `kernels` are the ids of the kernels that it holds; they die with it. `excess` is what it and its
+    children held when that was found to be too much."""
 
     def __init__(self, spec: WorkerSpec, name: str):
         self._spec, self._name = spec, name
         self.kernels: set[int] = set()
         self.known: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
+        self._watch: Watch | None = None
+        self.excess: int | None = None
         self.start()
 
     # --- life ----------------------------------------------------------------------------------------------------------
@@ -72,6 +78,7 @@ class WorkerProcess:
         self.kernels.clear()
         self.known.clear()
         self.ready = self.ended = False
+        self._watch = self.excess = None
         self._start_deadline = time.monotonic() + START_LIMIT
         header = {
             "op": "start",
@@ -90,6 +97,8 @@ class WorkerProcess:
             message = self.receive(self._start_deadline)
             if message is not None and message.get("event") == "ready":
                 self.ready = True
+                if self._spec.resident is not None and self._process is not None:
+                    self._watch = Watch(self._process.pid, self._spec.resident)
                 return
             if message is None:
                 said = f"ended before it was ready ({self.death()})" if self.ended else "did not start in time"
@@ -158,6 +167,14 @@ class WorkerProcess:
         self.kill()
         self._errors.close()
 
+    def look(self) -> float:
+        """See whether the process holds too much memory, then there is an `excess`; returns when to look again, on the monotonic
+        clock."""
+        if self._watch is None:
+            return float("inf")
+        self.excess = self.excess or self._watch.excess()
+        return self._watch.next
+
     # --- messages ------------------------------------------------------------------------------------------------------
 
     def send(self, **header: object) -> None:
@@ -188,14 +205,14 @@ class WorkerProcess:
             self.inbox += self._decoder.feed(data)
 
     def receive(self, deadline: float) -> wire.Message | None:
-        """The next message; None if the worker has died (then it has `ended`), or `deadline`, on the monotonic clock, has
-        passed."""
+        """The next message; None if the worker has died (then it has `ended`), holds too much memory (an `excess`), or
+        `deadline`, on the monotonic clock, has passed."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.stdout, selectors.EVENT_READ)
             while not self.inbox:
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
+                remaining = min(deadline, self.look()) - time.monotonic()
+                if self.excess is not None or deadline <= time.monotonic():
                     return None
-                if selector.select(remaining) and not self.pump() and not self.inbox:
+                if selector.select(max(0.0, remaining)) and not self.pump() and not self.inbox:
                     return None
         return self.inbox.pop(0)

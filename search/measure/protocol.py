@@ -35,7 +35,7 @@ class Measurer(Protocol):
         ...
 
     def compare(
-        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 20, seconds: float = 2.0
+        self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
         """Compare all with the reference, then time them in turns."""
         ...

@@ -93,6 +93,8 @@ class Records:
     """
 
     def __init__(self, path: str | Path, *, create: bool = True):
+        if not isinstance(path, (str, Path)):
+            raise RecordsError(f"the name of a records file was expected, got {path!r}")
         self.path = Path(path)
         self._connection = connect(self.path, create)
 
@@ -176,6 +178,19 @@ class Records:
                 """UPDATE candidates SET outcome = ?, message = ?, race = ?, seconds = ?, cut = 0, max_error = ?, changed = ?
                 WHERE id = ?""",
                 (m.outcome, m.message, json.dumps(m.samples), _finite(m.seconds), _finite(m.max_error), time.time(), identifier),
+            )
+
+    def won(self, winner: str, others: Iterable[str]) -> None:
+        """Record that a candidate won a race: none of the `others`, identifiers too, counts as faster, whatever its timings, of
+        which the shortest of many is one that had luck."""
+        with self._transaction() as connection:
+            found = connection.execute("SELECT seconds FROM candidates WHERE id = ?", (winner,)).fetchone()
+            if found is None:
+                return
+            least = math.nextafter(found[0], math.inf)
+            connection.executemany(
+                "UPDATE candidates SET seconds = ?, changed = ? WHERE id = ? AND outcome = 'ok' AND seconds < ?",
+                [(least, time.time(), other, least) for other in others if other != winner],
             )
 
     def prune(self, keep: int = 10) -> int:

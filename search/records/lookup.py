@@ -82,7 +82,7 @@ def best_schedule(func: PrimFunc, target: str | Target = "llvm", *, records: str
     func = need_func(func, "best_schedule")
     if isinstance(records, Records):
         found = look_up(func, target, records)
-    elif Path(records).exists():
+    elif not isinstance(records, (str, Path)) or Path(records).exists():
         with Records(records, create=False) as opened:
             found = look_up(func, target, opened)
     else:

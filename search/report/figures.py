@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +50,9 @@ def _drawn(into: list[str], width: float, height: float, label: str) -> Iterator
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
-    into.append(svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
+    svg = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    # Other names are for editors, and the same in every figure.
+    into.append(re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg))
 
 
 def tuning_curve(result: Result) -> str:

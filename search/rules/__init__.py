@@ -18,7 +18,7 @@ A rule is an object with a `name` and two methods, `applies(state, block) -> Ver
 from .cache_write import CacheWrite
 from .chains import FuseProducts
 from .constants import UnrollConstants
-from .direct import DirectConvolution
+from .direct import DirectConvolution, TransposedConvolution
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .packing import Packing, product
@@ -35,6 +35,7 @@ DEFAULT: tuple[Rule, ...] = (
     FuseProducts(),
     Packing(),
     DirectConvolution(),
+    TransposedConvolution(),
     CacheWrite(unless=product),
     TilingWithFusion(only=True),
     MultiLevelTiling(),
@@ -70,5 +71,5 @@ LIMITED: tuple[Rule, ...] = (
 __all__ = [
     "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DirectConvolution", "FunctionRule", "FuseProducts", "FuseRows", "Inline",
     "InlineAgain", "MultiLevelTiling", "Packing", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip", "Tiling",
-    "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "rule",
+    "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "rule",
 ]  # fmt: skip

@@ -1,13 +1,14 @@
-"""Convolutions with output channels in the lanes of vectors."""
+"""Convolutions, and transposed ones, with output channels in the lanes of vectors."""
 
 from __future__ import annotations
 
 from schedule import ScheduleError
+from schedule.library import transposed
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import loop_of
 from tir.ir import Iter
 
-from ..sketch import State, Tile, extent
+from ..sketch import State, Tile, element_bits, extent
 from .rule import Verdict
 from .tiling import Tiling, elementwise_consumer, reuses_data
 
@@ -46,8 +47,8 @@ class DirectConvolution:
         try:
             if c.turned and consumer is None:
                 consumer = new.schedule.cache_write(block, 0, "global")
-            c0, c1 = _split(new, c, c.channels[-1], True)
-            p0, p1 = _split(new, c, c.pixels[-1], False)
+            c0, c1 = _split(new, block, c.channels[-1], loop_of(c.channels[-1]), vector=True)
+            p0, p1 = _split(new, block, c.pixels[-1], loop_of(c.pixels[-1]))
             new.schedule.reorder(*groups, c0, *rows, p0, *sums, p1, c1)
             if consumer is not None:
                 new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
@@ -61,9 +62,60 @@ class DirectConvolution:
         return [new]
 
 
-def _split(state: State, c: Convolution, it: Iter, vector: bool) -> list[str]:
-    names, columns = state.split(loop_of(it), 2)
-    state.tiles.append(Tile(c.contraction.block, it.var.name, extent(it), False, columns, vector, c.contraction.bits))
+class TransposedConvolution:
+    """A transposed convolution sums up only where an element of the kernel meets one of the image, not the zeros between two.
+    Pixels are sorted by their remainder modulo the stride: those of one class meet elements of one class of the kernel, so that
+    no condition is left inside, and there the nest is that of a direct convolution. Ansor has an attribute of the computation for
+    that, which asks for axes to be unrolled, so that the code generator finds the zeros.
+
+    Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of a row of pixels; classes of the
+    kernel and the sum; pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile.
+    """
+
+    name = "transposed convolution"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        consumer = elementwise_consumer(state, block)
+        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+            return Verdict.SKIP
+        t = transposed.matches(state.block(block))
+        lanes = state.target.lanes(t.c.bits) if t is not None else 0
+        return Verdict.APPLY if t is not None and t.classes and 2 * extent(t.channels) >= lanes else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        t = transposed.matches(new.block(block))
+        assert t is not None
+        consumer = elementwise_consumer(new, block)
+        strides = {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
+        loops = {it.var.name: [loop_of(it)] for it in (*t.c.rows, *t.c.sums)}
+        try:
+            for axis, stride in strides.items():
+                loops[axis] = new.schedule.split(*loops[axis], [None, stride])
+            *rows, pixel = [loops[it.var.name] for it in t.c.rows]
+            sums = [loops[it.var.name] for it in t.c.sums]
+            c0, c1 = _split(new, block, t.channels, loop_of(t.channels), vector=True)
+            p0, p1 = _split(new, block, t.c.rows[-1], pixel[0], parts=strides.get(t.c.rows[-1].var.name, 1))
+            panels = [c0, *(loop for own in (*rows, pixel) for loop in own[1:])]
+            others = [own[0] for own in rows]
+            reduced = [*(loop for own in sums for loop in own[1:]), *(own[0] for own in sums)]
+            new.schedule.reorder(*panels, *others, p0, *reduced, p1, c1)
+            if consumer is not None:
+                new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
+                new.marks[consumer] = "fused"
+        except ScheduleError:
+            return []
+        new.marks[block] = "direct"
+        new.levels[block] = [panels, others, [p0], reduced, [p1], [c1]]
+        return [new]
+
+
+def _split(state: State, block: str, it: Iter, loop: str, vector: bool = False, parts: int = 1) -> list[str]:
+    """Split a loop, that of an axis or of so many classes of it, in two with an open inner length."""
+    names, columns = state.split(loop, 2)
+    count, bits = -(-extent(it) // parts), element_bits(state.block(block))
+    missing = count * parts - extent(it)
+    state.tiles.append(Tile(block, it.var.name, count, False, columns, vector, bits, unit=parts, missing=missing))
     return names
 
 

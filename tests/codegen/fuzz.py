@@ -14,11 +14,12 @@ from collections.abc import Callable
 import numpy as np
 
 from schedule import Schedule, ScheduleError
+from tests.arrays import integers
 from tir import dtypes, te
 from tir.ir import Expr, For, Kind, Load, PrimFunc, Store, cast
 from tir.traverse import blocks, loops, walk
 
-from .harness import integers, same
+from .harness import same
 
 FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int32", "int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64")

@@ -116,3 +116,14 @@ def test_other_values_are_refused(key, value, message):
     for target in (ONE, TWO):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             codegen.build(counting(13, **{key: value}), target)
+
+
+def test_dynamic_chunks_are_a_part_of_a_share():
+    """Sixteen for each of two threads, if nobody says: the counter goes up by 31 for 1000 iterations, by 1 for a few."""
+    text = codegen.build(counting(Var("n"), schedule="dynamic"), TWO).llvm_ir()
+    part = re.search(r"(%\S+) = udiv i64 %n, 32\n", text)
+    assert part is not None
+    size = re.search(rf"(%\S+) = call i64 @llvm.umax.i64\(i64 {part[1]}, i64 1\)", text)
+    assert size is not None and f"atomicrmw add ptr %counter, i64 {size[1]} monotonic" in text
+    given = codegen.build(counting(1000, schedule="dynamic", chunk=5), TWO).llvm_ir()
+    assert "atomicrmw add ptr %counter, i64 5 monotonic" in given

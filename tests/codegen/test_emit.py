@@ -9,7 +9,8 @@ import pytest
 import codegen
 from codegen.llvm.emit import CodegenError, emit, symbol
 from schedule import Schedule
-from tests.codegen.harness import ONE, TWO, integers, same
+from tests.arrays import integers
+from tests.codegen.harness import ONE, TWO, same
 from tests.schedule.programs import matmul
 from tir import te
 from tir.ir import (

@@ -190,6 +190,40 @@ def test_the_test_stands_outside_the_reduction():
     )
 
 
+def test_a_guard_that_fails_in_every_tile_keeps_no_other():
+    """The only tile of columns is a partial one; whole tiles of rows still run without their guard."""
+    s = Schedule(matmul(7, 5, 3))
+    s.split("i", [None, 2])
+    s.split("j", [None, 8], preserve_unit_iters=False)
+    s.reorder("i_0", "k", "i_1", "j_1")
+    s.decompose_reduction("C", "k")
+    s.unroll("i_1")
+    s.vectorize("j_1")
+    check_pass(
+        s.func,
+        "version_guards",
+        """
+        for i_0 in range(4):
+            if i_0 * 2 < 6:
+                for i_1_init, j_1_init in T.grid(2, 5):
+                    C[i_0 * 2 + i_1_init, j_1_init] = T.float32(0.0)
+                for k in range(3):
+                    for i_1 in T.unroll(2):
+                        for j_1 in T.vectorized(8):
+                            if j_1 < 5:
+                                C[i_0 * 2 + i_1, j_1] = C[i_0 * 2 + i_1, j_1] + A[i_0 * 2 + i_1, k] * B[k, j_1]
+            else:
+                for i_1_init, j_1_init in T.grid(T.min(2, 7 - i_0 * 2), 5):
+                    C[i_0 * 2 + i_1_init, j_1_init] = T.float32(0.0)
+                for k in range(3):
+                    for i_1 in T.unroll(2):
+                        for j_1 in T.vectorized(8):
+                            if i_0 * 2 + i_1 < 7 and j_1 < 5:
+                                C[i_0 * 2 + i_1, j_1] = C[i_0 * 2 + i_1, j_1] + A[i_0 * 2 + i_1, k] * B[k, j_1]
+        """,
+    )
+
+
 def test_a_whole_function_of_one_partial_tile():
     """No loop around: the guard is decided at once, or stays."""
     body = For(i, Const(16), If(less(i, Const(13)), Store(C, (i,), Load(A, (i,)))), Kind.VECTORIZED)

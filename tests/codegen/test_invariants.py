@@ -6,7 +6,8 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import ONE, integers, same
+from tests.arrays import integers
+from tests.codegen.harness import ONE, same
 from tests.codegen.matmul import matmul
 from tir.ir import Binary, Buffer, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 

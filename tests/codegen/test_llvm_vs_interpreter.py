@@ -5,8 +5,9 @@ import pytest
 
 from codegen.llvm.math import ULP_BOUNDS
 from schedule import Schedule
+from tests.arrays import integers, narrowed
 from tests.codegen import fuzz
-from tests.codegen.harness import ONE, integers, narrowed, same
+from tests.codegen.harness import ONE, same
 from tir import dtypes, te
 from tir.ir import INTRINSICS, Call, PrimFunc, cast
 

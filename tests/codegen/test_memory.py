@@ -9,7 +9,8 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import ONE, TWO, integers, same
+from tests.arrays import integers
+from tests.codegen.harness import ONE, TWO, same
 from tests.codegen.matmul import matmul, tiled
 from tir import te
 from tir.interpreter import run
@@ -38,6 +39,17 @@ def streamed(*shape: int, lanes: int = 32, dtype: str = "float32", parallel: boo
 def stores_of(func: PrimFunc, target: str = ONE) -> list[tuple[int, bool]]:
     """(alignment, whether it bypasses the caches) of each vector store."""
     return [(int(a), bool(n)) for a, n in STORE.findall(codegen.build(func, f"{target} -mcpu x86-64-v4").llvm_ir())]
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (3, 16), (2, 13, 3)])
+def test_lanes_run_on_from_row_to_row(shape):
+    """Two axes made one are one piece of memory: vectors of it are loaded and stored as such, not gathered."""
+    s = Schedule(plus_one(*shape))
+    inner = s.split(s.fuse(*s.get_loops("y")), [None, 16])[1]
+    s.vectorize(inner)
+    text = codegen.build(s.func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    assert "gather" not in text and "scatter" not in text and "<16 x float>" in text
+    same(s.func, fences=True)
 
 
 # --- stores ------------------------------------------------------------------------------------------------------------
@@ -98,6 +110,21 @@ def test_a_temporary_is_known_to_be_aligned():
         s.vectorize(s.get_loops(block)[1])
     s.annotate(s.get_loops("y")[0], "non_temporal", "y")
     assert stores_of(s.func) == [(64, True), (4, False)]
+    same(s.func)
+
+
+@pytest.mark.parametrize("columns, known", [(32, 32), (24, 32), (20, 16), (17, 4)])
+def test_vectors_of_temporaries_are_as_aligned_as_their_rows(columns, known):
+    """Rows of 128, 96, 80 and 68 bytes in memory that starts at a multiple of 64; of parameters only the elements are known."""
+    x = te.placeholder((4099, columns), name="x")
+    y = te.compute((4099, columns), lambda i, j: x[i, j] + 1.0, name="y")
+    s = Schedule(te.create_prim_func([x, te.compute((4099, columns), lambda i, j: y[4098 - i, j], name="z")]))
+    for block in "yz":
+        _, inner = s.split(s.get_loops(block)[1], [None, 8])
+        s.vectorize(inner)
+    text = codegen.build(s.func, f"{ONE} -mcpu x86-64-v4").llvm_ir()
+    found = {int(n) for n in re.findall(r"(?:load <8 x float>, ptr [^\n]*? align |masked.load[^\n]*?, i32 )(\d+)", text)}
+    assert found == {4, known}  # strips of 8 floats start at multiples of 32 bytes in a row
     same(s.func)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.codegen.harness import ONE, TWO, integers, same
+from tests.arrays import integers
+from tests.codegen.harness import ONE, TWO, same
 from tests.codegen.test_openmp import at_once
 from tir import te
 from tir.ir import PrimFunc

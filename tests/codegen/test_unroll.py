@@ -4,11 +4,14 @@ import re
 
 import pytest
 
+import codegen
 import tir
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
 from tests.schedule.programs import matmul
+from tir import te
 from tir.ir import Buffer, Const, For, Kind, Load, PrimFunc, Store, Var
+from tir.traverse import loops
 
 
 def test_the_limit_counts_what_serial_loops_would_make():
@@ -95,10 +98,27 @@ def test_copies_of_lets_and_temporaries_do_not_mix():
 
 def test_a_large_constant_extent_inside_is_multiplied_in():
     i, j = Var("i"), Var("j")
-    b = Buffer("B", (Const(90), Const(60)))
+    b = Buffer("B", (Const(190), Const(60)))
     store = Store(b, (i, j), Const(1.0, "float32"))
-    func = PrimFunc("main", (b,), For(i, Const(90), For(j, Const(60), store, Kind.UNROLLED), Kind.UNROLLED))
-    check_pass(func, "unroll", "for i in range(90):\n    for j in T.unroll(60):\n        B[i, j] = T.float32(1.0)")
+    func = PrimFunc("main", (b,), For(i, Const(190), For(j, Const(60), store, Kind.UNROLLED), Kind.UNROLLED))
+    check_pass(func, "unroll", "for i in range(190):\n    for j in T.unroll(60):\n        B[i, j] = T.float32(1.0)")
+
+
+@pytest.mark.parametrize("how", ["asked for", "below a limit"])
+def test_long_statements_count_for_more(how):
+    """400 copies of a chain of 30 additions are 400 statements, but 12800 operations: 8 iterations are written out, not all."""
+    A = te.placeholder((400,), name="A")
+    value = A[te.const(0)]
+    s = Schedule(te.create_prim_func([A, te.compute((400,), lambda i: sum((A[i] for _ in range(30)), value), name="B")]))
+    (i,) = s.get_loops("B")
+    outer, inner = s.split(i, [None, 8])
+    if how == "asked for":
+        s.unroll(outer)
+        s.unroll(inner)
+    else:
+        s.annotate(outer, "pragma_auto_unroll_max_step", 1000)
+    kinds = {x.name: x.kind for x in loops(codegen.lower(s.func, codegen.Target("llvm -num-cores 1"), after="unroll").body)}
+    assert kinds == {outer: Kind.SERIAL, inner: Kind.UNROLLED}
 
 
 @pytest.mark.parametrize("value", [1.5, "many", -1, True])

@@ -11,6 +11,7 @@ from search.geometry import machine
 from search.sample import sample
 from search.space import generate
 from search.strategies import formula
+from tests.search.gpu.candidates import product
 from tir import workloads
 
 TARGET = Target("cuda")
@@ -20,7 +21,7 @@ MODEL = GPUModel(machine(TARGET))
 def scores(shape, *rows):
     """Of rows that give (vthread, threads, elements, elements) of i and j, and the two steps of k."""
     sketch = generate(workloads.make("gmm", shape).func, TARGET)[0]
-    full = [[*i, *j, *k, *sketch.stand_ins()[10:]] for i, j, k in rows]
+    full = [[1, *i, *j, *k, *sketch.stand_ins()[11:]] for i, j, k in rows]
     return MODEL.score(family(sketch), np.array(full, dtype=np.int64))
 
 
@@ -38,6 +39,35 @@ def test_a_large_product_wants_register_tiles_and_whole_warps():
 def test_a_small_product_wants_many_blocks():
     large, small = scores((256, 4096, 256), ((2, 16, 1, 4), (2, 16, 1, 4), (2, 4)), ((1, 16, 1, 1), (1, 16, 1, 1), (2, 8)))
     assert small > large
+
+
+def cores(shape, factor, *rows):
+    """The clocks of rows of a product on tensor cores that give (group, warps, fragments) of i, (warps, fragments) of j, the steps
+    of k, the elements that a thread copies at once, and the tiles that take turns."""
+    sketch = generate(product(factor, *shape), TARGET)[0]
+    columns = {c.name.removeprefix("C "): c.column for c in sketch.choices}
+    full = np.array([sketch.stand_ins() for _ in rows])
+    for row, (*tiles, width, stages) in zip(full, rows, strict=True):
+        row[:6] = tiles
+        row[[columns["A_shared vector"], columns["B_shared vector"]]], row[columns["stages"]] = width, stages
+    return np.exp(-MODEL.score(family(sketch), full))
+
+
+def test_tensor_cores_want_large_warps_wide_copies_ahead_and_groups_of_rows():
+    best = (8, 2, 4, 4, 4, 2, 8, 4)  # 128 by 256, 8 warps of 64 by 64
+    large = (8192, 8192, 8192)
+    good, single, narrow, late, rows = cores(
+        large, "float16", best, (8, 2, 1, 4, 1, 2, 8, 4), (8, 2, 4, 4, 4, 2, 1, 4), (8, 2, 4, 4, 4, 2, 8, 1), (1, *best[1:])
+    )
+    assert good < min(single, narrow, late, rows) and single > 1.5 * good
+    (rounded,) = cores(large, "tf32", (8, 2, 4, 4, 4, 4, 4, 3))
+    lanes = np.exp(-scores(large, ((2, 16, 1, 4), (2, 16, 1, 4), (2, 8))))[0]
+    assert good < rounded < lanes / 2 and good > 2 * 8192**3 / (132 * 4096)  # no faster than the hardware
+
+
+def test_a_small_product_wants_small_tiles_of_tensor_cores():
+    large, small = cores((256, 256, 1024), "float16", (1, 2, 4, 4, 4, 2, 8, 4), (1, 2, 1, 2, 1, 4, 8, 4))
+    assert small < large
 
 
 def test_it_tells_rows_and_not_sketches_without_tiles_apart():

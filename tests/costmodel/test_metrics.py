@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from costmodel.metrics import best_of_top, pair_accuracy, rank_correlation, top_recall
+from costmodel.metrics import best_of_top, pair_accuracy, rank_correlation, ranks, top_recall
 
 INF = float("inf")
 
@@ -31,7 +31,7 @@ def test_perfect_and_reversed_and_constant():
     assert pair_accuracy(-seconds, seconds) == 1 and pair_accuracy(seconds, seconds) == 0
     assert pair_accuracy(np.zeros(4), seconds) == 0.5
     assert rank_correlation(-seconds, seconds) == pytest.approx(1) and rank_correlation(seconds, seconds) == pytest.approx(-1)
-    assert math.isnan(pair_accuracy(np.zeros(3), np.ones(3))) and math.isnan(rank_correlation(np.zeros(4), seconds))
+    assert math.isnan(pair_accuracy(np.zeros(3), np.ones(3))) and rank_correlation(np.zeros(4), seconds) is None
 
 
 def test_recall_of_the_top():
@@ -53,3 +53,9 @@ def test_rank_correlation_is_spearmans(n):
     rng = np.random.default_rng(n)
     scores, seconds = rng.integers(0, 9, n).astype(float), rng.integers(1, 9, n).astype(float)
     assert rank_correlation(scores, seconds) == pytest.approx(spearmanr(scores, -seconds).statistic, abs=1e-9)
+
+
+def test_equal_values_share_their_mean_rank():
+    assert ranks(np.array([3.0, 1.0, 2.0, 1.0])).tolist() == [3.0, 0.5, 2.0, 0.5]
+    assert ranks(np.zeros(0)).tolist() == []
+    assert rank_correlation(np.zeros(0), np.zeros(0)) is None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from schedule import Schedule, ScheduleError
-from tests.schedule.harness import arguments
+from tests.arrays import integers
 from tir.interpreter import InterpreterError, run
 from tir.ir import Allocate, Block, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store, Var, nest, seq
 from tir.simplify import simplify
@@ -137,7 +137,7 @@ def _below(chain: list[For], loop: For) -> bool:
 def _same(before: PrimFunc, after: PrimFunc) -> bool:
     """Whether both functions leave the same numbers for three inputs."""
     for seed in range(3):
-        old, new = arguments(before, seed), arguments(before, seed)
+        old, new = integers(before, seed), integers(before, seed)
         run(before, *old, seed=seed)
         try:
             run(after, *new, seed=seed)

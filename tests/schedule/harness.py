@@ -1,101 +1,27 @@
-"""The two assertions for primitives: `check` for what is accepted, `refuse` for what is not."""
+"""The two assertions for primitives: `check` for what is accepted, `refuse` for what is not.
+
+Both say which iteration goes wrong where a primitive computes something else, or accepts what it should refuse.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from difflib import unified_diff
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import numpy as np
 import pytest
 
+import tir
 from schedule import Schedule, ScheduleError, Trace, replay
-from tir import dtypes
-from tir.interpreter import run
-from tir.ir import Buffer, Kind, PrimFunc, Var
+from tests.arrays import copies, integers
+from tir.interpreter import InterpreterError, run
+from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Stmt, Store, seq
 from tir.script import parse
-from tir.traverse import loops, substitute
+from tir.traverse import loops, map_children
 
 SEEDS = (0, 1, 2)
-
-
-def arguments(func: PrimFunc, seed: int, sizes: dict[str, int] | None = None) -> list[np.ndarray | int]:
-    """An argument for each parameter: small integers in its dtype, so that no order of summation rounds; `sizes` for symbols."""
-    rng = np.random.default_rng(seed)
-    sizes = sizes or {}
-    result: list[np.ndarray | int] = []
-    for p in func.params:
-        match p:
-            case Var(name):
-                result.append(sizes[name])
-            case Buffer():
-                shape = [_value(substitute(d, {n: _const(v) for n, v in sizes.items()})) for d in p.shape]
-                low = 0 if p.dtype.startswith("uint") or p.dtype == "bool" else -3
-                values = np.asarray(rng.integers(low, 2 if p.dtype == "bool" else 4, shape))
-                if p.dtype == "bfloat16":
-                    result.append((values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16))
-                else:
-                    result.append(values.astype(dtypes.storage(p.dtype)))
-    return result
-
-
-def _const(value: int):
-    from tir.ir import Const
-
-    return Const(value)
-
-
-def _value(expr) -> int:
-    from tir.simplify import simplify
-
-    return simplify(expr).value
-
-
-def same_numbers(before: PrimFunc, after: PrimFunc, sizes: dict[str, int] | None = None, seeds=SEEDS, llvm: bool = True) -> None:
-    """Assert that both functions leave bitwise equal arrays, in the interpreter with its traps, and once through LLVM (unless it
-    has GPU threads)."""
-    for seed in seeds:
-        old, new = arguments(before, seed, sizes), arguments(before, seed, sizes)
-        run(before, *old, seed=seed)
-        run(after, *new, seed=seed)
-        _equal(before, old, new, f"interpreter, seed {seed}")
-    threads = any(loop.kind is Kind.THREAD for loop in loops(after))
-    if llvm and not threads and importlib.util.find_spec("codegen.build") is not None:
-        import tir
-
-        new = arguments(before, seeds[-1], sizes)
-        tir.build(after, target="llvm")(*new)
-        _equal(before, old, new, "LLVM")
-
-
-def _equal(func: PrimFunc, old: list, new: list, where: str) -> None:
-    for p, x, y in zip(func.params, old, new, strict=True):
-        if isinstance(x, np.ndarray) and x.tobytes() != y.tobytes():
-            wrong = np.argwhere(x != y)
-            at = (
-                f"first at {tuple(map(int, wrong[0]))}: {x[tuple(wrong[0])]} before, {y[tuple(wrong[0])]} after"
-                if len(wrong)
-                else ""
-            )
-            pytest.fail(f"{where}: {p.name} differs in {len(wrong)} of {x.size} elements, {at}")
-
-
-def well_formed(func: PrimFunc) -> None:
-    """Assert that `verify` finds no error."""
-    if importlib.util.find_spec("tir.verify") is not None:
-        from tir.verify import verify
-
-        report = verify(func)
-        assert report.ok, str(report)
-
-
-def round_trip(func: PrimFunc) -> None:
-    """Assert that the printed function parses back to the same function."""
-    script = func.script()
-    again = parse(script)
-    assert again.script() == script
-    assert again == func, "the parsed function prints the same, but is another"
+NOWHERE = -1  # what the recorded iterations of an element are that no store has reached
 
 
 def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dict[str, int] | None = None) -> None:
@@ -103,6 +29,7 @@ def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dic
 
     `expected_script` is the printed function, without the import line.
     """
+    __tracebackhide__ = True
     well_formed(schedule.func)
     same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
     found, expected = without_header(schedule.script), dedent(expected_script).strip()
@@ -120,14 +47,122 @@ def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dic
 
 def refuse(schedule: Schedule, call: Callable[[Schedule], object], expected_message: str) -> None:
     """Assert that `call(schedule)` is refused with exactly this message, and that function and trace stay as they were."""
-    func, trace = schedule.func, schedule.trace
-    with pytest.raises(ScheduleError) as caught:
+    __tracebackhide__ = True
+    func, trace, expected = schedule.func, schedule.trace, dedent(expected_message).strip("\n")
+    try:
         call(schedule)
-    message = str(caught.value)
-    assert message == dedent(expected_message).strip("\n"), f"the message was\n{message}"
+    except ScheduleError as error:
+        assert str(error) == expected, f"the message was\n{error}"
+    else:
+        pytest.fail(f"accepted, but expected\n{expected}\n{damage(func, schedule.func)}", pytrace=False)
     assert schedule.func is func
     assert schedule.trace == trace
 
 
+def well_formed(func: PrimFunc) -> None:
+    """Assert that `verify` finds no error."""
+    __tracebackhide__ = True
+    report = tir.verify(func)
+    assert report.ok, f"{report}\n{without_header(func.script())}"
+
+
+def same_numbers(before: PrimFunc, after: PrimFunc, sizes: dict[str, int] | None = None, seeds=SEEDS, llvm: bool = True) -> None:
+    """Assert that both functions leave bitwise equal arrays, in the interpreter with its traps, and once through LLVM (unless it
+    has GPU threads)."""
+    __tracebackhide__ = True
+    for seed in seeds:
+        given = integers(before, seed, sizes)
+        old, new = copies(given), copies(given)
+        run(before, *old, seed=seed)
+        run(after, *new, seed=seed)
+        if difference := _difference(after, given, old, new, seed):
+            pytest.fail(f"interpreter, seed {seed}: {difference}\n{without_header(after.script())}")
+    if llvm and not any(loop.kind is Kind.THREAD for loop in loops(after)):
+        new = integers(before, seeds[-1], sizes)
+        tir.build(after, target="llvm")(*new)
+        if difference := _difference(after, given, old, new, seeds[-1]):
+            pytest.fail(f"LLVM, though not the interpreter: {difference}\n{without_header(after.script())}")
+
+
+def round_trip(func: PrimFunc) -> None:
+    """Assert that the printed function parses back to the same function."""
+    script = func.script()
+    again = parse(script)
+    assert again.script() == script
+    assert again == func, "the parsed function prints the same, but is another"
+
+
 def without_header(script: str) -> str:
     return script[script.index("@T.prim_func") :].strip()
+
+
+# --- which iteration goes wrong ----------------------------------------------------------------------------------------
+
+
+def damage(before: PrimFunc, after: PrimFunc) -> str:
+    """What a call that should have been refused does to a program: the first iteration that goes wrong, and the script."""
+    what = str(report) if not (report := tir.verify(after)).ok else _first_difference(before, after)
+    return f"What it made:\n{indent(what, '  ')}\n{without_header(after.script())}"
+
+
+def _first_difference(before: PrimFunc, after: PrimFunc) -> str:
+    if any(not isinstance(p, Buffer) for p in before.params):
+        return "a program with symbolic sizes, which is not run here"
+    for seed in SEEDS:
+        given = integers(before, seed)
+        old, new = copies(given), copies(given)
+        run(before, *old, seed=seed)
+        try:
+            run(after, *new, seed=seed)
+        except InterpreterError as error:
+            return str(error)
+        if difference := _difference(after, given, old, new, seed):
+            return difference
+    return "a program that verifies, and computes the same numbers on this data"
+
+
+def _difference(after: PrimFunc, given: list, old: list, new: list, seed: int) -> str | None:
+    """The first element that differs after both programs ran, and the iteration of `after` that wrote it last."""
+    for p, x, y in zip(after.params, old, new, strict=True):
+        if isinstance(p, Buffer) and (wrong := np.argwhere(_bits(x) != _bits(y))).shape[0]:
+            at = tuple(map(int, wrong[0]))
+            writer = last_writer(after, p, at, given, seed)
+            return (
+                f"{p.name} differs in {len(wrong)} of {x.size} elements, first at {at}: {x[at]} before, {y[at]} after; "
+                f"{f'last written by {writer}' if writer else 'no iteration writes it'}"
+            )
+    return None
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return array.view(f"uint{8 * array.itemsize}")
+
+
+def last_writer(func: PrimFunc, buffer: Buffer, at: tuple[int, ...], given: list, seed: int = 0) -> str | None:
+    """The block and the values of the loops that last store to an element of a parameter, as text; None where none does."""
+    names: list[str] = []  # of the places that store to the buffer, and of the loops around each
+    around: list[list[str]] = []
+    shape = (*given[func.params.index(buffer)].shape, 1 + sum(1 for _ in loops(func)))
+    record = Buffer("written", tuple(map(Const, shape)), "int64")
+
+    def visit(s: Stmt, block: str, over: list[For]) -> Stmt:
+        match s:
+            case For():
+                over = [*over, s]
+            case Block():
+                block = s.name
+            case Store() if s.buffer == buffer:
+                values = [Const(len(names)), *(loop.var for loop in over)]
+                names.append(f"block `{block}`" if block else f"`{s.buffer.name}[...] = ...`")
+                around.append([loop.name for loop in over])
+                return seq(s, *(Store(record, (*s.indices, Const(n)), v) for n, v in enumerate(values)))
+        return map_children(s, lambda c: visit(c, block, over) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    recording = func.with_(body=visit(func.body, "", []), params=(*func.params, record))
+    written = np.full(shape, NOWHERE)
+    run(recording, *copies(given), written, seed=seed)
+    place, *values = written[at]
+    if place == NOWHERE:
+        return None
+    where = ", ".join(f"{name}={value}" for name, value in zip(around[place], values, strict=False))
+    return f"{names[place]}{f' where {where}' if where else ''}"

@@ -284,3 +284,21 @@ blockize('again'): it cannot be shown that `C` visits each of its points once un
   hint: decompose_reduction first
 """,
     )
+
+
+def test_threads_that_reduce_together_need_the_init():
+    s = Schedule(matmul())
+    s.bind("k", "threadIdx.x")
+    s.split("j", [None, 3])
+    refuse(
+        s,
+        lambda s: s.blockize("k", preserve_unit_iters=True),
+        """
+blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce need the init
+    9 |         for k in T.thread_binding(5, thread="threadIdx.x"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
+   10 |             with T.block("C"):
+      |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: blockize before bind
+""",
+    )

@@ -188,6 +188,168 @@ def test_rank_0_and_several_outputs():
     )
 
 
+PART = """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
+    X = T.alloc_buffer((13,))
+    for i in range(13):
+        with T.block("X"):
+            v_i = T.axis.spatial(13, i)
+            X[v_i] = A[v_i]
+    for i_1 in range(9):
+        with T.block("B"):
+            v_i = T.axis.spatial(9, i_1)
+            B[v_i] = X[v_i + 2]
+"""
+
+
+def test_what_is_written_under_conditions_on_axes():
+    before = parse(PART.replace("            X[v_i] =", "            T.where(i >= 2 and i < 11)\n            X[v_i] ="))
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    s.cache_write("X", 0, "local", ["B"])
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
+            # with T.block("root"):
+            X = T.alloc_buffer((13,))
+            X_local = T.alloc_buffer((13,), scope="local")
+            for i_0, i_1_1 in T.grid(4, 4):
+                with T.block("X"):
+                    v_i = T.axis.spatial(13, i_0 * 4 + i_1_1)
+                    T.where(i_0 * 4 + i_1_1 >= 2 and i_0 * 4 + i_1_1 < 11 and i_0 * 4 + i_1_1 < 13)
+                    X_local[v_i] = A[v_i]
+            for ax0 in range(13):
+                with T.block("X_local"):
+                    v0 = T.axis.spatial(13, ax0)
+                    T.where(ax0 >= 2 and ax0 < 11)
+                    X[v0] = X_local[v0]
+            for i_1 in range(9):
+                with T.block("B"):
+                    v_i = T.axis.spatial(9, i_1)
+                    B[v_i] = X_local[v_i + 2]
+        """,
+    )
+
+
+def test_of_an_output_written_in_part():
+    func = chain()
+    C = blocks(func)[1]
+    before = replace_stmt(func, C, C.with_(predicate=Var("i_1") < 5))
+    s = Schedule(before)
+    s.cache_write("C", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B = T.alloc_buffer((7, 13))
+            C_local = T.alloc_buffer((7, 13), scope="local")
+            for i, j in T.grid(7, 13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for i_1, j_1 in T.grid(7, 13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    T.where(i_1 < 5)
+                    C_local[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+            for ax0, ax1 in T.grid(7, 13):
+                with T.block("C_local"):
+                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                    T.where(ax0 < 5)
+                    C[v0, v1] = C_local[v0, v1]
+        """,
+    )
+
+
+def test_of_a_copy_of_what_is_read():
+    before = parse(PART)
+    s = Schedule(before)
+    s.cache_read("B", "X", "global")
+    s.cache_write("X_global", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
+            # with T.block("root"):
+            X = T.alloc_buffer((13,))
+            X_global = T.alloc_buffer((13,))
+            X_global_local = T.alloc_buffer((13,), scope="local")
+            for i in range(13):
+                with T.block("X"):
+                    v_i = T.axis.spatial(13, i)
+                    X[v_i] = A[v_i]
+            for ax0 in range(9):
+                with T.block("X_global"):
+                    v0 = T.axis.spatial(13, ax0 + 2)
+                    X_global_local[v0] = X[v0]
+            for ax0_1 in range(13):
+                with T.block("X_global_local"):
+                    v0 = T.axis.spatial(13, ax0_1)
+                    T.where(ax0_1 >= 2 and ax0_1 <= 10)
+                    X_global[v0] = X_global_local[v0]
+            for i_1 in range(9):
+                with T.block("B"):
+                    v_i = T.axis.spatial(9, i_1)
+                    B[v_i] = X_global[v_i + 2]
+        """,
+    )
+
+
+def test_places_that_are_not_axes_are_copied_as_far_as_they_are_read():
+    before = parse(PART.replace("            X[v_i] =", "            if v_i <= 10:\n                X[12 - v_i] ="))
+    s = Schedule(before)
+    s.cache_write("X", 0, "local")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
+            # with T.block("root"):
+            X = T.alloc_buffer((13,))
+            X_local = T.alloc_buffer((13,), scope="local")
+            for i in range(13):
+                with T.block("X"):
+                    v_i = T.axis.spatial(13, i)
+                    if v_i <= 10:
+                        X_local[12 - v_i] = A[v_i]
+            for ax0 in range(13):
+                with T.block("X_local"):
+                    v0 = T.axis.spatial(13, ax0)
+                    T.where(ax0 >= 2 and ax0 <= 10)
+                    X[v0] = X_local[v0]
+            for i_1 in range(9):
+                with T.block("B"):
+                    v_i = T.axis.spatial(9, i_1)
+                    B[v_i] = X[v_i + 2]
+        """,
+    )
+
+
+def test_refuses_a_part_that_nobody_reads():
+    before = parse(PART.replace("X[v_i + 2]", "A[v_i + 2]").replace("X[v_i] =", "X[12 - v_i] ="))
+    s = Schedule(before)
+    refuse(
+        s,
+        lambda s: s.cache_write("X", 0, "local"),
+        """
+        cache_write('X', 0, 'local'): it cannot be shown which part of `X` is written by `X`: its axes are not those of the buffer
+            9 |         with T.block("X"):
+              |         ^^^^^^^^^^^^^^^^^^ writes X
+        """,
+    )
+
+
 def test_refuses_unknown_buffers():
     s = Schedule(matmul())
     refuse(
@@ -278,14 +440,15 @@ def test_refuses_a_reader_before():
 
 
 def test_refuses_a_part_of_an_output_that_is_not_exact():
-    func = chain()
-    C = blocks(func)[1]
-    s = Schedule(replace_stmt(func, C, C.with_(predicate=Var("i_1") < 5)))
+    s = Schedule(chain())
+    s.split("i_1", [None, 4])
+    C = blocks(s.func)[1]
+    s = Schedule(replace_stmt(s.func, C, C.with_(predicate=Var("i_1_0") < 1)))
     refuse(
         s,
         lambda s: s.cache_write("C", 0, "local"),
         """
-        cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: `v_i` = `i_1` takes 5 values of 7
+        cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: `v_i` = `i_1_0 * 4 + i_1_1` takes 4 values of 7
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
         """,

@@ -5,6 +5,7 @@ from tests.schedule.harness import check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, relu_of_matmul
 from tir import te
 from tir.ir import Const, For, Var
+from tir.script import parse
 from tir.traverse import blocks, replace_stmt
 
 
@@ -302,5 +303,38 @@ decompose_reduction('C', 'k'): `k`, which drives the reduction, is bound to thre
    10 |             with T.block("C"):
       |             ^^^^^^^^^^^^^^^^^^ the block
   hint: decompose_reduction before bind
+""",
+    )
+
+
+def test_refuses_an_init_that_reads_what_is_made_in_the_loop():
+    s = Schedule(
+        parse(
+            """
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
+    for i, k in T.grid(7, 13):
+        with T.block("D"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[v_i] = E[v_i]
+            D[v_i] = D[v_i] + A[v_i, v_k]
+"""
+        )
+    )
+    s.stage_mem("D", "E", "staged", "local")
+    refuse(
+        s,
+        lambda s: s.decompose_reduction("D", "k"),
+        """
+decompose_reduction('D', 'k'): `staged` writes `staged` under `k`, and the init, which reads it, would come before
+    8 |     for i, k in T.grid(7, 13):
+      |            ^ the loop
+    9 |         with T.block("staged"):
+      |         ^^^^^^^^^^^^^^^^^^^^^^^ writes staged
+   10 |             v0 = T.axis.spatial(7, i)
+   11 |             staged[v0] = E[v0]
+   12 |         with T.block("D"):
+      |         ^^^^^^^^^^^^^^^^^^ starts from it
 """,
     )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from schedule import Schedule, ScheduleError, replay
-from tests.schedule.harness import arguments, same_numbers, well_formed
+from tests.arrays import integers
+from tests.schedule.harness import same_numbers, well_formed
 from tir import te
 from tir.interpreter import run
 from tir.ir import PrimFunc
@@ -111,7 +112,7 @@ def attempt(s: Schedule, rng: np.random.Generator) -> tuple[str, bool]:
 
 
 def same(before: PrimFunc, s: Schedule, seed: int) -> None:
-    old, new = arguments(before, seed), arguments(before, seed)
+    old, new = integers(before, seed), integers(before, seed)
     run(before, *old, seed=seed)
     run(s.func, *new, seed=seed)
     for p, x, y in zip(before.params, old, new, strict=True):

@@ -2,7 +2,9 @@ from schedule import Schedule
 from tests.schedule.harness import check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
+from tir.ir import If
 from tir.script import parse
+from tir.traverse import blocks, replace_stmt
 
 
 def transposed(n: int = 13):
@@ -452,5 +454,20 @@ def test_a_scope_that_is_no_name_is_refused():
         lambda s: s.reindex_cache_write("C", 0, "L1 cache", lambda i, j, k: (i, j)),
         """
 reindex_cache_write('C', 0, 'L1 cache', 'lambda i, j, k: (i, j)'): a storage scope is a name such as `local` or `global`, got 'L1 cache'
+""",
+    )
+
+
+def test_refuses_a_store_that_may_not_be_reached():
+    func = matmul()
+    (C,) = blocks(func)
+    s = Schedule(replace_stmt(func, C, C.with_(body=If(C.iters[0].var >= 2, C.body))))
+    refuse(
+        s,
+        lambda s: s.reindex("C", ("write", 0)),
+        """
+reindex('C', ['write', 0]): it cannot be shown which part of `C` is written by `C`: it may not reach its store
+    9 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ writes C
 """,
     )

@@ -50,6 +50,23 @@ def test_epilogue_under_a_tile_loop():
     )
 
 
+def test_a_dimension_with_one_element_is_finished():
+    """Whichever way the producer indexes it: here by a constant, as its axis of extent 1 has gone."""
+    A = te.placeholder((1, 7, 13), name="A")
+    B = te.compute((1, 7, 13), lambda n, i, j: A[n, i, j] + 1.0, name="B")
+    C = te.compute((1, 7, 13), lambda n, i, j: B[n, i, j] * 2.0, name="C")
+    before = te.create_prim_func([A, C])
+    s = Schedule(before)
+    s.transform_block_layout("B", "lambda n, i, j: (n, i * 13 + j)")
+    s.transform_layout("B", ("write", 0), "lambda n, i, j: (n, i * 13 + j)")
+    s.transform_block_layout("C", "lambda n, i, j: (n, i * 13 + j)")
+    outer, _ = s.split(s.get_loops("B")[-1], [None, 16])
+    s.reverse_compute_at("C", outer)
+    assert s.get_loops("C")[-2] == outer
+    well_formed(s.func)
+    same_numbers(before, s.func)
+
+
 def test_epilogue_under_the_outermost_loop():
     before = relu_of_matmul()
     s = tiled()

@@ -3,11 +3,11 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.schedule.harness import check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul
+from tests.schedule.programs import chain, elementwise, matmul
 from tir import te
-from tir.ir import Allocate
+from tir.ir import Allocate, Var
 from tir.script import parse
-from tir.traverse import path_to, walk_stmts
+from tir.traverse import blocks, path_to, replace_stmt, walk_stmts
 
 
 def stencil(n: int = 13):
@@ -410,7 +410,7 @@ def test_a_part_of_a_temporary_is_refused():
         s,
         lambda s: s.stage_mem("i_1", "X", "x"),
         """
-stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`
+stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`: its axes are not those of the buffer
    13 |         with T.block("odd"):
       |         ^^^^^^^^^^^^^^^^^^^^ writes X
 """,
@@ -696,5 +696,34 @@ stage_mem('C', 'A', 'w', keep='i'): the window of `A` moves along several dimens
       |     ^^^^^^^^^^^^^^^^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads A
+""",
+    )
+
+
+def test_what_is_written_under_conditions_is_copied_back_under_them():
+    func = elementwise()
+    (B,) = blocks(func)
+    before = replace_stmt(func, B, B.with_(predicate=Var("i0") >= 2))
+    s = Schedule(before)
+    s.stage_mem("i0", "B", "whole")
+    check(
+        s,
+        before,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
+    T.func_attr({"tir.noalias": T.bool(True)})
+    # with T.block("root"):
+    whole = T.alloc_buffer((7, 13))
+    for i0, i1 in T.grid(7, 13):
+        with T.block("B"):
+            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+            T.where(i0 >= 2)
+            whole[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+    for ax0, ax1 in T.grid(7, 13):
+        with T.block("whole_back"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            T.where(ax0 >= 2)
+            B[v0, v1] = whole[v0, v1]
 """,
     )

@@ -2,6 +2,8 @@
 
     python -m tests.search.agreement --rows 4 [--seed 0] [--workload gmm] [--space full]
 
+Two features agree if they differ by at most 2^-13 (1 + |feature|), which is what rounding in another order makes of float32.
+
 A line for each workload, shape and space says how many candidates agree, how many do not and in what, and how many variants have
 no symbolic program (their rows are judged one by one, which is right but slow).
 """

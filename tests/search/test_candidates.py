@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.search.candidates import SHAPES, failures, in_process
+from tir import workloads
 
 COUNT = 3  # candidates for each shape and number of threads
 
@@ -14,6 +15,10 @@ COUNT = 3  # candidates for each shape and number of threads
 def test_random_candidates_compute_the_reference(name, shape, threads):
     status, lines, errors = in_process(name, shape, threads, COUNT, 0, "full", 120)
     assert len(lines) == COUNT and failures(status, lines, errors, COUNT) == []
+
+
+def test_every_workload_has_a_shape():
+    assert set(SHAPES) == set(workloads.names())
 
 
 def test_what_fails_is_told():

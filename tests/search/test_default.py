@@ -6,7 +6,8 @@ import pytest
 
 import tir
 from schedule import Schedule, replay
-from tests.codegen.harness import ONE, TWO, integers, same
+from tests.arrays import integers
+from tests.codegen.harness import ONE, TWO, same
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, Load, PrimFunc, Store, Var
 

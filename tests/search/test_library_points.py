@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from codegen.passes import lower
@@ -94,6 +96,50 @@ def test_products(shape, target):
     assert_same(func, sketch, found, target)
 
 
+@pytest.mark.parametrize("target", [ONE, TWO])
+@pytest.mark.parametrize("shape", [(1024, 2048, 1024, 3072), (109, 130, 96, 77)])
+def test_two_products_with_an_exponential_between(shape, target):
+    func = workloads.make("mlp", shape).func
+    first, second = (gemm.matches(find_block(func, name)) for name in "CF")
+    assert first is not None and second is not None
+    one, two = (gemm.tiles(c, Processor.of(target)) for c in (first, second))
+    parts = one.kc < shape[1]
+    assert two.kc == shape[2]
+    rules = ("F: packing", "D: skip", "C: packing, the sum in parts" if parts else "C: packing")
+    sketch = next(s for s in generate(func, target) if s.rules == rules)
+    sizes = {(t.block, t.axis): t for t in sketch.tiles}
+    found = row(
+        sketch,
+        {},
+        pack_A="by rows" if one.left else "as it is",
+        pack_B="in front" if one.right else "as it is",
+        pack_D="by rows" if two.left else "as it is",
+        pack_E="in front" if two.right else "as it is",
+    )
+    for c, t in ((first, one), (second, two)):
+        for it, levels in ((c.rows[-1], (t.mt, t.mr)), (c.columns[-1], (t.nt, t.nr)), (c.sums[-1], (t.kc,))):
+            if (c.block, it.var.name) in sizes:
+                for column, size in zip(sizes[c.block, it.var.name].columns, levels, strict=True):
+                    found[column] = size
+    known = library.schedule(func, target)
+    assert known is not None
+    made = signature(replay(func, sketch.trace(found)).func, target)
+    assert straight(made) == straight(signature(known.func, target))
+
+
+def straight(found: Loops) -> list[Loops]:
+    """The nests of a signature; one of a single loop in another is told by its kind, its iterations, and its innermost loop, as
+    threads may share a copy in pieces of any size."""
+    starts = [n for n, (depth, _, _) in enumerate(found) if depth == 0]
+    nests = [found[a:b] for a, b in zip(starts, [*starts[1:], len(found)], strict=True)]
+    return [
+        [(0, prod(length for _, length, _ in nest), nest[0][2]), nest[-1]]
+        if [depth for depth, _, _ in nest] == list(range(len(nest)))
+        else nest
+        for nest in nests
+    ]
+
+
 @pytest.mark.parametrize("shape", [(1, 14, 14, 256, 256, 3, 3, 1, 1), (1, 14, 14, 32, 64, 3, 3, 1, 1)])
 def test_convolutions(shape):
     func = workloads.make("conv2d", shape).func
@@ -152,11 +198,12 @@ def test_sums_of_rows():
     [
         workloads.make("softmax", (4096, 1024)).func,
         workloads.make("layernorm", (512, 768)).func,
+        workloads.make("norm", (1, 2048, 1024)).func,
         row_minimum(4096, 1024),
         total(1 << 20),
         elementwise_chain(),
     ],
-    ids=["softmax", "layernorm", "rows", "total", "elementwise"],
+    ids=["softmax", "layernorm", "norm", "rows", "total", "elementwise"],
 )
 def test_rows_and_sums(func):
     """What has few numbers: the first of each choice makes what the library does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError, wire
 from search.measure.local import _suspicious
+from search.measure.memory import resident
 from search.measure.outcome import Measurement
 from search.oracle import CHUNK, Workload, max_error, scale_of, stored_error, tolerance
 from search.task import Task, flop, key, target_text
@@ -72,6 +74,20 @@ def test_every_fault_is_an_outcome(measurer):
     assert all(m.samples == () and m.seconds == float("inf") for m in found.values() if m.outcome != "ok")
 
 
+def test_what_a_candidate_and_its_children_hold_is_limited(task, fake_builder, tmp_path):
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("the system does not tell what a process holds")
+    limits = replace(QUICK, run=30.0, memory=768 << 20)
+    with LocalMeasurer(task, workers=1, builder=fake_builder, limits=limits) as measurer:
+        measurer.prepare()
+        measurer.best = None
+        (group,) = (worker._process.pid for worker in measurer._workers)
+        found = {m.candidate.trace.get("fault"): m for m in measurer.measure([candidate(fault="touch"), candidate(sleep=0.001)])}
+    assert {fault: m.outcome for fault, m in found.items()} == {"touch": "memory", None: "ok"}
+    assert found["touch"].message.endswith("GiB more than before, of 0.75 GiB allowed")
+    assert resident(group) == 0  # the child has gone with it
+
+
 def test_a_pause_ends_the_processes_and_keeps_what_is_known(measurer):
     measurer.prepare()
     (before,) = measurer.measure([candidate(sleep=0.001)])
@@ -129,15 +145,15 @@ def test_new_bests_are_timed_again_until_their_timings_agree(measurer, monkeypat
     asked = []
 
     def ask(worker, limit, **request):
-        asked.append(request["op"])
-        return {"outcome": "ok", "max_error": 1e-7} if request["op"] == "check" else {"outcome": "ok", "samples": [next(times)]}
+        asked.append((request["op"], request["check"]))
+        return {"outcome": "ok", "samples": [next(times)], "max_error": 1e-7 if request["check"] else None}
 
     monkeypatch.setattr(measurer, "_ask", ask)
     (lucky,) = measurer.measure([candidate(sleep=0.01)])
     assert lucky.samples == (0.01, 0.02, 0.02, 0.02) and measurer.best == 0.02
     (steady,) = measurer.measure([candidate(sleep=0.005)])
     assert steady.samples == (0.005, 0.0051)
-    assert asked == ["run", "check", "run", "run", "run", "run", "check", "run"]
+    assert asked == [("run", check) for check in (True, False, False, False, True, False)]
 
 
 def test_equal_programs_are_measured_once(measurer):

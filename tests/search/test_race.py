@@ -67,14 +67,17 @@ class Given:
         pass
 
 
-def race(*traces, records=None, **options):
+def race(*traces, records=None, first=0, **options):
     made = []
 
     def measurer(task):
         made.append(Scripted(task, **options))
         return made[-1]
 
-    result = autotune(FUNC, TARGET, search=Given(traces), first=(), measurer=measurer, records=records)
+    given = Given(traces)
+    start = given.left[:first]
+    given.left = given.left[first:]
+    result = autotune(FUNC, TARGET, search=given, first=start, measurer=measurer, records=records)
     return result, made[0]
 
 
@@ -102,6 +105,31 @@ def test_disturbances_do_not_decide():
     quick = [0.10, 0.10, 0.31, 0.32, 0.33]  # others were at work in three of five rounds
     result, _ = race(times(0.10, race=quick), times(0.11, race=[0.11, 0.11, 0.11, 0.12, 0.12]))
     assert result.trace["times"] == [0.10]
+
+
+@pytest.mark.parametrize(
+    ("challenger", "wins"),
+    [
+        ([0.101, 0.098, 0.101, 0.098, 0.099], False),  # faster in three rounds of five, as any that is alike
+        ([0.098, 0.098, 0.101, 0.098, 0.099], True),
+    ],
+)
+def test_a_first_candidate_gives_way_only_to_one_that_is_faster_for_certain(challenger, wins, tmp_path):
+    path = tmp_path / "tune.db"
+    result, _ = race(times(0.1, race=[0.1] * 5), times(0.09, race=challenger), first=1, records=path)
+    best = times(0.09, race=challenger) if wins else times(0.1, race=[0.1] * 5)
+    assert result.trace == best
+    with Records(path) as records:
+        assert records.best(result.task.key, TARGET).measurement.candidate.trace == best
+
+
+def test_what_did_not_race_is_not_recorded_as_faster_than_the_winner(tmp_path):
+    leaders = [times(0.1, race=[0.2]), times(0.101, race=[0.19]), times(0.102, race=[0.2]), times(0.103, race=[0.2])]
+    result, measurer = race(*leaders, times(0.104), records=tmp_path / "tune.db")
+    assert measurer.raced == [0, 1, 2, 3]
+    with Records(tmp_path / "tune.db") as records:
+        best = records.best(result.task.key, TARGET)
+    assert best.measurement.candidate.trace == result.trace == leaders[1] and best.seconds == 0.19
 
 
 def test_a_program_as_written_that_wins_is_found_again(tmp_path):

@@ -208,6 +208,8 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
         Records(tmp_path / "no" / "tune.db")
     with pytest.raises(RecordsError, match="there is no records file"):
         Records(tmp_path / "none.db", create=False)
+    with pytest.raises(RecordsError, match="the name of a records file was expected, got 3"):
+        Records(3)
 
 
 def test_damage_found_later_is_one_error(path):

@@ -57,6 +57,8 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
     ]  # fmt: skip
     for figure in figures:
         ElementTree.fromstring(figure)  # whole
+    names = re.findall(r' id="([^"]+)"', text)
+    assert len(set(names)) == len(names) and set(re.findall(r'(?:href="|url\()#([\w-]+)', text)) <= set(names)
     assert not re.search(r"""(src|href)=["'](?!#|data:)|@import|<script|<link""", text)
     names = [set(re.findall(r'id="([^"]+)"', f)) & set(re.findall(r"url\(#([^)]+)\)", f)) for f in figures]
     assert sum(map(len, names)) == len(set().union(*names))  # no figure refers to parts of another

@@ -123,6 +123,18 @@ def test_names_are_those_of_the_variant():
     assert names[1, 1] != [*names[1, 0], alone]  # the second has another name after the first
 
 
+def test_one_of_a_few_values_of_any_kind():
+    """What is picked may be no number: the column has the number of a value."""
+    s = state()
+    values = ((), (("A", 4),), "static")
+    s.pick("how", values, "ann_val", lambda sch, v: sch.annotate("C", "how", v))
+    assert s.block("C").annotations == (("how", []),)
+    sketch = s.finish("s", matmul())
+    assert sketch.choices == (Choice("how", 0, (0, 1, 2)),) and sketch.branches == ()
+    found = [dict(replay(matmul(), sketch.trace([n])).trace[0].args)["ann_val"] for n in range(3)]
+    assert found == list(values)
+
+
 def test_a_name_is_used_once():
     s = state()
     s.choose("limit", (1, 2), "ann_val", lambda sch, v: sch.annotate("C", "limit", v))

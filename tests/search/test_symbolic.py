@@ -13,8 +13,9 @@ from search.geometry import machine
 from search.sample import sample
 from search.sketch import Hole, Sketch
 from search.space import generate
-from search.symbolic import degenerate, symbolic, witness
+from search.symbolic import symbolic, witness
 from tests.search.agreement import disagreements
+from tests.search.candidates import SHAPES
 from tests.search.programs import batched_matmul, matmul, total, transposed_matmul
 from tir import te, workloads
 from tir.ir import Const
@@ -30,24 +31,15 @@ def agree(sketch: Sketch, rows: np.ndarray) -> None:
     assert [(sketch.name, row, found) for row, found in disagreements(sketch, rows) if found] == []
 
 
-SHAPES = {
-    "mlp": [None, (109, 130, 37, 50)],
-    "gmm": [None, (109, 130, 37)],
-    "conv2d": [None],
-    "depthwise": [None],
-    "softmax": [None],
-    "layernorm": [None],
-}
-
-
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("space", ["full", "ansor", "limited"])
+@pytest.mark.parametrize("space", ["full", "ansor"])
 def test_symbolic_and_concrete_features_agree(name, space):
+    """Of each workload, at small odd shapes; `python -m tests.search.agreement` goes through all sketches with many rows."""
     rng = np.random.default_rng(0)
-    for shape in SHAPES[name]:
-        sketches = generate(workloads.make(name, shape).func, TWO, space=space)
-        for k in sorted({0, len(sketches) // 2, len(sketches) - 1}):
-            agree(sketches[k], sample(sketches[k], TWO, 2, rng))
+    shape = SHAPES[name][0]
+    sketches = generate(workloads.make(name, shape).func, TWO, space=space)
+    sketch = sketches[rng.integers(len(sketches))]
+    agree(sketch, sample(sketch, TWO, 2, rng))
 
 
 @pytest.mark.parametrize("func", [matmul(), batched_matmul(), transposed_matmul(), total()], ids=lambda f: str(f.name))
@@ -67,15 +59,20 @@ def test_packed_and_cached_tiles_of_short_axes(shape, space):
         agree(sketch, sample(sketch, TWO, 3, rng))
 
 
-def test_degenerate_levels():
-    """An axis of 7 is too short for four levels of two iterations, one of 109 is not."""
-    sketch = generate(matmul(7, 13, 109), TWO, space="ansor")[0]
-    (short,) = [t for t in sketch.tiles if t.axis == "v_i"]
-    rows = np.ones((2, sketch.columns), dtype=np.int64)
-    rows[1, short.columns[-1]] = 7
-    assert degenerate(sketch, rows).tolist() == [[False, True, True, True], [True, True, True, False]]
-    like = witness(sketch, sketch.variant(rows[1]), like=rows[1])
-    assert [like[c] for c in short.columns] == [1, 1, 7]
+@pytest.mark.parametrize("shape", [(1, 3, 5, 7, 18, 4, 2, 1), (1, 6, 5, 3, 5, 3, 3, 1)])
+def test_tiles_that_a_stride_divides(shape):
+    """Of an index that is divided by the stride, as much changes in a tile as the tile is multiples of the stride."""
+    rng = np.random.default_rng(0)
+    for sketch in generate(workloads.make("conv2d_transpose", shape).func, TWO, space="full")[1:2]:
+        agree(sketch, sample(sketch, TWO, 4, rng))
+
+
+def test_short_axes_share_one_program():
+    """Axes of 7 and 3 are too short for two iterations on each level, but the witness is of a longer problem."""
+    func = workloads.make("conv_bn_relu", (1, 7, 7, 3, 13, 3, 1, 1)).func
+    for sketch in generate(func, TWO):
+        rows = sample(sketch, TWO, 50, np.random.default_rng(0))
+        assert len(list(family(sketch).programs(rows))) == len(np.unique(sketch.variants(rows), axis=0))
 
 
 def test_extents_are_formulas():
@@ -101,20 +98,14 @@ def test_one_program_serves_all_rows_of_a_variant():
     assert family(sketch) is shared
 
 
-def test_the_witness_is_a_legal_row_of_its_variant():
-    for sketch in generate(matmul(7, 13, 109), TWO):
+def test_the_witness_is_large_on_every_level():
+    for sketch in generate(matmul(7, 13, 109), TWO, space="ansor"):
         for row in sample(sketch, TWO, 5, np.random.default_rng(0)):
             found = witness(sketch, sketch.variant(row))
-            assert sketch.variant(found) == sketch.variant(row) and min(found[c] for t in sketch.tiles for c in t.columns) >= 1
-            replay(sketch.func, sketch.trace(found))
-
-
-def test_tiles_of_the_witness_fit_the_extent():
-    sketch = generate(matmul(109, 130, 37), TWO, space="ansor")[0]
-    row = witness(sketch, sketch.variant(sample(sketch, TWO, 1, np.random.default_rng(0))[0]))
-    for t in sketch.tiles:
-        sizes = [row[c] for c in t.columns]
-        assert min(sizes) > 1 and np.prod(sizes) < t.extent
+            assert sketch.variant(found) == sketch.variant(row)
+            for t in sketch.tiles:
+                sizes = [found[c] for c in t.columns]
+                assert min(sizes) > 1 and len(set(sizes)) == len(sizes)
 
 
 def test_where_the_witness_is_refused_each_row_is_a_program():

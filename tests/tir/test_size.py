@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,16 +12,25 @@ from hypothesis import strategies as st
 from tir.affine import polynomial
 from tir.ir import Const, Var, const
 from tir.simplify import simplify
-from tir.size import Size, Tape, fixed, formula, greater, lesser, single
+from tir.size import Formula, Size, fixed, formula, lesser, single
 
-OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, lesser, greater)
+NAMED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min}
+OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, lesser)
 
 
 def value(number: int, row) -> int:
     """What a number is in a row, by its formula."""
-    tape = Tape()
-    place = tape.place(number)
-    return int(np.ravel(tape.run(np.array([row]))[place])[0])
+
+    def computed(f: Formula) -> int:
+        match f:
+            case ("column", n):
+                return row[n]
+            case ("const", constant):
+                return constant
+            case (op, a, b):
+                return NAMED[op](computed(a), computed(b))
+
+    return computed(formula(number))
 
 
 @given(
@@ -53,7 +61,7 @@ def test_a_formula_holds_for_other_rows():
     a, b = Size.column(3, 0), Size.column(5, 1)
     extent = -(-109 // (a * b))
     assert (extent, value(extent, (7, 13)), value(extent, (1, 4))) == (8, 2, 28)
-    assert value(lesser(a * b, 109), (7, 16)) == 109 and value(greater(a, 4), (2, 1)) == 4
+    assert value(lesser(a * b, 109), (7, 16)) == 109
 
 
 def test_products_divide_exactly():
@@ -95,10 +103,3 @@ def test_index_arithmetic_keeps_formulas():
     assert formula(p[(i,)]) == formula(a * b) and formula(p[(j,)]) == formula(b)
     quotient = simplify((i * const(a * b) + j) // const(b), {"i": (0, 6), "j": (0, 4)})
     assert formula(polynomial(quotient)[(i,)]) == formula(a)
-
-
-def test_shared_formulas_are_computed_once():
-    tape = Tape()
-    a, b = Size.column(3, 0), Size.column(5, 1)
-    assert tape.place(a * b) == tape.place(Size.column(7, 0) * Size.column(9, 1))
-    assert len(tape.run(np.array([[3, 5], [1, 2]]))) == 3

@@ -297,6 +297,31 @@ def test_mistakes_are_refused_where_they_are_made():
         ),
         (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
         (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
+        (lambda: te.sum(A[0, k], axis=k, where=3), TypeError, "a condition must be bool, got `3` of dtype int32"),
+        (lambda: list(A), TypeError, "A has elements only where it is indexed, so it cannot be gone through"),
+        (lambda: te.var("n", "float32"), TypeError, "var n: a size must be an integer, got dtype float32"),
+        (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),
+        (lambda: te.placeholder((7,), float), TypeError, "a dtype is a string such as 'float32', got <class 'float'>"),
+        (
+            lambda: te.placeholder((7, 2.5), name="X"),
+            TypeError,
+            "X: a shape is a tuple of integers and sizes (te.var), got (7, 2.5): an index must be an integer, got T.float32(2.5) of "
+            "dtype float32",
+        ),
+        (lambda: te.compute((7,), lambda i: None, name="B"), TypeError, "B: the function gives None; does it lack a `return`?"),
+        (
+            lambda: te.compute((7,), A, name="B"),
+            TypeError,
+            "B: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got "
+            "Tensor(A, shape=(7, 13), dtype=float32)",
+        ),
+        (lambda: te.comm_reducer(3, 4), TypeError, "comm_reducer reduce: fcombine must be a function, got 3"),
+        (
+            lambda: te.comm_reducer(lambda a, b: a + b, lambda dtype: dtype)(A[0, k], axis=k),
+            TypeError,
+            "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
+            "dtype float32",
+        ),
         (lambda: te.if_then_else(A[0, 0], 1.0, 2.0), TypeError, "a condition must be bool, got `A[0, 0]` of dtype float32"),
     )
     for call, error, message in cases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +28,10 @@ from ..ir import (
 from ..simplify import equal, simplify
 from ..traverse import N, substitute
 from . import tir as namespace_tir
-from .expressions import Data, Expressions, Handle, Pointer, Scope
+from .expressions import Expressions
 from .names import Names
 from .source import Source
+from .values import Data, Handle, Pointer, Scope, plain
 from .views import Reshaped, Window, size, strides
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
@@ -99,6 +101,22 @@ class Declarations(Expressions):
             self.left[name] = self.lines[name]
         self.scope = outer
 
+    def inside(
+        self, nodes: list[ast.stmt], names: Mapping[str, Any] | None = None, variables: set[str] | None = None
+    ) -> Stmt | None:
+        """Statements in a scope of their own."""
+        outer = self.enter()
+        for name, value in (names or {}).items():
+            self.bind(name, value)
+        self.scope.variables |= variables or set()
+        result = self.statements(nodes)
+        self.leave(outer)
+        return result
+
+    @abstractmethod
+    def statements(self, nodes: list[ast.stmt]) -> Stmt | None:
+        """The statements in order; None where they only declare."""
+
     # --- values that bind names ----------------------------------------------------------------------------------------
 
     def annotation(self, node: ast.expr) -> ast.expr:
@@ -124,7 +142,7 @@ class Declarations(Expressions):
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
         """Bind a name for the statements that follow; what Python knows is put in where the name stands."""
         if dtype is None and not isinstance(value, Expr):
-            if not self.plain(value) and not isinstance(value, (Buffer, Reshaped, Window)):
+            if not plain(value) and not isinstance(value, (Buffer, Reshaped, Window)):
                 self.checked(value, node)
             self.bind(name, value)
             return None
@@ -200,12 +218,15 @@ class Declarations(Expressions):
         """Shape, dtype and scope of a declared buffer, and the other arguments; what the IR cannot say is refused."""
         arguments = self.arguments(form, node)
         shape = self.shape(arguments["shape"]) if "shape" in arguments else ()
+        for extent in shape:
+            if isinstance(extent, Const) and extent.value < 0:
+                raise self.error(f"an extent cannot be negative, got {extent}", arguments["shape"])
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
         scope = (self.string(arguments["scope"]) if "scope" in arguments else "") or "global"
         if "strides" in arguments:
             given = self.value(arguments["strides"])
             if given not in (None, (), []):
-                steps = [self.integer(v, arguments["strides"]) for v in given]
+                steps = [self.integer(v, arguments["strides"]) for v in (given if isinstance(given, (tuple, list)) else [given])]
                 if len(steps) != len(shape) or not all(equal(a, b) for a, b in zip(steps, strides(shape), strict=True)):
                     raise self.error("buffers are dense and row-major; strides are not in the dialect", arguments["strides"])
         if "elem_offset" in arguments and "data" not in arguments:

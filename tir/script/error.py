@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class ScriptError(SyntaxError):
     """A script is not a program of the dialect.
@@ -47,10 +44,3 @@ class ScriptError(SyntaxError):
 
     def __reduce__(self):
         return ScriptError, self._arguments
-
-
-def nearest(wanted: str, names: Iterable[str], prefix: str = "") -> str | None:
-    """The hint that names what was probably meant, or None."""
-    by_lower = {n.lower(): n for n in names}
-    found = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.65)
-    return f"did you mean `{prefix}{by_lower[found[0]]}`?" if found else None

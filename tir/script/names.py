@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from ..traverse import fresh
-from .expressions import Scope
+from .values import Scope
 
 BUFFERS = ("match_buffer", "alloc_buffer", "allocate", "decl_buffer", "Buffer", "sblock_alloc_buffer")
 

@@ -39,3 +39,14 @@ class Source:
 def _characters(text: str, offset: int) -> int:
     """An offset in UTF-8 bytes, as ast counts, in characters."""
     return len(text.encode()[:offset].decode(errors="ignore"))
+
+
+def syntax(node: ast.AST) -> str:
+    """What Python calls a piece of syntax."""
+    known = {
+        ast.Lambda: "a lambda", ast.ListComp: "a comprehension", ast.SetComp: "a comprehension", ast.DictComp: "a comprehension",
+        ast.GeneratorExp: "a generator", ast.Set: "a set", ast.Await: "await", ast.Yield: "yield", ast.YieldFrom: "yield",
+        ast.NamedExpr: "`:=`", ast.Starred: "`*`", ast.Slice: "a slice", ast.In: "in", ast.NotIn: "not in", ast.Is: "is",
+        ast.IsNot: "is not",
+    }  # fmt: skip
+    return known.get(type(node), f"`{type(node).__name__}`")

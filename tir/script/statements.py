@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
 from ..ir import (
-    THREAD_AXES,
-    TRUE,
-    Annotations,
-    Axis,
-    Block,
     Buffer,
     Const,
     Evaluate,
     Expr,
-    For,
     If,
-    Iter,
-    Kind,
-    Let,
-    Load,
     PrimFunc,
-    Range,
-    Region,
     Stmt,
     Store,
     Var,
     as_expr,
-    binary,
     cast,
     seq,
 )
-from ..simplify import simplify
-from ..traverse import variables
 from . import tir as namespace_tir
-from .declarations import Declarations, Domain, Frame, Wrapper
-from .error import nearest
-from .expressions import Handle, Pointer, Thread
+from .blocks import Blocks
+from .declarations import Frame, Wrapper
+from .loops import Loops
 from .names import BUFFERS, Names
+from .values import Handle, Pointer, Thread, plain
 from .views import Reshaped, Window
 
-_ITERS = {"spatial": Axis.SPATIAL, "reduce": Axis.REDUCE, "opaque": Axis.OPAQUE, "scan": Axis.OPAQUE}
-_KINDS = {
-    "serial": Kind.SERIAL,
-    "parallel": Kind.PARALLEL,
-    "vectorized": Kind.VECTORIZED,
-    "unroll": Kind.UNROLLED,
-    "thread_binding": Kind.THREAD,
-}
 _A_VALUE = object()
 
 # Remarks that cannot change what a program computes.
@@ -71,19 +47,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Header:
-    """What the variables of a `for` run over: start and stop of each, and how."""
-
-    spans: tuple[tuple[Expr, Expr], ...]
-    kind: Kind = Kind.SERIAL
-    annotations: Annotations = ()
-    thread: str = ""
-    step: int = 1
-    dtype: str | None = None
-
-
-class Function(Declarations):
+class Function(Loops, Blocks):
     """Reads one function."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
@@ -185,18 +149,6 @@ class Function(Declarations):
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
-    def inside(
-        self, nodes: list[ast.stmt], names: Mapping[str, Any] | None = None, variables: set[str] | None = None
-    ) -> Stmt | None:
-        """Statements in a scope of their own."""
-        outer = self.enter()
-        for name, value in (names or {}).items():
-            self.bind(name, value)
-        self.scope.variables |= variables or set()
-        result = self.statements(nodes)
-        self.leave(outer)
-        return result
-
     def statements(self, nodes: list[ast.stmt]) -> Stmt | None:
         """The statements in order; None where they only declare."""
         done: list[Stmt] = []
@@ -220,7 +172,7 @@ class Function(Declarations):
                 return self.with_(node, node.items)
             case ast.If(test=test, body=body, orelse=orelse):
                 condition = self.value(test)
-                if not isinstance(condition, Expr) and self.plain(condition):  # known to Python
+                if not isinstance(condition, Expr) and plain(condition):  # known to Python
                     chosen = body if condition else orelse
                     return self.inside(chosen) if chosen else None
                 return If(
@@ -270,54 +222,11 @@ class Function(Declarations):
             case "launch_thread" if isinstance(thread := self.arguments(form, node)["thread"], ast.Name):
                 return self.launch(thread.id, node)
             case "where" | "reads" | "writes" | "block_attr":
-                frame = self.frame(node)
-                arguments = self.arguments(form, node)
-                if form.name in frame.has and form.name != "block_attr":
-                    raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
-                frame.has.add(form.name)
-                match form.name:
-                    case "where":
-                        frame.predicate = frame.closed(self.condition(self.value(arguments["predicate"]), arguments["predicate"]))
-                    case "reads":
-                        frame.reads = tuple(frame.closed(r) for r in self.regions(node.args))
-                    case "writes":
-                        frame.writes = tuple(frame.closed(r) for r in self.regions(node.args))
-                    case _:
-                        frame.annotations |= self.mapping(arguments["attrs"])
+                self.state(form, node)
                 return None
         if isinstance(form, namespace_tir.Type):
             raise self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
-
-    def frame(self, node: ast.Call) -> Frame:
-        """The block that a statement stands directly in."""
-        frame = self.frames[-1]
-        if not frame.block or frame.scope is not self.scope:
-            raise self.error(f"`{self.text(node.func)}` stands directly in a block", node, 'with T.block("C"): ...')
-        return frame
-
-    def regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
-        result: list[Region] = []
-        for n in nodes:
-            if isinstance(n, ast.List):
-                result.extend(self.regions(n.elts))
-                continue
-            value = self.value(n)
-            match value:
-                case Region():
-                    result.append(value)
-                case Load(buffer, indices):
-                    result.append(Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices)))
-                case Buffer(shape=shape):
-                    result.append(Region(value, tuple(Range(Const(0), d) for d in shape)))
-                case _:
-                    raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
-            if result[-1].buffer in self.frames[-1].allocs:
-                name = result[-1].buffer.name
-                raise self.error(
-                    f"`{name}` is allocated in this block", n, "a block states what it reads and writes of buffers around it"
-                )
-        return tuple(result)
 
     def remark(self, node: ast.Call) -> None:
         """`T.attr`: nothing, where it cannot change the result."""
@@ -414,106 +323,6 @@ class Function(Declarations):
             stored = cast(stored, buffer.dtype)
         return Store(buffer, indices, stored)
 
-    # --- loops ---------------------------------------------------------------------------------------------------------
-
-    def loop(self, node: ast.For) -> Stmt:
-        if node.orelse:
-            raise self.error("`else` of a loop is not in the dialect", node.orelse[0])
-        header = self.header(node.iter)
-        targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
-        if len(targets) != len(header.spans):
-            found, wanted = len(targets), len(header.spans)
-            raise self.error(f"{found} loop variable{'s' * (found != 1)}, but {wanted} extent{'s' * (wanted != 1)}", node)
-        loops: list[tuple[Var, Expr]] = []
-        names: dict[str, Any] = {}
-        step = header.step
-        for target, (start, stop) in zip(targets, header.spans, strict=True):
-            name = self.identifier(target)
-            extent = self.between(start, stop)
-            if step != 1:
-                extent = simplify(binary("//", binary("+", extent, step - 1), step))
-            var = Var(self.names.loop(name), header.dtype or extent.dtype)
-            value: Expr = var if step == 1 else binary("*", var, step)
-            if start != Const(0, start.dtype):
-                value = binary("+", value, start)
-            if step == 1:
-                self.domains[value] = Domain(start, extent, var)
-            self.extent_range(var.name, extent)
-            names[name] = value
-            loops.append((var, extent))
-        body = self.inside(node.body, names, {var.name for var, _ in loops}) or Evaluate(Const(0))
-        for var, extent in reversed(loops):
-            body = For(var, extent, body, header.kind, header.annotations, header.thread)
-        return body
-
-    def header(self, call: ast.expr) -> Header:
-        """What a loop runs over."""
-        form = self.form(call)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
-            return self.python_range(call)
-        if not isinstance(call, ast.Call) or getattr(form, "place", None) != namespace_tir.grid.place:
-            hint = "range(n), T.grid(m, n), T.serial(n), T.parallel(n), T.vectorized(n), ..."
-            raise self.error(f"`{self.text(call)}` is no range of a loop", call, hint)
-        if form is namespace_tir.grid:
-            if call.keywords:
-                raise self.error("T.grid takes extents only", call.keywords[0].value)
-            if any(isinstance(a, ast.Starred) for a in call.args):
-                return Header(tuple((Const(0), self.integer(v, call)) for v in self.items(call.args)))
-            return Header(tuple((Const(0), self.index(a)) for a in call.args))
-        given = {k: n for k, n in self.arguments(form, call).items() if not (isinstance(n, ast.Constant) and n.value is None)}
-        kind, thread = _KINDS[form.name], ""
-        if kind is Kind.THREAD:
-            stop = given.get("stop")
-            if "thread" not in given and isinstance(stop, ast.Constant) and isinstance(stop.value, str):
-                given["thread"] = given.pop("stop")  # T.thread_binding(128, "threadIdx.x")
-            if "thread" not in given:
-                raise self.error("T.thread_binding needs the axis", call, 'T.thread_binding(128, thread="threadIdx.x")')
-            thread = self.thread_axis(self.string(given["thread"]), given["thread"])
-        first = self.index(given["start"])
-        span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
-        notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
-        return Header((span,), kind, notes, thread, dtype=self.dtype(given["dtype"]) if "dtype" in given else None)
-
-    def python_range(self, call: ast.Call) -> Header:
-        if call.keywords or not 1 <= len(call.args) <= 3:
-            raise self.error("range takes one to three numbers", call)
-        first, *others = (self.index(a) for a in call.args)
-        if not others:
-            return Header(((Const(0), first),))
-        if len(others) == 1:
-            return Header(((first, others[0]),))
-        step = others[1].value if isinstance(others[1], Const) else 0
-        if step < 1:
-            raise self.error(f"the step of a loop is a positive constant, not `{self.text(call.args[2])}`", call.args[2])
-        return Header(((first, others[0]),), step=step)
-
-    def thread_axis(self, tag: str, node: ast.expr) -> str:
-        if tag not in THREAD_AXES:
-            hint = nearest(tag, THREAD_AXES) or f"these are {', '.join(THREAD_AXES)}"
-            raise self.error(f"{tag!r} is no thread axis", node, hint)
-        return tag
-
-    def launch(self, name: str, node: ast.Call, rest: list[ast.stmt] | None = None) -> Any:
-        """A thread axis around the statements that follow, or around those of a `with`."""
-        arguments = self.arguments(namespace_tir.launch_thread, node)
-        thread = self.value(arguments["thread"])
-        tag = thread.tag if isinstance(thread, Thread) else thread
-        if not isinstance(tag, str):
-            raise self.error(f"`{self.text(arguments['thread'])}` is no thread axis", arguments["thread"], '"threadIdx.x"')
-        self.thread_axis(tag, arguments["thread"])
-        extent = self.index(arguments["extent"])
-        var = Var(self.names.loop(name), extent.dtype)
-        self.domains[var] = Domain(Const(0), extent, var)
-        self.extent_range(var.name, extent)
-        if rest is not None:
-            bound = {name: var}
-            if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
-                bound[arguments["thread"].id] = var
-            body = self.inside(rest, bound, {var.name})
-            return For(var, extent, body or Evaluate(Const(0)), Kind.THREAD, (), tag)
-        self.bind(name, var)
-        return lambda body: For(var, extent, body, Kind.THREAD, (), tag)
-
     # --- with ----------------------------------------------------------------------------------------------------------
 
     def with_(self, node: ast.With, items: list[ast.withitem]) -> Stmt | None:
@@ -540,16 +349,7 @@ class Function(Declarations):
             case "block":
                 return self.block(call, body, node)
             case "init":
-                frame = self.frame(call)
-                if "init" in frame.has:
-                    raise self.error("T.init is stated twice in this block", call)
-                frame.has.add("init")
-                frame.init = self.inside(body)
-                if frame.lets and frame.init is not None:
-                    used = variables(frame.init)
-                    for let, value in frame.lets.items():
-                        if let in used:
-                            frame.init = Let(Var(let, value.dtype), value, frame.init)
+                self.init(call, body)
                 return None
             case "attr":
                 self.remark(call)
@@ -558,96 +358,24 @@ class Function(Declarations):
                 return self.launch(str(name), call, body)
             case "let" | "LetStmt" | "allocate" | "decl_buffer":
                 outer = self.enter()
-                arguments = self.arguments(form, call)
-                wrap: Wrapper | None
-                match form.name:
-                    case "let":
-                        wrap = self.let(self.identifier(arguments["var"]), self.expr(arguments["value"]), call)
-                    case "LetStmt":
-                        wrap = self.let(str(name), self.expr(arguments["value"]), call)
-                    case "allocate":
-                        wrap = self.allocate(str(name), call)
-                    case _:
-                        wrap = self.declare_buffer(str(name), call, form)
+                wrap = self.declared(form, call, name)
                 result = self.statements(body)
                 self.leave(outer)
                 return wrap(result or Evaluate(Const(0))) if wrap is not None else result
         raise self.error(f"`{self.text(call.func)}` {form.place}", call)
 
-    def block(self, call: ast.Call, body: list[ast.stmt], node: ast.With) -> Stmt:
-        arguments = self.arguments(namespace_tir.block, call)
-        name = self.string(arguments["name"]) if "name" in arguments else ""
-        outer = self.enter()
-        frame = Frame(node, self.scope, block=True)
-        self.frames.append(frame)
-        label = self.names.block(name)
-        result = self.statements(body)
-        self.frames.pop()
-        self.leave(outer)
-        return Block(
-            label,
-            tuple(frame.iters),
-            result or Evaluate(Const(0)),
-            frame.init,
-            TRUE if frame.predicate is None else frame.predicate,
-            frame.reads,
-            frame.writes,
-            tuple(frame.allocs),
-            tuple(sorted(frame.annotations.items())),
-        )
-
-    def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
-        frame = self.frame(node)
-        if "statements" in frame.has:
-            raise self.error("the axes of a block stand before its statements", node)
-        arguments = self.arguments(form, node)
-        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
-        if form.name != "remap":
-            name = self.identifier(target)
-            dom = self.value(arguments["dom"])
-            start: Expr = Const(0)
-            if isinstance(dom, (tuple, list)) and len(dom) == 2:
-                start, stop = (self.integer(v, arguments["dom"]) for v in dom)
-                extent = self.between(start, stop)
-            else:
-                extent = self.integer(dom, arguments["dom"])
-            binding = self.index(arguments["binding"])
-            if start != Const(0, start.dtype):
-                binding = simplify(binary("-", binding, start))
-            self.iteration(frame, name, _ITERS[form.name], start, extent, binding, dtype)
-            return
-        targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-        kinds = self.string(arguments["kinds"])
-        bindings = arguments["bindings"]
-        if not isinstance(bindings, (ast.List, ast.Tuple)):
-            raise self.error("T.axis.remap takes a list of loop variables", bindings, 'T.axis.remap("SR", [i, k])')
-        if not len(kinds) == len(bindings.elts) == len(targets):
-            raise self.error(
-                f"{len(targets)} names, {len(kinds)} kinds and {len(bindings.elts)} loops; they must be as many", node
-            )
-        for t, letter, n in zip(targets, kinds, bindings.elts, strict=True):
-            if letter not in "SRO":
-                raise self.error(f"{letter!r} is no kind of axis", arguments["kinds"], '"S" is spatial, "R" reduce, "O" opaque')
-            found = self.value(n)
-            domain = self.domains.get(found) if isinstance(found, Expr) else None
-            if domain is None:
-                raise self.error(
-                    f"`{self.text(n)}` is no loop variable", n, f"{self.text(t)} = T.axis.spatial(extent, {self.text(n)})"
-                )
-            self.iteration(frame, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
-
-    def iteration(
-        self, frame: Frame, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
-    ) -> None:
-        """An iteration variable; one that starts elsewhere than at 0 is shifted."""
-        var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
-        value: Expr = var if start == Const(0, start.dtype) else binary("+", var, start)
-        frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
-        self.domains[value] = Domain(start, extent, var)
-        self.lets.pop(var.name, None)
-        self.extent_range(var.name, extent)
-        self.bind(name, value)
-        self.scope.variables.add(var.name)
+    def declared(self, form: Any, call: ast.Call, name: str | None) -> Wrapper | None:
+        """What a `with` declares for the statements in it."""
+        arguments = self.arguments(form, call)
+        match form.name:
+            case "let":
+                return self.let(self.identifier(arguments["var"]), self.expr(arguments["value"]), call)
+            case "LetStmt":
+                return self.let(str(name), self.expr(arguments["value"]), call)
+            case "allocate":
+                return self.allocate(str(name), call)
+            case _:
+                return self.declare_buffer(str(name), call, form)
 
 
 def _nested(wrappers: list[Wrapper]) -> Wrapper | None:

@@ -76,6 +76,8 @@ def _form(place: str, kind: type[Form] = Form) -> Callable[[Callable], Form]:
     return lambda function: kind(function, place)
 
 
+HIDDEN = frozenset(globals())  # what is above serves Python; no script may use it
+
 _DECLARES = "stands alone to the right of `=`"
 _LOOP = "is the range of a `for`"
 _WITH = "stands in a `with`"

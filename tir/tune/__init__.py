@@ -22,8 +22,8 @@ __all__ = ["FORMAT", "LineProgress", "LiveProgress", "duration", "main", "parser
 def main(argv: Sequence[str] | None = None, **options: Any) -> int:
     """Run the command line and return its exit status. `options` go to `autotune` (`search`, `builder`, `workers`, `first`)."""
     p = parser()
-    args = p.parse_intermixed_args(argv)
     try:
+        args = p.parse_intermixed_args(argv)
         mode = check(args)
         if mode == "--list":
             from .show import list_workloads

@@ -8,9 +8,10 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from ..nearest import nearest
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -21,6 +22,7 @@ COMMANDS = ("list", "best", "export", "import", "prune")  # what can be done wit
 SEARCHES = ("evolution", "random")
 MODELS = ("gbdt", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
+THREADS_A_PROCESSOR = 16  # more is a slip of the pen
 
 # Which options go with what; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -43,8 +45,14 @@ class Usage(Exception):
     """What was asked for cannot be done; the message says what was expected."""
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Usage(message)  # one line, without the usage of all options before it
+
+
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+    """The parser of the command line; a bad value of an option is a `Usage`."""
+    p = _Parser(
         prog="python -m tir.tune",
         usage="python -m tir.tune WORKLOAD [options]\n"
         "       python -m tir.tune --records FILE (list | best [WORKLOAD] | export [FILE] | import FILE ... | prune) [options]",
@@ -60,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
         "--trials", type=_positive_int, metavar="N", help="how many candidates to measure (default 64; no limit with --seconds)"
     )
     p.add_argument("--seconds", type=_positive_float, metavar="S", help="how long to search")
-    p.add_argument(
-        "--threads", type=_positive_int, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)"
-    )
+    p.add_argument("--threads", type=_threads, metavar="N", help="threads that a kernel, and numpy, uses (default: the target's)")
     p.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the data and of all random choices (default 0)")
     p.add_argument(
         "--timeout", type=_positive_float, default=10.0, metavar="S", help="seconds a call of a candidate may take (default 10)"
@@ -95,6 +101,15 @@ def _positive_int(text: str) -> int:
     if not re.fullmatch(r"\d+", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a positive integer was expected, got {text!r}")
     return int(text)
+
+
+def _threads(text: str) -> int:
+    most = THREADS_A_PROCESSOR * (os.cpu_count() or 1)
+    if (threads := _positive_int(text)) > most:
+        raise argparse.ArgumentTypeError(
+            f"at most {most} threads, {THREADS_A_PROCESSOR} a processor, were expected, got {text!r}"
+        )
+    return threads
 
 
 def _count(text: str) -> int:
@@ -133,14 +148,18 @@ def check(args: argparse.Namespace) -> str:
     if command is not None:
         _check_command(command, args)
     elif len(args.words) > 1 or (args.words and args.list):
-        near = get_close_matches(args.words[0], COMMANDS, n=1) if args.records else []
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{hint}")
+        raise Usage(f"{'no' if args.list else 'one'} workload was expected, got {' '.join(args.words)}{_meant(args)}")
     elif not args.words and mode in ("a workload", "--sketches"):
         from .. import workloads
 
         raise Usage(f"name a workload{' to tune' if mode == 'a workload' else ''}: {', '.join(workloads.names())}")
     return mode
+
+
+def _meant(args: argparse.Namespace) -> str:
+    """Which command the first word may have been meant for."""
+    near = nearest(args.words[0], COMMANDS) if args.records else None
+    return f"; did you mean {near}?" if near else ""
 
 
 def _check_command(command: str, args: argparse.Namespace) -> None:

@@ -27,6 +27,8 @@ def run_command(args: argparse.Namespace) -> int:
     from search.records import Records, RecordsError
 
     command, *words = args.words
+    if command == "import":
+        _check_readable(words)  # before the records file is made
     try:
         with Records(args.records, create=command == "import") as records:
             match command:
@@ -71,17 +73,7 @@ def _list(records: Records, as_json: bool) -> int:
 
 
 def _summary(s: Summary) -> dict[str, Any]:
-    return {
-        "workload": s.workload,
-        "target": s.target,
-        "records": s.records,
-        "best": s.best,
-        "valid": s.valid,
-        "name": s.name,
-        "shape": None if s.shape is None else list(s.shape),
-        "threads": s.threads,
-        "cpu": s.cpu,
-    }
+    return {"workload": s.workload, "target": s.target, "records": s.records, "best": s.best}
 
 
 def _best_of_all(records: Records, as_json: bool) -> int:
@@ -191,6 +183,15 @@ def _import(records: Records, names: list[str], args: argparse.Namespace) -> int
     return 0
 
 
+def _check_readable(names: list[str]) -> None:
+    for name in names:
+        try:
+            if name != "-":
+                Path(name).open("rb").close()
+        except OSError as error:
+            raise Usage(f"import: cannot read {name}: {error.strerror}") from None
+
+
 def _lines(name: str) -> Iterator[str]:
     try:
         if name == "-":
@@ -198,8 +199,6 @@ def _lines(name: str) -> Iterator[str]:
             return
         with Path(name).open(encoding="utf-8") as file:
             yield from file
-    except OSError as error:
-        raise Usage(f"import: cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Usage(f"import: {name} is not text; what export wrote was expected") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +88,26 @@ def table(header: dict[str, Any], result: Result) -> str:
         )
     ended = "interrupted after " if result.interrupted else ""
     lines.append(f"{ended}{result.trials} trials in {result.elapsed:.1f} s: {tally(result.outcomes)}")
+    lines += sketches(result)
     if result.interrupted:
         lines.append("numpy was timed at the start, not in turns with the best")
     if result.trace is None and not result.interrupted:
         lines.append("no candidate was faster than the program as written")
     return "\n".join(lines)
+
+
+def sketches(result: Result) -> list[str]:
+    """A line for each sketch that was tried, the best first: its trials, its best time, and the rules that made it."""
+    of: dict[str, list[float]] = {}
+    for m in result.measurements:
+        of.setdefault(m.candidate.sketch, []).append(m.seconds)
+    lines = [f"{'candidates of':<12} {'trials':>6} {'ok':>4} {'best':>10}  made by"] if of else []
+    for name, seconds in sorted(of.items(), key=lambda item: min(item[1])):
+        ok = sum(map(math.isfinite, seconds))
+        best = duration(min(seconds)) if ok else "-"
+        rules = "; ".join(result.rules.get(name, ()))
+        lines.append(f"{name:<13} {len(seconds):>6} {ok:>4} {best:>10}  {rules}".rstrip())
+    return lines
 
 
 def tally(outcomes: dict[str, int]) -> str:

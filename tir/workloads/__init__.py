@@ -18,9 +18,9 @@ where the formula says it, including those on padding; comparisons, selections, 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
+from ..nearest import no_such
 from . import attention, capsule, channels_first, channels_last, products, rows, transposed
 from .workload import (
     BLOCK,
@@ -55,9 +55,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Workload:
     """The workload of that name. Raises ValueError with the list of those there are."""
     if name not in _WORKLOADS:
-        near = difflib.get_close_matches(name.lower(), _WORKLOADS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"no workload is named {name!r}; {hint}there are: {', '.join(_WORKLOADS)}")
+        raise ValueError(no_such("workload", name, _WORKLOADS))
     return _WORKLOADS[name]
 
 

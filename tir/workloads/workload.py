@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +84,8 @@ class Workload:
         """`shape` checked, or the default. Raises ValueError that says what was expected."""
         if shape is None:
             return self.default
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise ValueError(f"{self.name}: a shape is a tuple of sizes {self.usage}, got {shape!r}")
         given = tuple(shape)
         text = ",".join(map(str, given)) or "none"
         least, most = len(self.default), len(self.parameters)

@@ -15,9 +15,9 @@ from codegen.cuda import GPUError, Program, lower_cuda
 from codegen.target import Target
 from schedule import Schedule, ScheduleError
 from schedule.primitive import blocks_below, find_block, loops_of
+from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate
 from tests.codegen.fuzz import program
-from tests.codegen.harness import copies, integers
 from tir.interpreter import run
 from tir.ir import Axis, Const, PrimFunc
 from tir.traverse import variables

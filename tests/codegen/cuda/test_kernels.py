@@ -1,4 +1,4 @@
-"""Kernels of the schedule library and by hand: emitted, compiled for three architectures, and run on the CPU in random orders."""
+"""Single features of kernels: emitted, and run on the CPU in random orders."""
 
 from __future__ import annotations
 
@@ -14,73 +14,17 @@ from schedule import Schedule, ScheduleError, library_cuda
 from schedule.library.structure import contraction
 from schedule.library_cuda import products
 from schedule.primitive import find_block
+from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
-from tests.codegen.harness import copies, integers
 from tir import te, workloads
 from tir.interpreter import run
 from tir.ir import PrimFunc
 from tir.script import parse
 
 TARGET = tir.Target("cuda")
-ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 
 no_compiler = pytest.mark.skipif(compiler is None, reason="there is no g++ to run emitted CUDA C with")
 no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is there")
-
-CASES = [
-    ("gmm", (64, 32, 64)), ("gmm", (37, 29, 41)), ("gmm", (20, 12, 40, 3)), ("gmm", (100, 72, 200)), ("gmm", (1, 13, 7)),
-    ("gmm", (130, 7, 109)), ("mlp", (7, 13, 109, 5)), ("mlp", (32, 16, 48, 64)), ("conv2d", (1, 13, 9, 5, 7, 3, 3, 2, 1)),
-    ("conv2d", (2, 9, 9, 8, 16, 3, 3, 1, 1)), ("conv2d", (1, 5, 5, 3, 4, 1, 1, 1, 0)), ("depthwise", (1, 13, 9, 5, 3, 3, 2, 1)),
-    ("softmax", (7, 109)), ("softmax", (5, 13)), ("softmax", (1, 1)), ("layernorm", (7, 109)), ("layernorm", (3, 1000)),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def library():
-    """Each case: its instance, its scheduled function and its kernels."""
-    made = []
-    for name, shape in CASES:
-        instance = workloads.make(name, shape)
-        s = library_cuda.schedule(instance.func)
-        made.append((instance, s.func, lower_cuda(s.func, TARGET)))
-    return made
-
-
-@no_compiler
-def test_the_library_computes_every_workload(library) -> None:
-    for (instance, func, _), emulated in zip(library, emulate(*(p for *_, p in library)), strict=True):
-        assert not [f for f in tir.verify(func) if f.kind == "error"], instance.name
-        inputs = instance.inputs(np.random.default_rng(0))
-        check = instance.checker(inputs)
-        results = []
-        for seed in (0, 1):
-            outputs = instance.outputs()
-            emulated(*inputs, *outputs, seed=seed)
-            assert check(outputs).ok, (instance.name, instance.shape, check(outputs), emulated.source.text)
-            results.append(outputs[0])
-        np.testing.assert_array_equal(*results, err_msg=f"{instance.name} {instance.shape}: the order of threads shows")
-
-
-def test_the_library_binds_every_nest(library) -> None:
-    for instance, _, program in library:
-        for kernel in program.kernels:
-            assert max(kernel.block) > 1 or instance.shape == (1, 1), (instance.name, instance.shape, kernel.name)
-
-
-@no_nvrtc
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_the_library_compiles(library, arch: str) -> None:
-    for instance, func, _ in library:
-        program = lower_cuda(func, tir.Target("cuda", arch=arch))
-        source = emit(program)
-        binary = compile_cubin(source.text, arch, lines=source.lines)
-        assert binary.code[:4] == b"\x7fELF"
-        assert [r.name for r in binary.resources] == sorted(k.name for k in program.kernels)
-        if instance.name != "conv2d":  # whose indices the assembler sometimes keeps on the stack
-            assert all(r.spill_stores == r.spill_loads == r.stack == 0 for r in binary.resources), (
-                instance.name,
-                binary.resources,
-            )
 
 
 @no_nvrtc
@@ -103,21 +47,6 @@ def without(text: str, n: int) -> str:
 
 
 @no_compiler
-@pytest.mark.parametrize("name, shape", [("gmm", (37, 29, 41)), ("softmax", (3, 109)), ("conv2d", (1, 9, 9, 8, 4, 3, 3, 1, 1))])
-def test_each_barrier_is_needed(name: str, shape) -> None:
-    """Without any one of them, threads race."""
-    instance = workloads.make(name, shape)
-    program = lower_cuda(library_cuda.schedule(instance.func).func, TARGET)
-    kernels = emit(program).kernels
-    count = kernels.count("__syncthreads();")
-    assert count >= 1
-    inputs = instance.inputs(np.random.default_rng(0))
-    for emulated in emulate_texts(program, *(without(kernels, n) for n in range(count))):
-        with pytest.raises(EmulationError, match="race: "):
-            emulated(*inputs, *instance.outputs())
-
-
-@no_compiler
 def test_tiles_are_loaded_one_step_ahead() -> None:
     """Three tiles take turns, with one barrier a step; from sm_80 on by asynchronous copies, which are waited for before it."""
     instance = workloads.make("gmm", (60, 60, 68))
@@ -137,6 +66,51 @@ def test_tiles_are_loaded_one_step_ahead() -> None:
     for emulated, message in zip(emulate_texts(program, never, late), ("ends with copies", "ends with copies|race"), strict=True):
         with pytest.raises(EmulationError, match=message):
             emulated(*inputs, *instance.outputs())
+
+
+@no_compiler
+def test_steps_written_out_have_registers_of_their_own() -> None:
+    """So the assembler may load the fragment of a step while the one before it computes."""
+    A, B = (te.placeholder((24, 24), "float32", name=n) for n in "AB")
+    k = te.reduce_axis((0, 24), "k")
+    func = te.create_prim_func([A, B, te.compute((24, 24), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")])
+    s = Schedule(func)
+    tile = s.cache_read("C", 0, "shared")
+    fragment = s.cache_read("C", "A_shared", "local")
+    i, j, k = s.get_loops("C")
+    bi, ti, ii = s.split(i, [None, 4, 3])
+    ko, ki = s.split(k, [None, 8])
+    s.reorder(bi, ko, ti, j, ki, ii)
+    s.compute_at(fragment, ki)
+    s.compute_at(tile, ko)
+    s.decompose_reduction("C", ko)
+    s.bind(bi, "blockIdx.x")
+    s.bind(ti, "threadIdx.y")
+    s.bind(j, "threadIdx.x")
+    a, b = s.get_loops(tile)[-2:]
+    s.bind(a, "threadIdx.y")
+    s.bind(b, "threadIdx.x")
+    s.unroll(ki)
+    text = check(s.func, func)
+    assert "float A_shared_local[24];" in text and "A_shared_local[i_2 * 8 + k_1]" in text, text
+
+
+@no_compiler
+def test_images_are_copied_without_waiting() -> None:
+    """Padding is zeros of the copy; pixels are copied one by one where rows do not line up, channels two by two where they do."""
+    pairs, texts = [], []
+    for name, shape, copies_of in (
+        ("conv2d", (1, 9, 11, 8, 16, 3, 3, 1, 1), 4),
+        ("conv2d_nhwc", (1, 9, 11, 16, 32, 3, 1, 1), 8),
+    ):
+        func = workloads.make(name, shape).func
+        pairs.append((library_cuda.schedule(func).func, func))
+        texts.append((emit(lower_cuda(pairs[-1][0], TARGET)).kernels, copies_of))
+    for text, bytes_each in texts:
+        inner = text[text.index("__syncthreads") :]
+        copy = next(x for x in inner.splitlines() if f"copy_async<{bytes_each}>(pad_" in x)
+        assert " && " in copy and "pad_global_shared[" not in inner[: inner.index("copy_async_commit")], text
+    check_all(pairs)
 
 
 @no_compiler
@@ -369,7 +343,7 @@ def test_an_error_of_nvrtc_names_the_line_and_the_statement() -> None:
         compile_cubin(source.text.replace("expf(", "no_such_function("), "sm_90", lines=source.lines)
     message = str(caught.value)
     assert message.startswith("NVRTC cannot compile the kernel for sm_90")
-    assert "no_such_function" in message and "from the statement power_shared[" in message
+    assert "no_such_function" in message and "from the statement power_local[" in message
 
 
 # --- functions beyond the workloads -------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import pytest
 
 import tir
 from schedule import library, replay
+from schedule.library.structure import epilogue
+from schedule.primitive import find_block
 from tests.schedule.library import patterns
 
 ROUNDS = 12  # shapes for each pattern
@@ -65,6 +67,10 @@ def test_products_that_threads_share(sizes, cores):
         ("layernorm", (301, 256)),
         ("conv2d", (1, 19, 17, 33, 40, 3, 3, 1, 1)),
         ("conv2d", (2, 29, 31, 16, 65, 3, 3, 2, 1)),
+        ("conv2d", (1, 7, 9, 96, 67, 3, 3, 1, 1)),  # few pixels
+        ("conv2d", (1, 29, 31, 40, 97, 1, 1, 1, 0)),
+        ("conv2d", (1, 64, 32, 40, 47, 1, 1, 1, 0)),  # whose rows of pixels are pages
+        ("conv2d", (2, 109, 13, 19, 67, 5, 5, 1, 2)),
         ("depthwise", (2, 57, 61, 19, 3, 3, 1, 1)),
         ("conv1d", (2, 217, 96, 131, 3, 2, 1)),
         ("conv2d_nhwc", (1, 29, 37, 33, 40, 3, 1, 1, 2)),
@@ -75,6 +81,9 @@ def test_products_that_threads_share(sizes, cores):
         ("conv2d_transpose", (1, 7, 13, 33, 40, 4, 2, 1)),
         ("conv2d_transpose", (2, 7, 5, 32, 67, 5, 3, 2)),
         ("conv2d_transpose", (1, 23, 27, 40, 33, 3, 1, 0)),
+        ("conv2d_transpose", (1, 33, 35, 48, 3, 4, 2, 1)),
+        ("conv2d_nhwc", (1, 39, 47, 64, 5, 5, 1, 2)),
+        ("conv2d_nhwc", (2, 69, 53, 32, 3, 7, 2, 0)),
         ("capsule", (1, 7, 9, 13, 19, 3, 1, 1)),
         ("norm", (1, 509, 521)),
         ("attention_weights", (1, 109, 7, 13)),
@@ -105,6 +114,68 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     plain = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
     assert plain is not None and plain.members is None
     assert library.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_pixels_as_lanes(cores):
+    """Convolutions of any shape with channels before pixels, tiles of any size, whatever would be chosen for them."""
+    target = tir.Target("llvm", num_cores=cores)
+    processor, rng = library.Processor.of(target), np.random.default_rng(cores)
+    seen = 0
+    while seen < ROUNDS:
+        case = patterns.convolution(rng)
+        found = library.conv2d.matches(find_block(case.func, "Y"))
+        if found is None or not found.turned:
+            continue
+        seen += 1
+        s = tir.Schedule(case.func)
+        sizes = library.pixels.Tiles(int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))
+        library.pixels.apply(s, found, processor, sizes, epilogue=epilogue(s, "Y"))
+        assert replay(case.func, s.trace).func == s.func
+        result = np.full(case.expected.shape, np.nan, "float32")
+        tir.build(s.func, target)(*case.inputs, result)
+        assert close(result, case), f"{s.func.script()}\noff by {np.max(np.abs(result - case.expected)):.3g}"
+
+
+def test_when_pixels_are_lanes():
+    """Few pixels, or a short sum; an image is read in place where its pixels lie as those of the result do."""
+    processor = library.Processor.of(tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432"))
+
+    def found(*shape):
+        return library.conv2d.matches(blocks("conv2d", shape)["conv"])
+
+    few, many = found(1, 7, 7, 512, 512, 3, 3, 1, 1), found(1, 56, 56, 64, 64, 3, 3, 1, 1)
+    assert library.pixels.suits(few, processor) and not library.pixels.in_place(few)
+    assert not library.pixels.suits(many, processor)
+    short, strided = found(1, 13, 7, 31, 97, 1, 1, 1, 0), found(1, 13, 13, 31, 97, 1, 1, 2, 0)
+    assert library.pixels.suits(short, processor) and library.pixels.in_place(short)
+    assert not library.pixels.in_place(strided)
+    assert not library.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
+    last = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
+    assert not library.pixels.suits(last, processor)
+
+
+def test_a_tile_wider_than_the_row_stays_in_registers():
+    target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
+    func = tir.workloads.make("conv2d", (1, 7, 7, 64, 48, 3, 3, 1, 1)).func
+    found = library.conv2d.matches(find_block(func, "conv"))
+    s = tir.Schedule(func)
+    library.pixels.apply(s, found, library.Processor.of(target), library.pixels.Tiles(6, 64), epilogue="Y")
+    inner = max(tir.build(s.func, target).report().loops, key=lambda loop: loop.fma)
+    assert (inner.fma, inner.stores) == (24, 0)
+
+
+def test_few_channels_are_no_lanes():
+    processor = library.Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 1"))
+    for shape, fits in (
+        ((1, 9, 7, 64, 3, 4, 2, 1), True),
+        ((1, 9, 7, 64, 16, 4, 2, 1), False),
+        ((1, 9, 7, 40, 3, 4, 2, 1), False),
+    ):
+        found = library.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
+        assert found is not None and library.narrow.suits(found, processor) == fits
+        assert library.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
+    assert library.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
 
 
 def test_pixels_of_a_transposed_convolution_have_classes():

@@ -125,5 +125,5 @@ def test_unknown_functions_are_left_alone():
                 Y[j] = X[j] + T.float32(1)
 
     assert library.schedule(symbolic, tir.Target("llvm")) is None
-    narrow = tir.workloads.make("conv2d", (1, 8, 8, 3, 4, 3, 3, 1, 1))  # fewer channels than lanes
+    narrow = tir.workloads.make("conv2d_nhwc", (1, 8, 8, 3, 4, 3, 1, 1))  # fewer channels than lanes
     assert library.schedule(narrow.func, tir.Target("llvm")) is None

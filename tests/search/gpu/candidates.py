@@ -1,12 +1,14 @@
-"""Random candidates for GPUs of all workloads, run on this processor and held against the float64 reference.
+"""Random candidates for GPUs, run on this processor: of all workloads against the float64 reference, and of products on tensor
+cores, of integers that none of them rounds, against the interpreter.
 
-python -m tests.search.gpu.candidates --rows 10 [--only gmm] [--space full] [--seed 0]
+python -m tests.search.gpu.candidates --rows 10 [--only gmm] [--space full] [--seed 0] [--arch sm_90]
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +17,11 @@ from codegen.target import Target
 from schedule import replay
 from search.sample import sample
 from search.space import generate
+from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate
-from tir import workloads
+from tir import te, workloads
+from tir.interpreter import run
+from tir.ir import PrimFunc
 
 TARGET = Target("cuda")
 SHAPES = {
@@ -37,29 +42,86 @@ SHAPES = {
     "attention_weights": [(1, 13, 3, 7)],
 }
 
+PRODUCTS = {
+    "float16": [(33, 65, 47)],
+    "float16 to float16, transposed": [(17, 29, 109)],
+    "bfloat16, batch": [(3, 37, 41, 53)],
+    "tf32": [(48, 40, 36)],
+    "tf32, transposed": [(17, 29, 59)],
+}
 
-def wrong(name: str, shape: tuple[int, ...], rows: int, seed: int = 0, space: str = "full") -> Iterator[str]:
+
+@dataclass(frozen=True)
+class Case:
+    """A function, its arguments, and what says whether the arrays are right after a call ("" if so)."""
+
+    func: PrimFunc
+    arguments: list[np.ndarray]
+    problem: Callable[[Sequence[np.ndarray]], str]
+
+
+def case(name: str, shape: tuple[int, ...]) -> Case:
+    """A workload, or one of PRODUCTS."""
+    if name in PRODUCTS:
+        func = product(name, *shape)
+        given = integers(func, 0)
+        expected = copies(given)
+        run(func, *expected)
+        return Case(func, given, lambda got: "" if np.array_equal(got[-1], expected[-1]) else "other numbers")
+    instance = workloads.make(name, shape)
+    inputs = instance.inputs(np.random.default_rng(0))
+    check = instance.checker(inputs)
+
+    def problem(got: Sequence[np.ndarray]) -> str:
+        verdict = check(tuple(got[len(inputs) :]))
+        return "" if verdict.ok else str(verdict)
+
+    return Case(instance.func, [*inputs, *instance.outputs()], problem)
+
+
+def product(name: str, *shape: int) -> PrimFunc:
+    """A product (batch, M, N, K) summed in float32: the name begins with the type of the factors, and says whether the result is
+    converted to float16, the second factor lies transposed, and there is a batch. Those of tf32 may be rounded."""
+    *batch, M, N, K = shape
+    factor, flipped = ("float32" if "tf32" in name else name.split(",")[0].split(" ")[0]), "transposed" in name
+    A = te.placeholder((*batch, M, K), factor, name="A")
+    B = te.placeholder((*batch, *((N, K) if flipped else (K, N))), factor, name="B")
+    k = te.reduce_axis((0, K), "k")
+
+    def element(*axes):
+        *b, i, j = axes
+        left, right = A[(*b, i, k)], B[(*b, j, k) if flipped else (*b, k, j)]
+        return te.sum(left * right if factor == "float32" else left.astype("float32") * right.astype("float32"), axis=k)
+
+    # te names axes by parameters, of which a batch has one more.
+    formula = (lambda b, i, j: element(b, i, j)) if batch else (lambda i, j: element(i, j))
+    C = te.compute((*batch, M, N), formula, name="C", attrs={"tf32": True} if "tf32" in name else None)
+    if "to float16" not in name:
+        return te.create_prim_func([A, B, C])
+    return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype("float16"), name="D")])
+
+
+def wrong(
+    name: str, shape: tuple[int, ...], rows: int, seed: int = 0, space: str = "full", target: Target = TARGET
+) -> Iterator[str]:
     """What is wrong with random rows of each sketch, all compiled together; nothing if all are right."""
     rng = np.random.default_rng(seed)
-    instance = workloads.make(name, shape)
-    inputs = instance.inputs(rng)
-    check = instance.checker(inputs)
+    tried = case(name, shape)
     cases = [
         (sketch, row)
-        for sketch in generate(instance.func, TARGET, space=space)
-        for row in sample(sketch, TARGET, rows, rng).tolist()
+        for sketch in generate(tried.func, target, space=space)
+        for row in sample(sketch, target, rows, rng).tolist()
     ]
-    programs = [lower_cuda(replay(instance.func, sketch.trace(row)).func, TARGET) for sketch, row in cases]
+    programs = [lower_cuda(replay(tried.func, sketch.trace(row)).func, target) for sketch, row in cases]
     for (sketch, row), kernel in zip(cases, emulate(*programs), strict=True):
-        outputs = instance.outputs()
+        arrays = copies(tried.arguments)
         try:
-            kernel(*inputs, *outputs, seed=seed)
+            kernel(*arrays, seed=seed)
         except AssertionError as trap:
             yield f"{name} {shape} {sketch} {row}: {trap}"
             continue
-        verdict = check(outputs)
-        if not verdict.ok:
-            yield f"{name} {shape} {sketch} {row}: {verdict}"
+        if problem := tried.problem(arrays):
+            yield f"{name} {shape} {sketch} {row}: {problem}"
 
 
 def main() -> int:
@@ -68,11 +130,12 @@ def main() -> int:
     parser.add_argument("--only", help="one workload")
     parser.add_argument("--space", default="full")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--arch", default=TARGET.arch)
     args = parser.parse_args()
     bad = 0
-    for name, shapes in SHAPES.items():
+    for name, shapes in (SHAPES | PRODUCTS).items():
         for shape in shapes if args.only in (None, name) else ():
-            found = list(wrong(name, shape, args.rows, args.seed, args.space))
+            found = list(wrong(name, shape, args.rows, args.seed, args.space, Target("cuda", arch=args.arch)))
             print(f"{name} {shape}: {len(found)} wrong", *found, sep="\n", flush=True)
             bad += len(found)
     return 1 if bad else 0

@@ -8,11 +8,12 @@ import pytest
 from codegen.cuda import lower_cuda
 from codegen.cuda.compile import available, compile_cubin
 from codegen.cuda.emit import emit
+from codegen.target import Target
 from schedule import replay
 from search.sample import sample
 from search.space import generate
 from tests.codegen.cuda.emulation import compiler
-from tests.search.gpu.candidates import SHAPES, TARGET, wrong
+from tests.search.gpu.candidates import PRODUCTS, SHAPES, TARGET, case, product, wrong
 from tir import workloads
 
 
@@ -27,19 +28,49 @@ def test_random_rows_equal_the_reference(name):
 
 
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_random_rows_on_tensor_cores_equal_the_interpreter(name):
+    shape = PRODUCTS[name][0]
+    assert [sketch.rules[-1] for sketch in generate(case(name, shape).func, TARGET)] == ["C: tiling for tensor cores"]
+    assert not list(wrong(name, shape, rows=2))
+
+
+@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+def test_older_devices_have_neither_tensor_cores_nor_copies_ahead():
+    assert not list(wrong("float16", (33, 65, 47), rows=2, target=Target("cuda", arch="sm_75")))
+
+
+@pytest.mark.skipif(bool(available()), reason="no NVRTC")
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
+def test_random_rows_compile_for_each_architecture(arch):
+    """Without what the architecture lacks: asynchronous copies, bfloat16, tensor cores."""
+    target = Target("cuda", arch=arch)
+    for name, func in (("gmm", workloads.make("gmm", (100, 109, 70)).func), ("bfloat16", product("bfloat16", 100, 109, 70))):
+        (sketch,) = generate(func, target)
+        for row in sample(sketch, target, 2, np.random.default_rng(3)).tolist():
+            text = emit(lower_cuda(replay(func, sketch.trace(row)).func, target)).text
+            assert ("mma_m16n8k16" in text) == (arch != "sm_75" and name == "bfloat16")
+            assert arch != "sm_75" or "copy_async" not in text
+            assert compile_cubin(text, arch).code
+
+
+@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", ["gmm", "conv2d"])
 def test_rows_of_the_papers_space_equal_the_reference(name):
     assert not list(wrong(name, SHAPES[name][0], rows=1, seed=1, space="ansor"))
 
 
-CASES = [("gmm", (1000, 1000, 1000)), ("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1)), ("softmax", (4096, 1024))]
+CASES = [
+    ("gmm", (1000, 1000, 1000)), ("conv2d", (1, 56, 56, 64, 64, 3, 3, 1, 1)), ("softmax", (4096, 1024)),
+    ("float16", (1000, 1000, 1000)),
+]  # fmt: skip
 
 
 @pytest.mark.skipif(bool(available()), reason="no NVRTC")
 @pytest.mark.parametrize("name, shape", CASES)
 def test_rows_fit_the_device(name, shape):
     """What NVRTC makes of random rows needs no more registers than the block may have, and spills nothing."""
-    func = workloads.make(name, shape).func
+    func = product(name, *shape) if name in PRODUCTS else workloads.make(name, shape).func
     sketch = generate(func, TARGET)[0]
     for row in sample(sketch, TARGET, 3, np.random.default_rng(0)).tolist():
         program = lower_cuda(replay(func, sketch.trace(row)).func, TARGET)

@@ -6,18 +6,25 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
+from costmodel.gpu_model import reserved
 from search.gpu.device import device
-from search.gpu.population import RESERVED, _tiled
+from search.gpu.population import _idle, _tiled
 from search.mutate import crossover, operators
 from search.sample import fit, sample
 from search.space import generate
+from tests.search.gpu.candidates import PRODUCTS, product
 from tir import workloads
 
 TARGET = Target("cuda")
 CASES = [
     ("gmm", (1000, 109, 1013)), ("gmm", (7, 13, 109)), ("gmm", (1024, 1024, 1024)), ("conv2d", (1, 57, 56, 64, 61, 3, 3, 1, 1)),
     ("depthwise", (1, 13, 9, 5, 3, 3, 1, 1)), ("conv3d", (1, 5, 3, 5, 3, 5, 3, 1, 1)), ("softmax", (7, 109)),
+    ("float16", (1000, 109, 1013)), ("tf32", (40, 17, 33)), ("bfloat16, batch", (3, 4096, 4096, 512)),
 ]  # fmt: skip
+
+
+def function(name, shape):
+    return product(name, *shape) if name in PRODUCTS else workloads.make(name, shape).func
 
 
 def within(sketch, rows, target=TARGET):
@@ -25,11 +32,14 @@ def within(sketch, rows, target=TARGET):
     limits = device(target)
     ok = np.ones(len(rows), dtype=bool)
     for t in _tiled(sketch):
-        threads = np.prod(rows[:, t.threads], axis=1)
-        elements = np.prod(rows[:, t.virtual + t.elements], axis=1)
-        ok &= (threads <= 1024) & (np.prod(rows[:, t.virtual], axis=1) <= limits.virtual)
-        ok &= (elements + RESERVED) * np.maximum(threads, 32) <= np.maximum(limits.register_file, (4 + RESERVED) * threads)
+        threads, held = t.threads(rows), t.held(rows)
+        ok &= (threads <= 1024) & (np.prod(rows[:, t.columns("v")], axis=1) <= limits.virtual)
+        least = np.maximum(limits.register_file, (4 + reserved(t.cores)) * threads)
+        blocks = 1 if t.resident is None else rows[:, t.resident]
+        ok &= (held + reserved(t.cores)) * np.maximum(threads, 32) * blocks <= least
         ok &= t.shared(rows) <= limits.shared
+        for tile in t.tiles:
+            ok &= ~_idle(tile, rows)
     for limit in sketch.limits:
         ok &= np.prod(rows[:, limit.columns], axis=1) <= limit.most
     return ok
@@ -38,7 +48,7 @@ def within(sketch, rows, target=TARGET):
 @pytest.mark.parametrize("name, shape", CASES)
 def test_rows_are_within_the_limits_and_stay_so(name, shape):
     rng = np.random.default_rng(0)
-    for sketch in generate(workloads.make(name, shape).func, TARGET):
+    for sketch in generate(function(name, shape), TARGET):
         rows = sample(sketch, TARGET, 500, rng)
         assert within(sketch, rows).all()
         assert (fit(sketch, TARGET, rows) == rows).all()
@@ -49,14 +59,44 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
         assert within(sketch, mixed).all()
 
 
-def test_wild_rows_are_brought_within():
+@pytest.mark.parametrize("name", ["gmm", "float16"])
+def test_wild_rows_are_brought_within(name):
     rng = np.random.default_rng(1)
-    sketch = generate(workloads.make("gmm", (1000, 1000, 1000)).func, TARGET)[0]
+    sketch = generate(function(name, (1000, 1000, 1000)), TARGET)[0]
     wild = sketch.stand_ins() + 0 * np.zeros((300, sketch.columns), dtype=np.int64)
     for t in sketch.tiles:
         wild[:, t.columns] = 2 ** rng.integers(0, 9, size=(len(wild), len(t.columns)))
+    for c in sketch.choices:
+        wild[:, c.column] = rng.choice(c.options, size=len(wild))
     assert not within(sketch, wild).all()
     assert within(sketch, fit(sketch, TARGET, wild)).all()
+
+
+def test_stages_take_shared_memory_and_resident_blocks_registers():
+    for name in ("gmm", "float16"):
+        sketch = generate(function(name, (1000, 1000, 1000)), TARGET)[0]
+        (tiled,) = _tiled(sketch)
+        rows = sample(sketch, TARGET, 500, np.random.default_rng(0))
+        more = rows.copy()
+        more[:, tiled.stages] += 1
+        assert (tiled.shared(more) * rows[:, tiled.stages] == tiled.shared(rows) * more[:, tiled.stages]).all()
+        most = rows.copy()
+        most[:, [tiled.stages, tiled.resident]] = 99
+        fitted = fit(sketch, TARGET, most)
+        assert within(sketch, fitted).all() and (fitted[:, tiled.stages] >= rows[:, tiled.stages]).all()
+        assert len(set(fitted[:, tiled.stages])) > 1 and len(set(fitted[:, tiled.resident])) > 1
+
+
+def test_groups_of_rows_leave_few_blocks_idle():
+    sketch = generate(function("gmm", (1000, 64, 1000)), TARGET)[0]
+    (grouped,) = (t for t in sketch.tiles if "g" in t.roles)
+    row = np.array([sketch.stand_ins()])
+    for blocks, group, left in ((16, 8, 8), (15, 8, 8), (5, 8, 5), (5, 4, 1), (1, 2, 1), (6, 2, 2)):
+        row[0, grouped.columns] = 1
+        row[0, grouped.columns[2]] = size = -(-1000 // blocks)
+        row[0, grouped.columns[0]] = group
+        fitted = fit(sketch, TARGET, row)[0]
+        assert fitted[grouped.columns[2]] == size and fitted[grouped.columns[0]] == left, (blocks, group)
 
 
 def test_older_devices_have_less_shared_memory():
@@ -72,5 +112,5 @@ def test_blocks_fill_warps_where_the_function_is_large_enough():
         sketch = generate(workloads.make(name, shape).func, TARGET)[0]
         rows = sample(sketch, TARGET, 500, np.random.default_rng(0))
         (tiled,) = _tiled(sketch)
-        assert (np.prod(rows[:, tiled.threads], axis=1) >= 32).all()
+        assert (tiled.threads(rows) >= 32).all()
         assert len(np.unique(rows, axis=0)) > 450

@@ -64,7 +64,7 @@ def test_without_a_gpu_it_says_what_still_works(capsys):
 def test_sketches_are_printed_for_a_gpu(capsys):
     assert main(["gmm", "--shape", "37,29,41", "--target", "cuda", "--sketches"]) == 0
     out = capsys.readouterr().out
-    assert 'thread="blockIdx.x"' in out and "A_shared" in out and "C double buffer" in out
+    assert 'thread="blockIdx.x"' in out and "A_shared" in out and "C stages" in out
 
 
 def test_proposals_repeat_with_the_seed():

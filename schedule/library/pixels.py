@@ -1,0 +1,185 @@
+"""Direct convolutions with pixels as lanes: the weights are read where they are, an element broadcast to a row of pixels.
+
+What `conv2d` does with channels as lanes needs the weights in another order, and must turn its tiles round where the channels are
+not the last dimension of the result. Both are dear where there are few pixels, or few steps of the sum. Here all pixels of an
+image count as one row. Where they lie in memory like that, as in a convolution by 1 x 1, the image is read in place; else it is
+unrolled first, so that each step of the sum reads a row (im2col; Chellapilla et al., High Performance Convolutional Neural
+Networks for Document Processing, IWFHR 2006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Iter, Var, const_shape
+from tir.traverse import variables
+
+from . import conv2d
+from .conv2d import Convolution
+from .gemm import WORTH_THREADS, register_tile, tile_cycles
+from .processor import Processor
+from .structure import extent, is_elementwise, size, stored
+
+PAGE = 4096  # bytes between rows at multiples of which they fall into the same sets of the first-level cache
+APART = 0.15  # cycles for an element that is broadcast from rows far apart
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Sizes of a register tile: channels, and pixels."""
+
+    channels: int
+    pixels: int
+
+
+def row(c: Convolution) -> tuple[Iter, ...]:
+    """The pixel axes that are the last dimensions of the result: they are made one."""
+    axes = {it.var.name: it for it in c.pixels}
+    found: list[Iter] = []
+    for index in reversed(c.contraction.store.indices):
+        if not isinstance(index, Var) or index.name not in axes:
+            break
+        found.insert(0, axes[index.name])
+    return tuple(found)
+
+
+def suits(c: Convolution, processor: Processor) -> bool:
+    """Whether the last dimensions of the result are pixels, enough for a vector, and channels as lanes would take longer."""
+    lanes = processor.lanes(c.contraction.bits)
+    if c.members is not None or not c.turned or size(row(c)) < lanes:
+        return False
+    return not conv2d.suits(c, processor) or cycles(c, processor) < conv2d.cycles(c, processor)
+
+
+def tiles(c: Convolution, processor: Processor) -> Tiles:
+    """A good register tile, computed from the extents and the processor."""
+    lanes = processor.lanes(c.contraction.bits)
+    whole = ceil(size(row(c)) / lanes) * lanes
+    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor.registers, broadcast=APART))
+
+
+def cycles(c: Convolution, processor: Processor) -> float:
+    """About how many cycles it takes on one core."""
+    t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
+    pixels, steps = size(row(c)), size(c.sums)
+    tile = tile_cycles(t.channels, t.pixels // lanes, steps, broadcast=APART)
+    outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
+    time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
+    if not in_place(c):
+        unrolled = steps * size((*c.groups, *c.pixels))
+        rows = unrolled // extent(c.pixels[-1]) * ceil(extent(c.pixels[-1]) / lanes)
+        time += rows * (3 if unrolled * c.contraction.bits // 8 < processor.l2 else 9)
+    return time
+
+
+def in_place(c: Convolution) -> bool:
+    """Whether the pixels of `row` lie one after the other in the image at each step of the sum, in rows that do not evict each
+    other."""
+    pixels, shape = row(c), const_shape(c.image.buffer)
+    units = {it.var.name for it in c.sums if extent(it) == 1}
+    if len(c.image.indices) < len(pixels):
+        return False
+    last = list(zip(c.image.indices, shape, strict=True))[-len(pixels) :]
+    if not all(variables(i) - units == {it.var.name} and n == extent(it) for (i, n), it in zip(last, pixels, strict=True)):
+        return False
+    return size(pixels) * c.contraction.bits // 8 % PAGE != 0
+
+
+def apply(
+    s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None
+) -> list[str]:
+    """Schedule a convolution, whose loops are still as they were made, its elementwise consumer `epilogue`, if there is one, and
+    what pads its image; returns the blocks that were scheduled. ScheduleError where a step is refused.
+
+    Loops, outermost first: groups, other axes; tiles of pixels and tiles of channels (threads), those outside of which there are
+    more bytes to read; sums, in the order of the weights; channels and pixels of a tile.
+    """
+    t = tiles(c, processor) if sizes is None else sizes
+    block, pixels = c.contraction.block, row(c)
+    done = [block]
+    if epilogue is None:
+        epilogue = s.cache_write(block, 0, "global")
+    else:
+        done.append(epilogue)
+    threads = processor.cores if size((*c.groups, *c.channels, *c.pixels, *c.sums)) >= WORTH_THREADS else 1
+    places = {i.name: n for n, i in enumerate(c.weights.indices) if isinstance(i, Var)}
+    sums = sorted(c.sums, key=lambda it: places[it.var.name])
+    if not in_place(c):
+        done += _unrolled(s, c, sums, threads)
+    flat = [it.var.name for it in pixels]
+    dims = [i.name for i in c.contraction.store.indices if isinstance(i, Var)]
+    s.transform_layout(block, ("write", 0), _map(dims, dims[: -len(pixels)], flat, pixels))
+    if size(pixels) < t.pixels:
+        s.storage_align(block, 0, -2, t.pixels, 0)  # a tile may be wider than a row
+    order = [it.var.name for it in (*c.groups, *c.channels, *c.pixels[: -len(pixels)])]
+    steps = [it.var.name for it in sums]
+    axes = [it.var.name for it in find_block(s.func, block).iters]
+    s.transform_block_layout(block, _map(axes, [*order, *steps], flat, pixels))
+    after = find_block(s.func, epilogue)
+    dims = [i.name for i in stored(after).indices if isinstance(i, Var)]
+    axes = [it.var.name for it in after.iters]
+    s.transform_block_layout(epilogue, _map(axes, dims[: -len(pixels)], dims[-len(pixels) :], pixels))
+
+    loops = dict(zip([*order, *steps], s.get_loops(block), strict=False))
+    channel = c.channels[-1].var.name
+    c0, c1 = s.split(loops[channel], [None, t.channels], preserve_unit_iters=False)
+    p0, p1 = s.split(s.get_loops(block)[-1], [None, t.pixels], preserve_unit_iters=False)
+    outer = [loops[name] for name in order if name != channel]
+    weights = size((*c.channels, *c.sums)) * c.contraction.bits // 8
+    first = [p0, c0] if weights < processor.l2 // 2 else [c0, p0]
+    s.reorder(*outer, *first, *(loops[name] for name in steps), c1, p1)
+    s.reverse_compute_at(epilogue, first[1], preserve_unit_loops=True)
+    s.vectorize(s.get_loops(epilogue)[-1])
+    s.unroll(c1)
+    s.vectorize(p1)
+    if threads > 1:
+        s.parallel(s.fuse(*outer, *first))
+    return done
+
+
+def _unrolled(s: Schedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
+    """Let a convolution read its image from a copy with a row of pixels for each step of the sum; returns the block that pads the
+    image, if it could become a part of the copy."""
+    pixels = row(c)
+    seen = set().union(*(variables(i) for i in c.image.indices))
+    axes = [it.var.name for it in find_block(s.func, c.contraction.block).iters if it.var.name in seen]
+    copy = s.reindex(c.contraction.block, c.image.buffer.name)
+    outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *sums)]
+    flat = [it.var.name for it in pixels]
+    s.transform_layout(copy, ("write", 0), _map(axes, outer, flat, pixels))
+    if size(pixels) * c.contraction.bits // 8 % PAGE == 0:
+        s.storage_align(copy, 0, -2, 32, 16)
+    made = _padding(s, copy)
+    for name in made:
+        s.compute_inline(name)
+    made_by = zip(axes, find_block(s.func, copy).iters, strict=True)
+    loops = {name: it.binding.name for name, it in made_by if isinstance(it.binding, Var)}  # those of extent 1 have none
+    order = [loops[name] for name in outer if name in loops]
+    within = [loops[name] for name in flat if name in loops]
+    s.reorder(*order, *within)
+    s.vectorize(within[-1])
+    if threads > 1 and order:
+        s.parallel(s.fuse(*order) if len(order) > 1 else order[0])
+    return made
+
+
+def _padding(s: Schedule, copy: str) -> list[str]:
+    """The elementwise block that makes what a copy reads, for nothing else."""
+    made = s.get_producers(copy)
+    alone = len(made) == 1 and is_elementwise(find_block(s.func, made[0])) and s.get_consumers(made[0]) == [copy]
+    return made if alone and made[0] not in s.get_output_blocks() else []
+
+
+def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter, ...]) -> str:
+    """The index map from all `names` to those in `outer` and one number that counts through `flat`, which have the extents of
+    `pixels`."""
+    number = flat[0]
+    for name, it in zip(flat[1:], pixels[1:], strict=True):
+        number = f"({number}) * {extent(it)} + {name}"
+    return f"lambda {', '.join(names)}: ({', '.join([*outer, number])},)"
+
+
+__all__ = ["Tiles", "apply", "cycles", "in_place", "row", "suits", "tiles"]

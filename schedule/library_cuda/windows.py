@@ -1,0 +1,54 @@
+"""Contractions over windows, as convolutions are, written as products of matrices (implicit GEMM).
+
+The axes of a group (rows, columns, steps of the sum) become one, and the factors are read at places computed from it: no matrix
+is made in memory, since the copies are inlined where tiles are loaded into shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Iter, Load
+from tir.traverse import variables
+
+from ..library.structure import Contraction, extent
+from .products import matches
+
+
+def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contraction, str]:
+    """Rewrite   C[n, h, w, o] += A[n, h + r, w + s, c] * B[r, s, c, o]
+              => A'[(n, h, w), (r, s, c)] = A[...];   B'[(r, s, c), o] = B[...]
+                 C'[(n, h, w), o] += A'[(n, h, w), (r, s, c)] * B'[(r, s, c), o];   C[n, h, w, o] = C'[(n, h, w), o]
+
+    and returns the product with the block that writes its result, of which the elementwise block `after` has become part. Axes of
+    a batch stay as they are.
+    """
+    block, axes = c.block, find_block(s.func, c.block).iters
+    batch = tuple((it,) for it in c.batch)
+    copies = []
+    for factor, groups in ((c.left, (c.rows, c.sums)), (c.right, (c.sums, c.columns))):
+        copy = s.reindex_cache_read(block, factor.buffer.name, "global", _index_map(axes, (*batch, *groups)))
+        copies.append((copy, factor, groups))
+    result = s.reindex_cache_write(block, c.store.buffer.name, "global", _index_map(axes, (*batch, c.rows, c.columns)))
+    if after is not None:
+        s.reverse_compute_inline(after)
+    s.transform_block_layout(block, _index_map(axes, (*batch, c.rows, c.columns, c.sums)))
+    for copy, place, groups in (*copies, (result, Load(c.store.buffer, c.store.indices), (c.rows, c.columns))):
+        own = [it for it in axes if it.var.name in set().union(*(variables(i) for i in place.indices))]
+        s.transform_block_layout(copy, _index_map(own, (*batch, *groups)))
+    product = matches(find_block(s.func, block))
+    assert product is not None
+    return product, result
+
+
+def _index_map(axes: Sequence[Iter], groups: Sequence[Sequence[Iter]]) -> str:
+    """The function from axes to one index a group, in which the last axis runs fastest."""
+    places = []
+    for group in groups:
+        place = group[0].var.name
+        for it in group[1:]:
+            place = f"({place}) * {extent(it)} + {it.var.name}"
+        places.append(place)
+    return f"lambda {', '.join(it.var.name for it in axes)}: ({', '.join(places)})"

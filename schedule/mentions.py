@@ -1,0 +1,71 @@
+"""Annotations that name buffers, and what becomes of them where a step takes a buffer away from a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
+from tir.traverse import map_statements, substatements, walk
+
+# By key: which accesses below a loop or block an annotation is about.
+KEYS: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
+
+
+def without_stale(old: PrimFunc, new: PrimFunc) -> PrimFunc:
+    """`new`, made from `old` by a step, in which annotations no longer name buffers whose accesses the step took away.
+
+    A name that meant nothing before the step either stays, so that the build tells its author.
+    """
+    stale = {(place, key, buffer) for place, key, buffer, found in _mentions(new) if not found}
+    sound = {(key, buffer) for _, key, buffer, found in _mentions(old) if found} if stale else set()
+    dropped = {mention for mention in stale if mention[1:] in sound}
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_statements(s, visit)
+        return _cleared(s, dropped) if isinstance(s, For | Block) else s
+
+    return new.with_(body=visit(new.body)) if dropped else new
+
+
+def _cleared(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
+    """A loop or block without what its annotations say of buffers that are dropped there."""
+    for place, key, buffer in dropped:
+        if place == s.name and (value := annotation(s.annotations, key)) is not None:
+            kept = _without(value, buffer)
+            others = tuple(a for a in s.annotations if a[0] != key)
+            s = s.with_(annotations=others if kept is None else annotated(others, key, kept))
+    return s
+
+
+def _mentions(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
+    """Wherever an annotation names a buffer: the loop or block, the key, the buffer, and whether it is accessed below."""
+    stack = [func.body]
+    while stack:
+        s = stack.pop()
+        stack += substatements(s)
+        if isinstance(s, For | Block) and s.annotations:
+            for key, kinds in KEYS.items():
+                if (value := annotation(s.annotations, key)) is not None:
+                    accessed = {n.buffer.name for n in walk(s) if isinstance(n, kinds)}  # type: ignore[attr-defined]
+                    yield from ((s.name, key, buffer, buffer in accessed) for buffer in _named(value))
+
+
+def _named(value: Any) -> list[str]:
+    """The buffers that an annotation names: `"A"`, `["A", "B"]`, `["A", 8]` or `[["A", 8], ["B", 4]]`."""
+    match value:
+        case str():
+            return [value]
+        case [*entries]:
+            return [name for entry in entries for name in _named(entry)]
+    return []
+
+
+def _without(value: Any, buffer: str) -> Any:
+    """What an annotation says of other buffers; None where that is nothing."""
+    match value:
+        case str(name) | [str(name), int()]:
+            return None if name == buffer else value
+        case [*entries]:
+            return [kept for entry in entries if (kept := _without(entry, buffer)) is not None] or None
+    return value

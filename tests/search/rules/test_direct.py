@@ -1,0 +1,112 @@
+"""Convolutions with channels in lanes: which blocks are, what nests they get, and that all rows compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen.passes import lower
+from codegen.target import Target
+from schedule import Schedule, replay
+from search.rules import DirectConvolution, TransposedConvolution, Verdict
+from search.sample import sample
+from search.sketch import Sketch, State
+from search.space import generate
+from tests.schedule.harness import same_numbers, well_formed
+from tests.search import programs
+from tir import workloads
+from tir.ir import For, Kind, PrimFunc, Select
+from tir.traverse import blocks, loops, path_to, variables, walk
+
+TWO = Target("llvm", num_cores=2, vector_bits=512)
+
+
+def state(func: PrimFunc) -> State:
+    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+
+
+def convolution(channels: int = 17) -> PrimFunc:
+    return workloads.make("conv2d", (1, 7, 13, 3, channels, 3, 3, 1, 1)).func
+
+
+def transposed(channels: int = 18, kernel: int = 4, stride: int = 2) -> PrimFunc:
+    return workloads.make("conv2d_transpose", (1, 3, 5, 7, channels, kernel, stride, 1)).func
+
+
+def only(rule, func: PrimFunc) -> set[str]:
+    return {b.name for b in blocks(func) if rule.applies(state(func), b.name) is not Verdict.SKIP}
+
+
+def test_convolutions_with_channels_for_half_a_vector():
+    assert only(DirectConvolution(), convolution(8)) == {"conv"}
+    assert only(DirectConvolution(), convolution(7)) == set()
+    assert only(DirectConvolution(), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func) == {"Y"}
+    groups = workloads.make("conv2d_nhwc", (1, 7, 9, 6, 34, 3, 1, 1, 1, 2)).func
+    assert only(DirectConvolution(), groups) == {"Y"}
+    for other in (programs.matmul(), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func, transposed()):
+        assert only(DirectConvolution(), other) == set()
+
+
+def test_a_direct_convolution():
+    """Its levels; the channels are innermost in the copy from which the consumer turns tiles round."""
+    (new,) = DirectConvolution().apply(state(convolution()), "conv")
+    nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
+    assert nest == [loop for level in new.levels["conv"] for loop in level]
+    assert [len(level) for level in new.levels["conv"]] == [1, 2, 1, 3, 1, 1]  # as the class says
+    assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v_co": (17, True), "v_ow": (13, False)}
+    assert new.marks == {"conv": "direct", "Y": "fused"}
+    assert str(new.block("conv").body.buffer.shape[-1]) == "17"
+    same_numbers(convolution(), new.func, seeds=(0,))
+
+
+def test_channels_that_are_last_are_not_turned():
+    func = workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func
+    (new,) = DirectConvolution().apply(state(func), "Y")
+    assert new.marks == {"Y": "direct"} and [b.name for b in blocks(new.func)] == ["pad", "Y"]
+    same_numbers(func, new.func, seeds=(0,))
+
+
+def test_transposed_convolutions():
+    assert only(TransposedConvolution(), transposed(8)) == {"Y"}
+    assert only(TransposedConvolution(), transposed(7)) == set()
+    assert only(TransposedConvolution(), transposed(stride=1)) == set()  # no zeros: a convolution
+    for other in (programs.matmul(), convolution()):
+        assert only(TransposedConvolution(), other) == set()
+
+
+def filled(sketch: Sketch, channels: int, pixels: int) -> list[int]:
+    row = sketch.stand_ins()
+    for t in sketch.tiles:
+        row[t.columns[0]] = channels if t.vector else pixels
+    return row
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 2), (3, 3)])
+def test_classes_of_pixels_meet_classes_of_the_kernel(kernel, stride):
+    func = transposed(kernel=kernel, stride=stride)
+    (sketch,) = [s for s in generate(func, TWO) if "Y: transposed convolution" in s.rules]
+    scheduled = replay(func, sketch.trace(filled(sketch, 16, 3)))
+    nest = [x for x in path_to(scheduled.func.body, "Y") if isinstance(x, For)]
+    assert [(x.kind, x.extent.value) for x in nest[-2:]] == [(Kind.UNROLLED, 3), (Kind.VECTORIZED, 16)]
+    assert [x.extent.value for x in nest[-7:-5]] == [stride, stride]  # of the kernel, outside of the sum
+    well_formed(scheduled.func)
+    same_numbers(func, scheduled.func, seeds=(0,))
+
+
+def test_no_condition_is_left_inside():
+    """It concerns classes alone, so that it is looked at outside of the loops over the sum and the tile."""
+    func = transposed()
+    sketch = next(s for s in generate(func, TWO) if "Y: transposed convolution" in s.rules)
+    lowered = lower(replay(func, sketch.trace(filled(sketch, 16, 3))).func, TWO, after="simplify_all")
+    (condition,) = {n.condition for n in walk(lowered.body) if isinstance(n, Select) and not variables(n.condition) & {"h", "w"}}
+    nest = next(x for x in walk(lowered.body) if isinstance(x, For) and x.var.name == "rh_1")
+    assert variables(condition) & {x.name for x in loops(nest)} == {"rh_1", "rw_1"}
+
+
+@pytest.mark.parametrize("func", [convolution(), transposed(), transposed(37, 3, 3)])
+def test_random_rows(func):
+    rng = np.random.default_rng(0)
+    for sketch in generate(func, TWO):
+        if "direct" in str(sketch) or "transposed" in str(sketch):
+            for row in sample(sketch, TWO, 2, rng).tolist():
+                same_numbers(func, replay(func, sketch.trace(row)).func, seeds=(0,))

@@ -1,0 +1,88 @@
+"""The arguments of a run, checked against the parameters of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..ir import Binary, Buffer, Cast, Const, Expr, PrimFunc, Var
+from ..traverse import stores
+
+
+def check_arguments(func: PrimFunc, args: tuple) -> list:
+    """The arguments as the generated code takes them, checked against the parameters."""
+    signature = ", ".join(p.name for p in func.params)
+    if len(args) != len(func.params):
+        raise TypeError(f"{func.name}({signature}) takes {len(func.params)} argument(s), got {len(args)}")
+    sizes: dict[str, int] = {}
+    for p, a in zip(func.params, args, strict=True):
+        if isinstance(p, Var):
+            if isinstance(a, bool) or not isinstance(a, (int, np.integer)):
+                raise TypeError(f"{func.name}: the size `{p.name}` must be an int, got {a!r}")
+            sizes[p.name] = int(a)
+    stored = {s.buffer.name for s in stores(func.body)}
+    values = []
+    for p, a in zip(func.params, args, strict=True):
+        values.append(sizes[p.name] if isinstance(p, Var) else _array(func.name, p, a, sizes, p.name in stored))
+    arrays = [(p, v) for p, v in zip(func.params, values, strict=True) if isinstance(p, Buffer)]
+    for n, (p, a) in enumerate(arrays):
+        for q, b in arrays[:n]:
+            if (p.name in stored or q.name in stored) and _overlap(a, b):
+                raise ValueError(f"{func.name}: `{q.name}` and `{p.name}` share memory, and one of them is written")
+    return values
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _array(func: str, p: Buffer, a: Any, sizes: dict[str, int], stored: bool) -> np.ndarray:
+    if not isinstance(a, np.ndarray):
+        raise TypeError(f"{func}: `{p.name}` must be a numpy array of dtype {p.dtype}, got {type(a).__name__}")
+    storage = dtypes.storage(p.dtype)
+    if a.dtype.name == "bfloat16" == p.dtype:
+        a = a.view(np.uint16)
+    if a.dtype != storage:
+        note = " (bfloat16 arrays are uint16 bit patterns)" if p.dtype == "bfloat16" else ""
+        raise TypeError(f"{func}: `{p.name}` must have dtype {p.dtype}, got {a.dtype}{note}")
+    shape = tuple(_size(d, sizes, p) for d in p.shape)
+    if a.shape != shape:
+        raise ValueError(f"{func}: `{p.name}` must have shape {shape}, got {a.shape}")
+    if stored and not a.flags.writeable:
+        raise ValueError(f"{func}: `{p.name}` is written, but its array is read-only")
+    return a.view(np.uint16) if p.dtype == "float16" else a
+
+
+def _size(e: Expr, sizes: dict[str, int], p: Buffer) -> int:
+    match e:
+        case Const(value):
+            return int(value)
+        case Var(name) if name in sizes:
+            return sizes[name]
+        case Binary("+" | "-" | "*" | "//" | "%" | "min" | "max" as op, a, b):
+            return _SIZE_OPS[op](_size(a, sizes, p), _size(b, sizes, p))
+        case Cast(_, value):
+            return _size(value, sizes, p)
+        case _:
+            raise ValueError(
+                f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({', '.join(sizes) or 'none'})"
+            )
+
+
+_SIZE_OPS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}

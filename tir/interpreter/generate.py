@@ -1,0 +1,463 @@
+"""A function of the IR as the text of a Python program."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from .. import dtypes
+from ..ir import (
+    TRUE,
+    Allocate,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+)
+from ..script.printer import PRECEDENCE, stmt_text
+from ..traverse import blocks, walk
+from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
+from .plain import plain_names
+
+_MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
+_INDEX_DTYPES = ("int32", "int64")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place where the program may be wrong: the error to raise, and the variables (name, Python name) visible there."""
+
+    error: type[InterpreterError]
+    message: str
+    visible: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """What a name of the IR means here: its Python name, and its exclusive bound if it counts from 0."""
+
+    python: str
+    extent: int | None = None
+
+
+@dataclass(slots=True)
+class _Body:
+    """The lines of one generated function, and how deep in loops the next one is."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    loops: int = 0
+
+
+class Generator:
+    """Turns a function of the IR into Python text."""
+
+    def __init__(self, func: PrimFunc, *, fast: bool, traps: bool):
+        self.func, self.fast, self.traps = func, fast, traps
+        self.sites: list[Site] = []
+        self.functions: list[str] = []
+        self._texts: list[str] = []
+        self._taken = set(plain_names()) | set(dir(builtins)) | set(keyword.kwlist) | {"rng", "started"}
+        self._kinds: dict[str, str] = {}  # of the Python names bound so far: "int", "buffer", or the dtype of a let
+        self._scope: dict[str, _Binding] = {}
+        self._buffers: dict[str, tuple[str, Buffer]] = {}
+        self._body = _Body()
+        self._statement: Stmt | None = None
+        # For each reduction block, the spatial points whose init has run: a set in the generated program.
+        self._tracked = traps and not fast and any(b.init is not None and b.is_reduction for b in blocks(func))
+        entry = self._unused(func.name if func.name.isidentifier() else "main")
+        parameters = []
+        for p in func.params:
+            if isinstance(p, Buffer):
+                parameters.append(self._declare(p))
+            else:
+                python = self._name(p.name, "int")
+                self._scope[p.name] = _Binding(python)
+                parameters.append(python)
+        if self._tracked:
+            self._line("started = set()")
+        for b in func.allocs:
+            self._allocate(b)
+        self._stmt(func.body)
+        self._finish(entry, parameters)
+        self.text = "\n\n\n".join(self._texts)
+
+    # names
+
+    def _unused(self, wanted: str) -> str:
+        name, n = wanted, 0
+        while name in self._taken:
+            n += 1
+            name = f"{wanted}_{n}"
+        self._taken.add(name)
+        return name
+
+    def _name(self, wanted: str, kind: str) -> str:
+        """A Python name for a variable: `wanted` itself, unless that is taken, visible here, or was of another kind before."""
+        visible = {b.python for b in self._scope.values()} | {p for p, _ in self._buffers.values()}
+        if self._kinds.get(wanted) == kind and wanted not in visible:
+            return wanted
+        name = self._unused(wanted)
+        self._kinds[name] = kind
+        return name
+
+    def _declare(self, b: Buffer) -> str:
+        python = self._name(b.name, f"buffer {b.dtype} {len(b.shape)}")
+        self._buffers[b.name] = (python, b)
+        return python
+
+    @contextmanager
+    def _scoped(self) -> Iterator[None]:
+        scope, buffers = self._scope.copy(), self._buffers.copy()
+        yield
+        self._scope, self._buffers = scope, buffers
+
+    def _visible(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, b.python) for name, b in self._scope.items())
+
+    def _site(self, error: type[InterpreterError], message: str) -> int:
+        where = f", in `{stmt_text(self._statement).strip().splitlines()[0]}`" if self._statement is not None else ""
+        self.sites.append(Site(error, _braces(message) + _braces(where, literal=True), self._visible()))
+        return len(self.sites) - 1
+
+    # lines
+
+    def _line(self, text: str) -> None:
+        self._body.lines.append("    " * self._body.depth + text)
+
+    def _finish(self, name: str, parameters: list[str]) -> None:
+        self._texts.append(
+            "\n".join([f"def {name}({', '.join([*parameters, 'rng'])}):", *(self._body.lines or ["    pass"])]) + "\n"
+        )
+        self.functions.append(name)
+
+    def _allocate(self, b: Buffer) -> None:
+        shape = ", ".join(self._expr(d) for d in b.shape)
+        python = self._declare(b)
+        self._line(f"{python} = allocate_{b.dtype}(({shape}{',' if len(b.shape) == 1 else ''}))")
+
+    # statements
+
+    def _stmt(self, s: Stmt) -> None:
+        match s:
+            case Seq(stmts):
+                for x in stmts:
+                    self._stmt(x)
+            case For():
+                if self._body.loops >= _MAX_NESTING:
+                    self._outlined(s)
+                else:
+                    self._for(s)
+            case Block():
+                with self._scoped():
+                    self._block(s)
+            case Store(buffer, indices, value):
+                self._statement = s
+                place, _ = self._element(buffer, indices)
+                text = self._typed(value)
+                self._line(f"{place} = {_stored(text, buffer.dtype)}")
+            case If(condition, then, orelse):
+                self._statement = s
+                self._line(f"if {self._expr(condition)}:")
+                self._indented(then)
+                if orelse is not None:
+                    self._line("else:")
+                    self._indented(orelse)
+            case Let(var, value, body):
+                self._statement = s
+                text = self._expr(value)
+                with self._scoped():
+                    python = self._name(var.name, "int" if dtypes.is_int(var.dtype) else var.dtype)
+                    self._line(f"{python} = {text}")
+                    self._scope[var.name] = _Binding(python)
+                    self._stmt(body)
+            case Allocate(buffer, body):
+                self._statement = s
+                with self._scoped():
+                    self._allocate(buffer)
+                    self._stmt(body)
+            case Evaluate(value):
+                self._statement = s
+                self._line(self._expr(value))
+            case _:
+                assert_never(s)  # type: ignore[arg-type]
+
+    def _indented(self, s: Stmt) -> None:
+        with self._scoped():
+            self._body.depth += 1
+            self._stmt(s)
+            self._body.depth -= 1
+
+    def _for(self, loop: For) -> None:
+        self._statement = None
+        extent = self._expr(loop.extent)
+        shuffles = self.traps and loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD) and not _accumulates(loop)
+        with self._scoped():
+            python = self._name(loop.name, "int")
+            self._scope[loop.name] = _Binding(python, loop.extent.value if isinstance(loop.extent, Const) else None)
+            note = "" if loop.kind is Kind.SERIAL else f"  # {loop.kind.value}"
+            self._line(f"for {python} in {f'shuffled({extent}, rng)' if shuffles else f'range({extent})'}:{note}")
+            self._body.loops += 1
+            self._indented(loop.body)
+            self._body.loops -= 1
+
+    def _outlined(self, loop: For) -> None:
+        """The loop in a function of its own, called here."""
+        outer, self._body = self._body, _Body()
+        name = self._unused(f"{self.func.name}_{loop.name}")
+        used = {n.name for n in walk(loop) if isinstance(n, (Var, Buffer))}
+        parameters = [b.python for n, b in self._scope.items() if n in used] + [
+            p for n, (p, _) in self._buffers.items() if n in used
+        ]
+        parameters += ["started"] if self._tracked else []
+        self._for(loop)
+        self._finish(name, parameters)
+        self._body = outer
+        self._line(f"{name}({', '.join([*parameters, 'rng'])})")
+
+    def _block(self, b: Block) -> None:
+        self._line(f"# block {b.name}")
+        depth = self._body.depth
+        self._statement = None
+        if b.predicate != TRUE:
+            self._line(f"if {self._expr(b.predicate)}:")
+            self._body.depth += 1
+        bound = []
+        for it in b.iters:  # every binding is over the loop variables, none sees another iteration variable
+            extent, binding = self._expr(it.extent), self._expr(it.binding)
+            if self.traps and not self._inside(it.binding, it.extent):
+                domain = f"its domain, 0 .. {_last(it.extent)}"
+                message = f"`{it.var.name}` of block `{b.name}` is bound to {{value}}, outside {domain}"
+                binding = f"within({binding}, {extent}, {self._site(OutOfBounds, message)})"
+            bound.append((it, binding))
+        for it, binding in bound:
+            python = self._name(it.var.name, "int")
+            self._scope[it.var.name] = _Binding(python, it.extent.value if isinstance(it.extent, Const) else None)
+            self._line(f"{python} = {binding}")
+        for buffer in b.allocs:
+            self._allocate(buffer)
+        if b.init is not None:
+            self._init(b)
+        self._stmt(b.body)
+        self._body.depth = depth
+
+    def _init(self, b: Block) -> None:
+        first = [f"{self._scope[it.var.name].python} == 0" for it in b.iters if it.axis is Axis.REDUCE]
+        if not first:
+            self._stmt(b.init)  # type: ignore[arg-type]
+            return
+        self._line(f"if {' and '.join(first)}:")
+        spatial = [self._scope[it.var.name].python for it in b.iters if it.axis is not Axis.REDUCE]
+        point = f"({', '.join([repr(b.name), *spatial])})" if spatial else repr(b.name)
+        if self._tracked:
+            self._line(f"    started.add({point})")
+        self._indented(b.init)  # type: ignore[arg-type]
+        if self._tracked:
+            message = f"block `{b.name}` updates its output before its init has run for this spatial point"
+            self._statement = None
+            self._line(f"elif {point} not in started:")
+            self._line(f"    raise Trap({self._site(Uninitialised, message)}, 0)")
+
+    # expressions
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[str, Buffer]:
+        if buffer.name not in self._buffers:
+            raise InterpreterError(
+                f"{self.func.name}: the buffer `{buffer.name}` is used, but is neither a parameter nor allocated around its use"
+            )
+        python, declared = self._buffers[buffer.name]
+        if len(indices) != len(declared.shape):
+            raise InterpreterError(
+                f"{self.func.name}: `{buffer.name}` has {len(declared.shape)} dimension(s), but is indexed with {len(indices)}: "
+                f"`{Load(buffer, indices)}`"
+            )
+        texts = []
+        for dim, (index, extent) in enumerate(zip(indices, declared.shape, strict=True)):
+            text = self._expr(index)
+            if self.traps and not self._inside(index, extent):
+                message = f"index {{value}} of dimension {dim} of `{buffer.name}` is outside 0 .. {_last(extent)}"
+                text = f"at({text}, {self._expr(extent)}, {self._site(OutOfBounds, message)})"
+            texts.append(text)
+        return f"{python}[{', '.join(texts) or '()'}]", declared
+
+    def _inside(self, index: Expr, extent: Expr) -> bool:
+        """Whether the index needs no check: a variable that counts from 0 to within `extent`, or a constant inside."""
+        if not isinstance(extent, Const):
+            return False
+        match index:
+            case Const(value):
+                return 0 <= value < extent.value
+            case Var(name) if name in self._scope:
+                bound = self._scope[name].extent
+                return bound is not None and bound <= extent.value
+            case _:
+                return False
+
+    def _typed(self, value: Expr) -> str:
+        """A value to be stored: exact index arithmetic is brought into the range of its dtype."""
+        text = self._expr(value)
+        return f"{value.dtype}({text})" if dtypes.is_int(value.dtype) and not isinstance(value, Const) and _exact(value) else text
+
+    def _expr(self, e: Expr, outer: int = 0) -> str:
+        match e:
+            case Const():
+                return _constant(e)
+            case Var(name):
+                if name not in self._scope:
+                    raise InterpreterError(f"{self.func.name}: the variable `{name}` is used where nothing binds it")
+                return self._scope[name].python
+            case Load(buffer, indices):
+                text, declared = self._element(buffer, indices)
+                return _loaded(text, declared.dtype)
+            case Cast(dtype, value):
+                return self._cast(dtype, value)
+            case Select(c, t, f, lazy):
+                if lazy:
+                    text = f"{self._expr(t, 1)} if {self._expr(c, 1)} else {self._expr(f, 1)}"
+                    return f"({text})"
+                return f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
+            case Call(op, args):
+                return self._call(op, args, e.dtype)
+            case Unary("not", a):
+                text = f"not {self._expr(a, PRECEDENCE['not'])}"
+                return f"({text})" if outer > PRECEDENCE["not"] else text
+            case Unary("neg", a):
+                text = f"-{self._expr(a, PRECEDENCE['neg'])}"
+                if dtypes.is_int(e.dtype) and not _exact(e):
+                    return f"{e.dtype}({text})"
+                return f"({text})" if outer > PRECEDENCE["neg"] else text
+            case Binary(op, a, b):
+                return self._binary(e, op, a, b, outer)
+            case _:
+                raise InterpreterError(f"{self.func.name}: `{e}` ({type(e).__name__}) has no meaning in a function")
+
+    def _binary(self, e: Binary, op: str, a: Expr, b: Expr, outer: int) -> str:
+        if op in ("min", "max"):
+            return f"{op}({self._expr(a)}, {self._expr(b)})"
+        if op in ("and", "or") and any(isinstance(n, Load) for n in walk(b)):
+            return f"{'both' if op == 'and' else 'either'}({self._expr(a)}, {self._expr(b)})"
+        p = PRECEDENCE[op]
+        dtype = a.dtype
+        if dtypes.is_float(dtype) and op in ("//", "%"):
+            quotient = _rounded(f"floor({_rounded(f'{self._expr(a, 6)} / {self._expr(b, 7)}', dtype)})", dtype, always=True)
+            if op == "//":
+                return quotient
+            product = _rounded(f"{quotient} * {self._expr(b, 7)}", dtype)
+            text = f"{self._expr(a, 5)} - {product}"
+            return _rounded(text, dtype) if dtype in ("float16", "bfloat16") else f"({text})"
+        checked = op in ("//", "%") and not (isinstance(b, Const) and b.value != 0)
+        if checked:
+            site = self._site(DivisionByZero, f"`{e}` divides {{value}} by zero")
+            text = f"{'floordiv' if op == '//' else 'floormod'}({self._expr(a)}, {self._expr(b)}, {site})"
+            p = 9
+        else:
+            text = f"{self._expr(a, p + 1 if p == 4 else p)} {op} {self._expr(b, p + 1)}"
+        if p > 4:
+            if dtypes.is_int(dtype) and not _exact(e):
+                return f"{dtype}({text})"
+            if dtype in ("float16", "bfloat16"):
+                return f"{dtype}({text})"
+        return f"({text})" if p < outer else text
+
+    def _cast(self, dtype: str, value: Expr) -> str:
+        if dtype == "bool":
+            return f"({self._expr(value, 5)} != 0)"
+        text, origin = self._expr(value), value.dtype
+        if dtypes.is_float(dtype):
+            if origin in ("float16", "bfloat16") and dtype == "float32":
+                return text
+            return f"{dtype}({text})"
+        if dtypes.is_float(origin):
+            return f"{dtype}(truncate({text}))"
+        if origin == "bool":
+            return f"int({text})" if dtype != "uint64" else f"uint64({text})"
+        return f"{dtype}({text})"
+
+    def _call(self, op: str, args: tuple[Expr, ...], dtype: str) -> str:
+        texts = [self._expr(a) for a in args]
+        if op == "abs":
+            text = f"abs({texts[0]})"
+            return f"{dtype}({text})" if dtypes.is_int(dtype) else text
+        return f"{dtype}({'power' if op == 'pow' else op}({', '.join(texts)}))"
+
+
+def _accumulates(loop: For) -> bool:
+    """Whether this is a loop over threads that reduce together: its first iteration initialises for all."""
+    return loop.kind is Kind.THREAD and any(
+        it.axis is Axis.REDUCE and any(n == loop.var for n in walk(it.binding)) for b in blocks(loop) if b.init for it in b.iters
+    )
+
+
+def _exact(e: Expr) -> bool:
+    """Whether this is index arithmetic: int32 or int64 made of variables and constants only, which never wraps."""
+    match e:
+        case Const() | Var():
+            return e.dtype in _INDEX_DTYPES
+        case Binary("+" | "-" | "*" | "//" | "%" | "min" | "max", a, b):
+            return _exact(a) and _exact(b)
+        case Unary("neg", a):
+            return _exact(a)
+        case Cast(dtype, value):
+            return dtype in _INDEX_DTYPES and _exact(value)
+        case Select(_, t, f):
+            return _exact(t) and _exact(f)
+        case _:
+            return False
+
+
+def _rounded(text: str, dtype: str, always: bool = False) -> str:
+    return f"{dtype}({text})" if always or dtype in ("float16", "bfloat16") else f"({text})"
+
+
+def _braces(text: str, literal: bool = False) -> str:
+    """The text for `str.format`: only the field {value} is kept, and not even that where everything is literal."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    return text if literal else text.replace("{{value}}", "{value}")
+
+
+def _last(extent: Expr) -> str:
+    return str(extent.value - 1) if isinstance(extent, Const) else f"{extent} - 1"
+
+
+def _loaded(text: str, dtype: str) -> str:
+    if dtype in ("float16", "bfloat16"):
+        return f"{dtype}_value({text})"
+    if dtype == "bool":
+        return f"bool({text})"
+    return f"{'uint64' if dtype == 'uint64' else 'int'}({text})" if dtypes.is_int(dtype) else text
+
+
+def _stored(text: str, dtype: str) -> str:
+    return f"{dtype}_bits({text})" if dtype in ("float16", "bfloat16") else text
+
+
+def _constant(c: Const) -> str:
+    if c.dtype == "bool":
+        return str(bool(c.value))
+    if dtypes.is_float(c.dtype):
+        return f"{c.dtype}({c.value!r})"
+    text = str(c.value)
+    if c.dtype == "uint64":
+        return f"uint64({text})"
+    return f"({text})" if c.value < 0 else text

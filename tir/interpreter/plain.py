@@ -1,0 +1,141 @@
+"""The functions that generated Python calls, when Python itself runs it.
+
+Those outside of `plain_names` are compiled by numba as they stand; see `fast`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .errors import Trap
+
+
+def at(index, extent, site):
+    if index < 0 or index >= extent:
+        raise Trap(site, index)
+    return index
+
+
+def floordiv(a, b, site):
+    if b == 0:
+        raise Trap(site, a)
+    return a // b
+
+
+def floormod(a, b, site):
+    if b == 0:
+        raise Trap(site, a)
+    return a % b
+
+
+def select(condition, true_value, false_value):
+    return true_value if condition else false_value
+
+
+def both(a, b):
+    return a and b
+
+
+def either(a, b):
+    return a or b
+
+
+def round_to(x, bits, smallest, largest):
+    """`x` to the nearest multiple of 2**smallest with `bits` significant bits, ties to even; infinite beyond `largest`."""
+    if x == 0.0 or not math.isfinite(x):
+        return x
+    _, exponent = math.frexp(x)
+    quantum = max(exponent - bits, smallest)
+    scaled = math.ldexp(x, -quantum)
+    rounded = math.copysign(math.ldexp(float(round(scaled)), quantum), x)
+    if abs(rounded) > largest:
+        return math.copysign(math.inf, x)
+    return rounded
+
+
+def bfloat16_bits(x):
+    return np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16)) if x == x else np.uint16(0x7FC0)
+
+
+NARROW_FLOATS = (
+    # dtype, significant bits, exponent of the smallest subnormal, largest finite value
+    ("float16", 11, -24, 65504.0),
+    ("bfloat16", 8, -133, float.fromhex("0x1.fep127")),
+)
+
+
+def plain_names() -> dict[str, Any]:
+    """The names that generated code may use, when Python runs it."""
+
+    def unary64(fn):
+        return lambda x: fn(np.float64(x))
+
+    def truncate(x):
+        return int(x) if math.isfinite(x) else 0
+
+    def sigmoid(x):
+        x = np.float64(x)
+        return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
+
+    def shuffled(n, rng):
+        return shuffle(n, rng).tolist()
+
+    def wrapper(dtype):
+        low, high = dtypes.limits(dtype)
+        span = high - low + 1
+        return lambda x: x if type(x) is int and low <= x <= high else (int(x) - low) % span + low
+
+    def float16_value(bits):
+        return np.float32(bits.view(np.float16))
+
+    def float16_bits(x):
+        return np.float16(x).view(np.uint16)
+
+    def bfloat16_value(bits):
+        return (np.uint32(bits) << np.uint32(16)).view(np.float32)
+
+    names: dict[str, Any] = {
+        "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
+        "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
+        "float16_value": float16_value, "float16_bits": float16_bits, "bfloat16_value": bfloat16_value,
+        "bfloat16_bits": bfloat16_bits, "float16": lambda x: np.float32(np.float16(x)),
+        "bfloat16": lambda x: np.float32(round_to(float(x), *NARROW_FLOATS[1][1:])),
+        "exp": unary64(np.exp), "log": unary64(np.log), "sqrt": unary64(np.sqrt), "tanh": unary64(np.tanh), "erf": math.erf,
+        "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "sigmoid": sigmoid, "floor": np.floor, "ceil": np.ceil,
+        "power": lambda x, y: np.float64(x) ** np.float64(y), "inf": math.inf, "nan": math.nan, "Trap": Trap,
+    }  # fmt: skip
+    names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
+    names |= {f"allocate_{d}": _allocator(d) for d in dtypes.TABLE}
+    return names
+
+
+def _allocator(dtype: str) -> Callable:
+    fill, storage = garbage(dtype), dtypes.storage(dtype)
+    if dtype == "float16":
+        storage = np.dtype("uint16")
+    return lambda shape: np.full(shape, fill, storage)
+
+
+def garbage(dtype: str) -> int | float | bool:
+    """What an element of an uninitialised buffer holds."""
+    if dtype == "float16":
+        return 0x7E00
+    if dtype == "bfloat16":
+        return 0x7FC0
+    if dtypes.is_float(dtype):
+        return math.nan
+    return dtype == "bool" or int("7b" * dtypes.nbytes(dtype), 16)
+
+
+def shuffle(n, rng):
+    """The integers below `n` in an order that is not ascending, where there is another."""
+    order = rng.permutation(n)
+    for i in range(n):
+        if order[i] != i:
+            return order
+    return order[::-1].copy()

@@ -1,0 +1,153 @@
+"""Blocks of a script: their axes, and what they state about themselves."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ..ir import TRUE, Axis, Block, Buffer, Const, Evaluate, Expr, Iter, Let, Load, Range, Region, Stmt, Var, binary
+from ..simplify import simplify
+from ..traverse import variables
+from . import tir as namespace_tir
+from .declarations import Declarations, Domain, Frame
+
+_ITERS = {"spatial": Axis.SPATIAL, "reduce": Axis.REDUCE, "opaque": Axis.OPAQUE, "scan": Axis.OPAQUE}
+
+
+class Blocks(Declarations):
+    """Reads blocks."""
+
+    def block(self, call: ast.Call, body: list[ast.stmt], node: ast.With) -> Stmt:
+        arguments = self.arguments(namespace_tir.block, call)
+        name = self.string(arguments["name"]) if "name" in arguments else ""
+        outer = self.enter()
+        frame = Frame(node, self.scope, block=True)
+        self.frames.append(frame)
+        label = self.names.block(name)
+        result = self.statements(body)
+        self.frames.pop()
+        self.leave(outer)
+        return Block(
+            label,
+            tuple(frame.iters),
+            result or Evaluate(Const(0)),
+            frame.init,
+            TRUE if frame.predicate is None else frame.predicate,
+            frame.reads,
+            frame.writes,
+            tuple(frame.allocs),
+            tuple(sorted(frame.annotations.items())),
+        )
+
+    def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        frame = self.frame(node)
+        if "statements" in frame.has:
+            raise self.error("the axes of a block stand before its statements", node)
+        arguments = self.arguments(form, node)
+        dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
+        if form.name != "remap":
+            name = self.identifier(target)
+            dom = self.value(arguments["dom"])
+            start: Expr = Const(0)
+            if isinstance(dom, (tuple, list)) and len(dom) == 2:
+                start, stop = (self.integer(v, arguments["dom"]) for v in dom)
+                extent = self.between(start, stop)
+            else:
+                extent = self.integer(dom, arguments["dom"])
+            binding = self.index(arguments["binding"])
+            if start != Const(0, start.dtype):
+                binding = simplify(binary("-", binding, start))
+            self.iteration(frame, name, _ITERS[form.name], start, extent, binding, dtype)
+            return
+        targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        kinds = self.string(arguments["kinds"])
+        bindings = arguments["bindings"]
+        if not isinstance(bindings, (ast.List, ast.Tuple)):
+            raise self.error("T.axis.remap takes a list of loop variables", bindings, 'T.axis.remap("SR", [i, k])')
+        if not len(kinds) == len(bindings.elts) == len(targets):
+            raise self.error(
+                f"{len(targets)} names, {len(kinds)} kinds and {len(bindings.elts)} loops; they must be as many", node
+            )
+        for t, letter, n in zip(targets, kinds, bindings.elts, strict=True):
+            if letter not in "SRO":
+                raise self.error(f"{letter!r} is no kind of axis", arguments["kinds"], '"S" is spatial, "R" reduce, "O" opaque')
+            found = self.value(n)
+            domain = self.domains.get(found) if isinstance(found, Expr) else None
+            if domain is None:
+                raise self.error(
+                    f"`{self.text(n)}` is no loop variable", n, f"{self.text(t)} = T.axis.spatial(extent, {self.text(n)})"
+                )
+            self.iteration(frame, self.identifier(t), Axis(letter), domain.start, domain.extent, domain.variable, dtype)
+
+    def iteration(
+        self, frame: Frame, name: str, axis: Axis, start: Expr, extent: Expr, binding: Expr, dtype: str | None = None
+    ) -> None:
+        """An iteration variable; one that starts elsewhere than at 0 is shifted."""
+        var = Var(self.names.local(name, self.scope), dtype or extent.dtype)
+        value: Expr = var if start == Const(0, start.dtype) else binary("+", var, start)
+        frame.iters.append(Iter(var, frame.closed(extent), axis, frame.closed(binding)))
+        self.domains[value] = Domain(start, extent, var)
+        self.lets.pop(var.name, None)
+        self.extent_range(var.name, extent)
+        self.bind(name, value)
+        self.scope.variables.add(var.name)
+
+    def init(self, call: ast.Call, body: list[ast.stmt]) -> None:
+        """`with T.init():`, what a block does before its first reduction."""
+        frame = self.frame(call)
+        if "init" in frame.has:
+            raise self.error("T.init is stated twice in this block", call)
+        frame.has.add("init")
+        frame.init = self.inside(body)
+        if frame.lets and frame.init is not None:
+            used = variables(frame.init)
+            for let, value in frame.lets.items():
+                if let in used:
+                    frame.init = Let(Var(let, value.dtype), value, frame.init)
+
+    def state(self, form: Any, node: ast.Call) -> None:
+        """What a block says of itself: its predicate, its regions, its annotations."""
+        frame = self.frame(node)
+        arguments = self.arguments(form, node)
+        if form.name in frame.has and form.name != "block_attr":
+            raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
+        frame.has.add(form.name)
+        match form.name:
+            case "where":
+                frame.predicate = frame.closed(self.condition(self.value(arguments["predicate"]), arguments["predicate"]))
+            case "reads":
+                frame.reads = tuple(frame.closed(r) for r in self.regions(node.args))
+            case "writes":
+                frame.writes = tuple(frame.closed(r) for r in self.regions(node.args))
+            case _:
+                frame.annotations |= self.mapping(arguments["attrs"])
+
+    def frame(self, node: ast.Call) -> Frame:
+        """The block that a statement stands directly in."""
+        frame = self.frames[-1]
+        if not frame.block or frame.scope is not self.scope:
+            raise self.error(f"`{self.text(node.func)}` stands directly in a block", node, 'with T.block("C"): ...')
+        return frame
+
+    def regions(self, nodes: list[ast.expr]) -> tuple[Region, ...]:
+        result: list[Region] = []
+        for n in nodes:
+            if isinstance(n, ast.List):
+                result.extend(self.regions(n.elts))
+                continue
+            value = self.value(n)
+            match value:
+                case Region():
+                    result.append(value)
+                case Load(buffer, indices):
+                    result.append(Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices)))
+                case Buffer(shape=shape):
+                    result.append(Region(value, tuple(Range(Const(0), d) for d in shape)))
+                case _:
+                    raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
+            if result[-1].buffer in self.frames[-1].allocs:
+                name = result[-1].buffer.name
+                raise self.error(
+                    f"`{name}` is allocated in this block", n, "a block states what it reads and writes of buffers around it"
+                )
+        return tuple(result)

@@ -1,0 +1,154 @@
+"""What every reader of a script needs: the source, the names in scope, and values checked where they are used."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from .. import dtypes
+from ..affine import Interval
+from ..ir import Buffer, Const, Expr, Region, as_expr, as_index
+from ..simplify import bounds
+from ..traverse import loads, substitute
+from . import tir as namespace_tir
+from .error import ScriptError
+from .source import Source
+from .values import Data, Handle, Pointer, Scope, Thread
+from .views import Reshaped, Window
+
+NUMBER = (bool, int, float)
+
+
+class Context(ABC):
+    """Reads one function.
+
+    `captured` are the names from outside the function. Where they come from running Python (`live`), attributes of captured
+    objects may be read and captured functions called; in a text nothing is executed.
+    """
+
+    def __init__(self, source: Source, captured: Mapping[str, Any], live: bool):
+        self.source, self.captured, self.live = source, captured, live
+        self.scope = Scope()
+        self.left: dict[str, int] = {}  # names whose scope has ended, and the line where they were bound
+        self.ranges: dict[str, Interval] = {}
+        self.lets: dict[str, Expr] = {}  # lets whose value is index arithmetic
+
+    @abstractmethod
+    def value(self, node: ast.expr) -> Any:
+        """What a node stands for."""
+
+    def error(self, reason: str, node: ast.AST, hint: str | None = None) -> ScriptError:
+        return self.source.error(reason, node, hint)
+
+    def text(self, node: ast.AST) -> str:
+        """The source of a node, on one line."""
+        return self.source.segment(node) or ast.unparse(node)
+
+    def guard(self, function: Any, node: ast.AST, *args: Any, **kwargs: Any) -> Any:
+        """`function(*args)`, its TypeError or ValueError reported at `node`."""
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, ArithmeticError, LookupError) as e:
+            raise self.error(str(e) if not isinstance(e, KeyError) else f"there is no {e}", node) from None
+
+    def items(self, nodes: Sequence[ast.expr]) -> list[Any]:
+        """The values of several nodes; `*tuple` is spread."""
+        result: list[Any] = []
+        for n in nodes:
+            if isinstance(n, ast.Starred):
+                spread = self.value(n.value)
+                if not isinstance(spread, (tuple, list, range)):
+                    raise self.error(f"`*` spreads tuples and lists, `{self.text(n.value)}` is neither", n)
+                result.extend(spread)
+            else:
+                result.append(self.value(n))
+        return result
+
+    def scalar(self, node: ast.expr) -> Any:
+        """The value of a node that must be an expression or a number."""
+        return self.checked(self.value(node), node)
+
+    def expr(self, node: ast.expr) -> Expr:
+        """The value of a node, as an expression of the IR."""
+        return self.guard(as_expr, node, self.scalar(node))
+
+    def index(self, node: ast.expr) -> Expr:
+        """The value of a node, as an integer expression."""
+        return self.integer(self.value(node), node)
+
+    def integer(self, value: Any, node: ast.AST) -> Expr:
+        """A value as an integer expression."""
+        return self.guard(as_index, node, self.checked(value, node))
+
+    def condition(self, value: Any, node: ast.expr) -> Expr:
+        """A value, as a condition."""
+        result = self.guard(as_expr, node, self.checked(value, node))
+        if result.dtype != "bool":
+            raise self.error(f"a condition must be bool, `{self.text(node)}` is {result.dtype}", node, "compare it: x != 0")
+        return result
+
+    def checked(self, value: Any, node: ast.AST) -> Any:
+        """A value that must be an expression or a number."""
+        if isinstance(value, (Expr, *NUMBER)):
+            return value
+        hint = None
+        match value:
+            case Buffer() | Reshaped() | Window():
+                rank = len(value.shape)
+                what = f"a buffer of {rank} dimension{'s' * (rank != 1)}"
+                hint = f"index it: {self.text(node)}[{', '.join('ijklmnopq'[:rank]) if rank else '()'}]"
+            case Region():
+                what, hint = "a region", "slices stand only in T.reads, T.writes and T.match_buffer; use a loop"
+            case Handle():
+                what, hint = "a handle", f"give it a shape: A = T.match_buffer({value.name}, (128,))"
+            case Pointer() | Data():
+                what, hint = "memory", "give it a shape: V = T.Buffer((128,), data=...)"
+            case namespace_tir.Form():
+                what, hint = "a form", f"it {value.place}"
+            case namespace_tir.Type():
+                what, hint = "a type", f"{self.text(node)}(x) converts to it"
+            case Thread():
+                what, hint = "a thread axis", "T.launch_thread gives it an extent"
+            case ModuleType():
+                what = "a module"
+            case _:
+                what = f"{type(value).__name__!r}, not a number"
+        raise self.error(f"`{self.text(node)}` is {what}; a value is needed here", node, hint)
+
+    def identifier(self, node: ast.expr) -> str:
+        if not isinstance(node, ast.Name):
+            raise self.error(f"a name is needed here, not `{self.text(node)}`", node)
+        return node.id
+
+    def arguments(self, form: Any, node: ast.Call) -> dict[str, ast.expr]:
+        """The nodes of a call's arguments by parameter; a variadic one's are in a Tuple."""
+        if not node.keywords and form.required <= len(node.args) <= len(form.positional):  # what most calls are like
+            return dict(zip(form.positional, node.args, strict=False))
+        if any(k.arg is None for k in node.keywords):
+            raise self.error("** does not belong into a call here", node)
+        try:
+            bound = form.signature.bind(*node.args, **{k.arg: k.value for k in node.keywords if k.arg})
+        except TypeError as e:
+            shown = str(form.signature).replace("'", "")
+            raise self.error(f"`{self.text(node.func)}`: {e}", node, f"{self.text(node.func)}{shown}") from None
+        return {
+            name: ast.copy_location(ast.Tuple(list(value), ast.Load()), node) if isinstance(value, tuple) else value
+            for name, value in bound.arguments.items()
+        }
+
+    def let_range(self, name: str, value: Expr) -> None:
+        """Note the values that an integer let can take."""
+        self.lets.pop(name, None)
+        self.ranges.pop(name, None)
+        if dtypes.is_int(value.dtype) and not loads(value):
+            closed = substitute(value, self.lets) if self.lets else value
+            self.lets[name] = closed
+            self.ranges[name] = bounds(closed, self.ranges)
+
+    def extent_range(self, name: str, extent: Expr) -> None:
+        """Note that a variable runs from 0 to extent - 1."""
+        _, high = bounds(extent, self.ranges) if not isinstance(extent, Const) else (0, extent.value)
+        self.ranges[name] = (0, None if high is None else high - 1)

@@ -1,0 +1,136 @@
+"""Loops of a script: `for` over ranges and the forms of `T`, and GPU thread axes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import THREAD_AXES, Annotations, Const, Evaluate, Expr, For, Kind, Stmt, Var, binary
+from ..nearest import did_you_mean
+from ..simplify import simplify
+from . import tir as namespace_tir
+from .declarations import Declarations, Domain
+from .values import Thread
+
+_KINDS = {
+    "serial": Kind.SERIAL,
+    "parallel": Kind.PARALLEL,
+    "vectorized": Kind.VECTORIZED,
+    "unroll": Kind.UNROLLED,
+    "thread_binding": Kind.THREAD,
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the variables of a `for` run over: start and stop of each, and how."""
+
+    spans: tuple[tuple[Expr, Expr], ...]
+    kind: Kind = Kind.SERIAL
+    annotations: Annotations = ()
+    thread: str = ""
+    step: int = 1
+    dtype: str | None = None
+
+
+class Loops(Declarations):
+    """Reads loops."""
+
+    def loop(self, node: ast.For) -> Stmt:
+        if node.orelse:
+            raise self.error("`else` of a loop is not in the dialect", node.orelse[0])
+        header = self.header(node.iter)
+        targets = node.target.elts if isinstance(node.target, (ast.Tuple, ast.List)) else [node.target]
+        if len(targets) != len(header.spans):
+            found, wanted = len(targets), len(header.spans)
+            raise self.error(f"{found} loop variable{'s' * (found != 1)}, but {wanted} extent{'s' * (wanted != 1)}", node)
+        loops: list[tuple[Var, Expr]] = []
+        names: dict[str, Any] = {}
+        step = header.step
+        for target, (start, stop) in zip(targets, header.spans, strict=True):
+            name = self.identifier(target)
+            extent = self.between(start, stop)
+            if step != 1:
+                extent = simplify(binary("//", binary("+", extent, step - 1), step))
+            var = Var(self.names.loop(name), header.dtype or extent.dtype)
+            value: Expr = var if step == 1 else binary("*", var, step)
+            if start != Const(0, start.dtype):
+                value = binary("+", value, start)
+            if step == 1:
+                self.domains[value] = Domain(start, extent, var)
+            self.extent_range(var.name, extent)
+            names[name] = value
+            loops.append((var, extent))
+        body = self.inside(node.body, names, {var.name for var, _ in loops}) or Evaluate(Const(0))
+        for var, extent in reversed(loops):
+            body = For(var, extent, body, header.kind, header.annotations, header.thread)
+        return body
+
+    def header(self, call: ast.expr) -> Header:
+        """What a loop runs over."""
+        form = self.form(call)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
+            return self.python_range(call)
+        if not isinstance(call, ast.Call) or getattr(form, "place", None) != namespace_tir.grid.place:
+            hint = "range(n), T.grid(m, n), T.serial(n), T.parallel(n), T.vectorized(n), ..."
+            raise self.error(f"`{self.text(call)}` is no range of a loop", call, hint)
+        if form is namespace_tir.grid:
+            if call.keywords:
+                raise self.error("T.grid takes extents only", call.keywords[0].value)
+            if any(isinstance(a, ast.Starred) for a in call.args):
+                return Header(tuple((Const(0), self.integer(v, call)) for v in self.items(call.args)))
+            return Header(tuple((Const(0), self.index(a)) for a in call.args))
+        given = {k: n for k, n in self.arguments(form, call).items() if not (isinstance(n, ast.Constant) and n.value is None)}
+        kind, thread = _KINDS[form.name], ""
+        if kind is Kind.THREAD:
+            stop = given.get("stop")
+            if "thread" not in given and isinstance(stop, ast.Constant) and isinstance(stop.value, str):
+                given["thread"] = given.pop("stop")  # T.thread_binding(128, "threadIdx.x")
+            if "thread" not in given:
+                raise self.error("T.thread_binding needs the axis", call, 'T.thread_binding(128, thread="threadIdx.x")')
+            thread = self.thread_axis(self.string(given["thread"]), given["thread"])
+        first = self.index(given["start"])
+        span = (first, self.index(given["stop"])) if "stop" in given else (Const(0), first)
+        notes = tuple(sorted(self.mapping(given["annotations"]).items())) if "annotations" in given else ()
+        return Header((span,), kind, notes, thread, dtype=self.dtype(given["dtype"]) if "dtype" in given else None)
+
+    def python_range(self, call: ast.Call) -> Header:
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            raise self.error("range takes one to three numbers", call)
+        first, *others = (self.index(a) for a in call.args)
+        if not others:
+            return Header(((Const(0), first),))
+        if len(others) == 1:
+            return Header(((first, others[0]),))
+        step = others[1].value if isinstance(others[1], Const) else 0
+        if step < 1:
+            raise self.error(f"the step of a loop is a positive constant, not `{self.text(call.args[2])}`", call.args[2])
+        return Header(((first, others[0]),), step=step)
+
+    def thread_axis(self, tag: str, node: ast.expr) -> str:
+        if tag not in THREAD_AXES:
+            hint = did_you_mean(tag, THREAD_AXES) or f"these are {', '.join(THREAD_AXES)}"
+            raise self.error(f"{tag!r} is no thread axis", node, hint)
+        return tag
+
+    def launch(self, name: str, node: ast.Call, rest: list[ast.stmt] | None = None) -> Any:
+        """A thread axis around the statements that follow, or around those of a `with`."""
+        arguments = self.arguments(namespace_tir.launch_thread, node)
+        thread = self.value(arguments["thread"])
+        tag = thread.tag if isinstance(thread, Thread) else thread
+        if not isinstance(tag, str):
+            raise self.error(f"`{self.text(arguments['thread'])}` is no thread axis", arguments["thread"], '"threadIdx.x"')
+        self.thread_axis(tag, arguments["thread"])
+        extent = self.index(arguments["extent"])
+        var = Var(self.names.loop(name), extent.dtype)
+        self.domains[var] = Domain(Const(0), extent, var)
+        self.extent_range(var.name, extent)
+        if rest is not None:
+            bound = {name: var}
+            if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
+                bound[arguments["thread"].id] = var
+            body = self.inside(rest, bound, {var.name})
+            return For(var, extent, body or Evaluate(Const(0)), Kind.THREAD, (), tag)
+        self.bind(name, var)
+        return lambda body: For(var, extent, body, Kind.THREAD, (), tag)

@@ -1,0 +1,136 @@
+"""Operators of a script: Python's on numbers, nodes of the IR on expressions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import Any
+
+from .. import te
+from ..ir import Const, Expr, Unary, binary, true_divide
+from . import tir as namespace_tir
+from .context import Context
+from .source import syntax
+from .values import plain
+
+_BINARY: dict[type[ast.operator], tuple[str, Any]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+    ast.MatMult: ("@", operator.matmul),
+}
+_COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+_BITS = {
+    "<<": namespace_tir.shift_left,
+    ">>": namespace_tir.shift_right,
+    "&": namespace_tir.bitwise_and,
+    "|": namespace_tir.bitwise_or,
+}
+
+
+class Operators(Context):
+    """Evaluates operators."""
+
+    def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
+        """A binary operator: on numbers alone Python's, else a node."""
+        op, python = _BINARY[type(node.op)]
+        if not isinstance(a, Expr) and not isinstance(b, Expr) and plain(a) and plain(b):
+            return self.guard(python, node, a, b)
+        a, b = self.checked(a, node.left), self.checked(b, node.right)
+        match op:
+            case "/":
+                return self.guard(true_divide, node, a, b)
+            case "**":
+                raise self.error("`**` is not in the dialect", node, "write T.pow(x, y), or multiply")
+            case "@" | "^":
+                raise self.error(f"`{op}` is not in the dialect", node)
+            case "<<" | ">>" | "&" | "|":
+                return self.guard(_BITS[op], node, a, b)
+            case "+" | "-" | "*" | "//" | "%":
+                result = self.guard(binary, node, op, a, b)
+                if result.a.dtype == "bool":
+                    raise self.error(f"`{op}` does not take bool", node, 'convert it: T.Cast("int32", x)')
+                return result
+        raise AssertionError(op)
+
+    def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
+        if not isinstance(value, Expr) and plain(value):
+            python = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}[
+                type(op)
+            ]
+            return self.guard(python, node, value)
+        value = self.checked(value, node.operand)
+        match op:
+            case ast.UAdd():
+                return value
+            case ast.USub():
+                if isinstance(value, Const) and value.dtype != "bool":
+                    return self.guard(namespace_tir.Type(value.dtype), node, -value.value)
+                if value.dtype == "bool":
+                    raise self.error("`-` does not take bool", node)
+                return Unary("neg", value)
+            case ast.Not():
+                return self.guard(te.logical_not, node, value)
+            case _:
+                if value.dtype == "bool":
+                    return Unary("not", value)
+                raise self.error("`~` is only for conditions: there are no operations on bits", node)
+
+    def logic(self, op: str, nodes: list[ast.expr]) -> Any:
+        """`and` and `or`, to the left; conditions known to Python are decided as Python does."""
+        result = self.value(nodes[0])
+        for n in nodes[1:]:
+            if not isinstance(result, Expr):
+                if bool(result) != (op == "and"):
+                    return result
+                result = self.value(n)
+                continue
+            other = self.checked(self.value(n), n)
+            result = self.guard(binary, n, op, result, other)
+        return result
+
+    def compare(self, node: ast.Compare) -> Any:
+        """Comparisons; a chain `a < b < c` means `a < b and b < c`."""
+        result: Any = None
+        left_node: ast.expr = node.left
+        left = self.value(left_node)
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.value(right_node)
+            if type(op) not in _COMPARE:
+                if isinstance(left, Expr) or isinstance(right, Expr):
+                    raise self.error(f"`{syntax(op)}` does not compare expressions", node)
+                part: Any = {
+                    ast.In: lambda a, b: a in b,
+                    ast.NotIn: lambda a, b: a not in b,
+                    ast.Is: lambda a, b: a is b,
+                    ast.IsNot: lambda a, b: a is not b,
+                }[type(op)](left, right)
+            else:
+                text, python = _COMPARE[type(op)]
+                if not isinstance(left, Expr) and not isinstance(right, Expr) and plain(left) and plain(right):
+                    part = self.guard(python, node, left, right)
+                else:
+                    left, right = self.checked(left, left_node), self.checked(right, right_node)
+                    part = self.guard(binary, node, text, left, right)
+            if result is None or (not isinstance(result, Expr) and result):
+                result = part
+            elif isinstance(result, Expr):
+                result = self.guard(binary, node, "and", result, part)
+            left, left_node = right, right_node
+        return result

@@ -1,0 +1,107 @@
+"""What a name of a script may stand for, besides expressions, buffers and Python's own values; and the scopes that bind names."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from ..ir import Buffer, Expr, Region
+from ..traverse import variables
+from . import tir as namespace_tir
+from .views import Reshaped, Window
+
+
+@dataclass
+class Handle:
+    """A parameter without a shape, until `T.match_buffer` or a view of its data says one."""
+
+    name: str
+    node: ast.AST
+    buffer: Buffer | None = None
+
+
+@dataclass
+class Pointer:
+    """Memory of `T.allocate`: its shape is that of its views where they agree, else flat."""
+
+    name: str
+    extents: tuple[Expr, ...]
+    dtype: str
+    scope: str
+    reshape: bool  # all views are of one shape
+    buffer: Buffer | None = None
+
+    def seen_as(self, shape: tuple[Expr, ...], flat: Expr) -> Buffer:
+        """The buffer behind this memory, first seen with `shape`; it has `flat` elements."""
+        if self.buffer is None:
+            known = {n for extent in self.extents for n in variables(extent)}
+            same = self.reshape and all(variables(extent) <= known for extent in shape)
+            self.buffer = Buffer(self.name, shape if same else (flat,), self.dtype, self.scope)
+        return self.buffer
+
+
+@dataclass(frozen=True)
+class Data:
+    """`A.data`: the memory of a buffer."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Thread:
+    """The name of a GPU thread axis."""
+
+    tag: str
+
+
+@dataclass
+class Scope:
+    """Names bound in a list of statements, and around it."""
+
+    parent: Scope | None = None
+    names: dict[str, Any] = field(default_factory=dict)
+    variables: set[str] = field(default_factory=set)  # names of the variables of the IR bound here
+
+    def find(self, name: str) -> Any:
+        """The value of a name, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def binds(self, variable: str) -> bool:
+        """Whether a variable of the IR of this name is visible."""
+        scope: Scope | None = self
+        while scope is not None:
+            if variable in scope.variables:
+                return True
+            scope = scope.parent
+        return False
+
+    def variables_around(self) -> set[str]:
+        """The names of all variables of the IR that are visible."""
+        return self.variables | (self.parent.variables_around() if self.parent is not None else set())
+
+    def visible(self) -> list[str]:
+        """All names, inner ones first."""
+        scope: Scope | None = self
+        result: dict[str, None] = {}
+        while scope is not None:
+            result.update(dict.fromkeys(scope.names))
+            scope = scope.parent
+        return list(result)
+
+
+# Values with a meaning in the dialect, not to be computed with by Python.
+_OURS = (
+    Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace_tir.Form, namespace_tir.Type, ModuleType,
+)  # fmt: skip
+
+
+def plain(value: Any) -> bool:
+    """Whether a value is Python's own, to be computed with now."""
+    return not isinstance(value, _OURS) and value is not namespace_tir.axis
