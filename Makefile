@@ -41,7 +41,8 @@ bench: $(READY) ## run the benchmarks beside numpy and, where installed, torch: 
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 gpu: ## check the GPU kernels on this machine's GPU and time them beside torch, within ten minutes; PYTHON needs cuda-python and torch
-	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu && exit $$checked
+	@$(PYTHON) -m tests.codegen.cuda.on_device; checked=$$?; $(PYTHON) -m benchmarks.gpu; timed=$$?; \
+	if [ $$checked -lt 2 ]; then cat build/gpu/checks.txt; fi; [ $$checked -eq 0 ] && exit $$timed
 
 clean: ## remove the virtual environment and caches
 	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

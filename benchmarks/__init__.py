@@ -21,14 +21,17 @@ from __future__ import annotations
 BENCHMARKS = (
     "cpu",
     "compile_time",
+    "parallel_region",
     "search_throughput",
     "interpreter",
     "import_time",
+    "pipelines",
     "vector_math",
     "published",
     "primitives",
     "ablation",
     "quality",
+    "model",
 )
 
-DEFAULT = ("cpu", "compile_time", "search_throughput", "interpreter", "import_time")  # those that run when none is named
+DEFAULT = ("cpu", "compile_time", "parallel_region", "search_throughput", "interpreter", "import_time")  # if none is named

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -33,6 +34,9 @@ KEPT_APART = (
     "row",
 )  # keys of a result that the standard table omits
 
+SEARCHING = ("ablation", "quality")  # these keep to --minutes
+SAVING = (*SEARCHING, "model")  # these keep what they find with --save
+
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
@@ -48,13 +52,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--threads", metavar="N", help="one or more numbers of threads, as in 1,2 (default: 1 and all cores)")
     p.add_argument("--schedule", choices=SCHEDULES, default="default", help="what cpu measures (default: default)")
     p.add_argument(
-        "--trials", type=_positive_int, metavar="N", help="of a search: --schedule tuned, ablation (default 64), quality (256)"
+        "--trials",
+        type=_positive_int,
+        metavar="N",
+        help="of a search: --schedule tuned (default 64), ablation (48), quality (256), model (512)",
     )
     p.add_argument("--seeds", type=_positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
-    p.add_argument("--save", metavar="DIR", help="with --schedule tuned, ablation, quality: keep what is found in DIR")
+    p.add_argument("--save", metavar="DIR", help="with --schedule tuned, ablation, quality, model: keep what is found in DIR")
     p.add_argument(
         "--seconds", type=_positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
+    )
+    p.add_argument(
+        "--minutes", type=_positive_float, metavar="M", help="ablation, quality: for all rows together, shared by those left"
     )
     p.add_argument("--seed", type=int, default=0, metavar="N", help="of data and random choices (default 0)")
     p.add_argument("--list", action="store_true", help="list the rows of each benchmark and end")
@@ -87,8 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         chosen = select(modules, args.rows)
         threads = _threads(args.threads)
-        if args.schedule != "tuned" and (args.best or (args.save and not {"ablation", "quality"} & set(names))):
+        if args.schedule != "tuned" and (args.best or (args.save and not set(SAVING) & set(names))):
             raise ValueError(f"--best and --save need --schedule tuned, not {args.schedule}")
+        if args.minutes is not None and not set(SEARCHING) & set(names):
+            raise ValueError(f"--minutes is for {' and '.join(SEARCHING)}, not {', '.join(names)}")
         if args.best and not os.path.isdir(args.best):
             raise ValueError(f"--best: {args.best} is not a folder")
     except ValueError as error:
@@ -100,16 +112,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = Options(seed=args.seed, schedule=args.schedule, seeds=args.seeds, **folders)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     interrupted = False
+    parts = {name: threads if getattr(modules[name], "THREADED", False) else threads[:1] for name in chosen}
+    left = sum(map(len, parts.values()))  # of which each gets an equal share of the time that is left
+    end = None if args.minutes is None else time.time() + 60 * args.minutes
     try:
         for name, rows in chosen.items():
-            counts = threads if getattr(modules[name], "THREADED", False) else threads[:1]
-            for count in counts:
+            for count in parts[name]:
                 print(f"{name}, {count} thread{'s' * (count > 1)} ({'='.join((*THREAD_VARIABLES, str(count)))})", file=sys.stderr)
                 budget = {
                     "seconds": args.seconds or getattr(modules[name], "SECONDS", options.seconds),
                     "trials": args.trials or getattr(modules[name], "TRIALS", options.trials),
                 }
-                for result in measured(modules[name].__name__, rows, replace(options, threads=count, **budget)):
+                until = None if end is None else time.time() + (end - time.time()) / left
+                left -= 1
+                for result in measured(modules[name].__name__, rows, replace(options, threads=count, **budget), until):
                     results[name].append(result)
                     print(json.dumps({"benchmark": name, **result}), flush=True)
                     _tell(name, count, result)
@@ -154,12 +170,12 @@ def _threads(text: str | None) -> tuple[int, ...]:
 # --- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def measured(module: str, rows: Sequence[str], options: Options) -> Iterator[dict[str, Any]]:
+def measured(module: str, rows: Sequence[str], options: Options, until: float | None = None) -> Iterator[dict[str, Any]]:
     """The results of these rows of a benchmark, named as a module: from a process with that number of threads, or from a new one
-    for the rows left if one takes it down with it."""
+    for the rows left if one takes it down with it. Searches are to be done by the time `until`, in seconds since 1970."""
     left = list(rows)
     while left:
-        request = json.dumps({"module": module, "rows": left, "options": options.as_json()})
+        request = json.dumps({"module": module, "rows": left, "options": options.as_json(), "until": until})
         command = [sys.executable, "-m", "benchmarks.worker", request]
         environ = environment(options.threads)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environ, cwd=ROOT) as process:

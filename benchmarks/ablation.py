@@ -1,24 +1,25 @@
 """What the parts of the search are worth: the best found against the number of trials, without one part at a time.
 
-Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS, without the default schedule; the best of
-all runs are timed in turns at the end. With `--save DIR` all candidates are recorded in `DIR/records`, one file a run, so that an
-interrupted benchmark goes on where it ended; each row's curves are drawn as `DIR/ablation-ROW.svg` (with matplotlib), and
-`DIR/ablation.md` has the tables of all rows. A run of 48 trials takes 5 to 10 seconds, all five rows with five seeds a quarter of
-an hour.
+Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS. The schedule that needs no search is no
+candidate here, so that a curve is the search's own; the bests of all runs, that schedule and numpy are timed in turns at the end.
+With `--minutes M` a row makes as many seeds as its share of the time allows, always as many of each configuration. With `--save
+DIR` all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended; and
+`DIR/ablation.md` and a picture for each number of threads show all rows measured so far.
 
-`best` is the speed of what was found relative to the fastest of the row, the median over the seeds with its range; `area` the
-mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest. As in figure 7 of the
-Ansor paper (OSDI 2020), except that times are those of this machine.
+`best` is the speed of what was found relative to the fastest of the row, the median over the seeds, with its quartiles; `area`
+the mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest; `a run` the
+seconds of one. As in figure 7 of the Ansor paper (OSDI 2020), except that times are those of this machine.
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,11 +29,12 @@ from search.oracle import Workload
 from search.records import Records
 from search.result import NothingFound
 from search.task import Task
-from search.tuner import autotune
+from search.tuner import autotune, default_candidate
 
-from . import programs
+from . import pages, programs
+from .budget import used
 from .options import Options
-from .runner import circumstances
+from .runner import Roof, circumstances
 
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "full": {"search": "evolution", "model": "gbdt", "space": "full"},
@@ -59,9 +61,19 @@ TRIALS = 48
 
 LIMITS = Limits(baseline=2.0, min_seconds=0.05, race=0.2)  # the runs' own races are no result
 
+RACE = 0.2  # seconds that each of the bests is timed for at the end
+
 GOOD = 0.9  # of the fastest speed of a row
 
 Curve = list[float]  # the best seconds after one trial, after two, ...; infinite while there is no valid candidate
+
+
+class Ran(NamedTuple):
+    """A run: its curve, its best candidate (None if there is no valid one), and the seconds it took."""
+
+    curve: Curve
+    best: Candidate | None
+    seconds: float
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
@@ -73,27 +85,50 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "records").mkdir(parents=True, exist_ok=True)
-        found: dict[str, list[tuple[Curve, Candidate | None]]] = {name: [] for name in CONFIGURATIONS}
-        for seed in range(options.seed, options.seed + options.seeds):
-            for name, parts in CONFIGURATIONS.items():  # in turns, so that a busy hour hits all alike
-                path = folder / "records" / f"{row}-{options.threads}-{name.replace(' ', '-')}-{seed}.db"
-                found[name].append(_run(task, parts, options, seed, path))
-        raced = _race(task, [best for runs in found.values() for _, best in runs], options.seconds)
-    fastest = min((s for s in raced if s > 0), default=math.inf)
+        runs = _runs(task, f"{row}-{options.threads}", folder / "records", options)
+        raced, beside = _race(task, [ran.best for made in runs.values() for ran in made])
+    fastest = min(raced)
+    about = {
+        "fastest_s": fastest if math.isfinite(fastest) else None,
+        "gflops": task.flop / fastest / 1e9,
+        "shares": Roof.measure(options.threads, instance.dtype).shares(task.flop, programs.traffic(instance.func), fastest),
+        "beside": {name: min(1e3, fastest / seconds) for name, seconds in beside.items()},
+        **circumstances(),
+    }
     results = []
-    for n, (name, runs) in enumerate(found.items()):
-        final = raced[n * len(runs) : (n + 1) * len(runs)]
-        results.append({"configuration": name, **summary([c for c, _ in runs], final, fastest), **circumstances()})
+    for n, (name, made) in enumerate(runs.items()):
+        final = raced[n * len(made) : (n + 1) * len(made)]
+        figures = summary([ran.curve for ran in made], final, fastest)
+        results.append({"configuration": name, **figures, "run_s": float(np.median([ran.seconds for ran in made])), **about})
     if options.save:
-        heading = f"{row}, {options.threads} thread{'s' * (options.threads > 1)}"
-        plot(results, heading, folder / f"ablation-{row}.svg")
-        page = folder / "ablation.md"
-        page.write_text(with_section(page.read_text() if page.exists() else "", heading, markdown(row, results)))
+        entry = {"threads": options.threads, "results": results}
+        write(pages.remember(folder / "ablation.json", f"{row}/{options.threads}", entry), folder)
     yield from results
 
 
-def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: Path) -> tuple[Curve, Candidate | None]:
-    """Tune as far as `path` does not hold the trials yet; the curve, and the best candidate."""
+# --- the runs ----------------------------------------------------------------------------------------------------------
+
+
+def _runs(task: Task, name: str, folder: Path, options: Options) -> dict[str, list[Ran]]:
+    """The runs of each configuration, a seed after the other as long as there is time; of a seed the configurations in turns, so
+    that a busy hour hits all alike."""
+    found: dict[str, list[Ran]] = {configuration: [] for configuration in CONFIGURATIONS}
+    begin = start = time.monotonic()
+    longest = 0.0
+    for seed in range(options.seed, options.seed + options.seeds):
+        for configuration, parts in CONFIGURATIONS.items():
+            path = folder / f"{name}-{configuration.replace(' ', '-')}-{seed}.db"
+            found[configuration].append(_run(task, parts, options, seed, path))
+        now = time.monotonic()
+        longest, start = max(longest, now - start), now
+        racing = 2 * RACE * (len(CONFIGURATIONS) * (seed - options.seed + 2))  # what one seed more would have to race
+        if options.minutes is not None and now - begin + longest + racing > 60 * options.minutes:
+            break
+    return found
+
+
+def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: Path) -> Ran:
+    """Tune as far as `path` does not hold the trials yet."""
     with Records(path) as records:
         left = options.trials - len(records.of(task.key, task.target))
         if left > 0:
@@ -108,17 +143,24 @@ def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: P
     times = [r.measurement.seconds if not r.measurement.cut else math.inf for r in known]
     curve = np.minimum.accumulate([*times, *[math.inf] * (options.trials - len(times))]).tolist()
     best = min((r for r in known if math.isfinite(r.seconds)), key=lambda r: r.seconds, default=None)  # by the run's race
-    return curve, best.measurement.candidate if best else None
+    return Ran(curve, best.measurement.candidate if best else None, used(known)[1])
 
 
-def _race(task: Task, candidates: Sequence[Candidate | None], seconds: float) -> list[float]:
-    """The lower quartiles of the candidates' seconds, timed in turns; infinite where there is none or it fails."""
+def _race(task: Task, candidates: Sequence[Candidate | None]) -> tuple[list[float], dict[str, float]]:
+    """The lower quartiles of the candidates' seconds, timed in turns; infinite where there is none or it fails. And those of the
+    default schedule and of numpy, by name."""
     there = [c for c in candidates if c is not None]
     with LocalMeasurer(task, limits=Limits(run=60.0)) as measurer:
         measurer.prepare()
-        timed = iter(measurer.compare(there, rounds=100, seconds=max(seconds, 0.2 * len(there))).candidates)
-    measured = [next(timed) if c is not None else None for c in candidates]
-    return [float(np.quantile(m.samples, 0.25)) if m is not None and m.outcome == "ok" else math.inf for m in measured]
+        compared = measurer.compare(
+            [*there, default_candidate(task)], numpy=task.workload is not None, rounds=100, seconds=RACE * (len(there) + 5)
+        )
+    *timed, default = [float(np.quantile(m.samples, 0.25)) if m.outcome == "ok" else math.inf for m in compared.candidates]
+    left = iter(timed)
+    beside = {"default schedule": default}
+    if compared.numpy:
+        beside["numpy"] = float(np.quantile(compared.numpy, 0.25))
+    return [next(left) if c is not None else math.inf for c in candidates], beside
 
 
 def summary(curves: Sequence[Curve], final: Sequence[float], fastest: float) -> dict[str, Any]:
@@ -134,11 +176,25 @@ def summary(curves: Sequence[Curve], final: Sequence[float], fastest: float) -> 
         "trials": speeds.shape[1],
         "seeds": len(curves),
         "best": float(middle[-1]),
-        "best_range": [float(speeds[:, -1].min()), float(speeds[:, -1].max())],
+        "quartiles": np.quantile(speeds[:, -1], (0.25, 0.75)).tolist(),
         "area": float(np.mean(middle)),
         "to_90": int(good[0]) + 1 if len(good) else None,
-        "speeds": speeds.tolist(),
+        "speeds": speeds.round(4).tolist(),
     }
+
+
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+COLUMNS = ("configuration", "seeds", "trials", "a run", "best", "quartiles", "area", "to 90%")
+
+
+def cells(r: dict[str, Any]) -> tuple[str, ...]:
+    """A result in COLUMNS."""
+    low, high = r["quartiles"]
+    return (
+        r["configuration"], str(r["seeds"]), str(r["trials"]), f"{r['run_s']:.1f} s", f"{r['best']:.2f}",
+        f"{low:.2f}..{high:.2f}", f"{r['area']:.2f}", str(r["to_90"] or "never"),
+    )  # fmt: skip
 
 
 def table(results: Sequence[dict[str, Any]]) -> Any:
@@ -146,66 +202,90 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
     from rich.table import Table
 
     t = Table(title="ablation: speeds relative to the fastest that any run found", title_justify="left")
-    for column in ("row", "configuration"):
+    for column in ("row", *COLUMNS[:1]):
         t.add_column(column, no_wrap=True)
-    for column in ("seeds", "trials", "best", "range", "area", "to 90%"):
+    for column in COLUMNS[1:]:
         t.add_column(column, justify="right")
     for r in results:
-        if "error" in r:
-            t.add_row(r["row"], "-", *["-"] * 6)
-            continue
-        low, high = r["best_range"]
-        reached = str(r["to_90"] or "never")
-        t.add_row(
-            r["row"], r["configuration"], str(r["seeds"]), str(r["trials"]), f"{r['best']:.2f}", f"{low:.2f}..{high:.2f}",
-            f"{r['area']:.2f}", reached,
-        )  # fmt: skip
+        t.add_row(r["row"], *(("-",) * len(COLUMNS) if "error" in r else cells(r)))
     return t
 
 
 INTRODUCTION = """# What the parts of the search are worth
 
-Made by `python -m benchmarks ablation --save DIR`: the median over the seeds of the best speed found, relative to the fastest
-that any run of the row found, timed in turns at the end; its range; its mean over all trials (area); and the trials after which
-the median has 90 per cent of the fastest.
+Made by `python -m benchmarks ablation --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
+timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. `best` is
+the median over the seeds, beside its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has
+90 per cent of the fastest; `a run` the median seconds of one.
 """
 
 
-def with_section(text: str, heading: str, section: str) -> str:
-    """A page with a section under a heading, in place of the one it may have; sections are in the order of their headings."""
-    sections = dict(part.split("\n", 1) for part in text.split("\n## ")[1:]) | {heading: f"\n{section}"}
-    return "\n".join([INTRODUCTION, *(f"## {name}\n{sections[name].rstrip()}\n" for name in sorted(sections))])
+def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
+    """The page and the pictures of all rows that were measured, by name of the row and number of threads."""
+    sections = [INTRODUCTION]
+    for threads in sorted({entry["threads"] for entry in kept.values()}):
+        rows = {row: kept[f"{row}/{threads}"]["results"] for row in ROWS if f"{row}/{threads}" in kept}
+        heading = f"{threads} thread{'s' * (threads > 1)}"
+        name = f"ablation-{threads}.svg"
+        plot(rows, heading, folder / name)
+        everything = [r for results in rows.values() for r in results]
+        sections.append(f"## {heading}\n\n![speed against trials]({name})\n\n{pages.circumstances(everything)}\n")
+        if len(rows) > 1:
+            sections.append(f"### Means over the rows\n\n{pages.table(('configuration', 'best', 'area'), means(rows))}\n")
+        for row, results in rows.items():
+            sections.append(f"### {row}\n\n{about(row, results[0])}\n\n{pages.table(COLUMNS, [cells(r) for r in results])}\n")
+    (folder / "ablation.md").write_text("\n".join(sections))
 
 
-def markdown(row: str, results: Sequence[dict[str, Any]]) -> str:
-    """The picture and the table of one row, as text."""
-    machine = results[0]["machine"]
-    made = f"On {machine['processor']} ({machine['mcpu']}), commit {results[0]['commit']}."
-    lines = [f"![speed against trials](ablation-{row}.svg)", "", made, ""]
-    lines += ["| configuration | seeds | trials | best | range | area | to 90% |", "|---|---|---|---|---|---|---|"]
-    for r in results:
-        low, high = r["best_range"]
-        cells = (r["configuration"], r["seeds"], r["trials"], f"{r['best']:.2f}", f"{low:.2f} to {high:.2f}", f"{r['area']:.2f}")
-        lines.append("| " + " | ".join(map(str, (*cells, r["to_90"] or "never"))) + " |")
-    return "\n".join(lines)
+def means(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
+    """Of each configuration the mean over the rows of `best` and `area`."""
+    found = []
+    for name in CONFIGURATIONS:
+        mine = [r for results in rows.values() for r in results if r["configuration"] == name]
+        if mine:
+            found.append((name, *(f"{np.mean([r[key] for r in mine]):.2f}" for key in ("best", "area"))))
+    return found
 
 
-def plot(results: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Draw the median of each configuration's seeds, and their range, into an SVG file; nothing without matplotlib."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
+def about(row: str, r: dict[str, Any]) -> str:
+    """A sentence on the fastest of a row, and what it is beside."""
+    program, shape = TABLE[row]
+    what = f"`{program}` {','.join(map(str, shape))}"
+    if r["fastest_s"] is None:
+        return f"{what}: no run found a valid candidate."
+    shares = ", ".join(f"{share:.0%} of the peak of {kind}" for kind, share in r["shares"].items())
+    speed = f"{r['fastest_s'] * 1e3:.3g} ms, {r['gflops']:.1f} GFLOP/s ({shares})"
+    beside = "; ".join(f"{name}: {speed:.2f} of its speed" for name, speed in r["beside"].items())
+    return f"{what}. The fastest: {speed}. {beside[:1].upper()}{beside[1:]}."
+
+
+def plot(rows: dict[str, list[dict[str, Any]]], title: str, path: Path) -> None:
+    """Draw a panel a row: the median of each configuration's seeds between their quartiles; nothing without matplotlib."""
+    across = min(3, len(rows))
+    picture = pages.figure(3.4 * across + 0.4, 2.9 * math.ceil(len(rows) / across) + 0.9)
+    if picture is None:
         return
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for r in results:
-        speeds = np.array(r["speeds"])
-        trials = np.arange(1, speeds.shape[1] + 1)
-        (line,) = axes.plot(trials, np.median(speeds, axis=0), label=r["configuration"])
-        axes.fill_between(trials, speeds.min(axis=0), speeds.max(axis=0), color=line.get_color(), alpha=0.12, linewidth=0)
-    axes.set(title=title, xlabel="trials", ylabel="speed relative to the fastest found", ylim=(0, 1.05))
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=len(results))
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):  # text as text, and the same picture for the same figures
-        figure.savefig(path, metadata={"Date": None})
+    for n, (row, results) in enumerate(rows.items()):
+        axes = picture.add_subplot(math.ceil(len(rows) / across), across, n + 1)
+        for r, color in zip(results, pages.SHADES, strict=False):
+            low, middle, high = np.quantile(np.array(r["speeds"]), (0.25, 0.5, 0.75), axis=0)
+            trials = np.arange(1, len(middle) + 1)
+            label = r["configuration"] if n == 0 else None
+            axes.plot(trials, middle, label=label, color=color, drawstyle="steps-post")
+            axes.fill_between(trials, low, high, color=color, alpha=0.12, linewidth=0, step="post")
+        for (name, speed), dashes in zip(results[0]["beside"].items(), ("--", ":"), strict=False):
+            axes.axhline(speed, color="black", linewidth=0.9, linestyle=dashes, label=name if n == 0 else None)
+        last = max(r["trials"] for r in results)
+        ticks = [2**k for k in range(last.bit_length()) if 1.3 * 2**k < last] + [last]
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [str(t) for t in ticks], minor=False)
+        top = max(1.0, *results[0]["beside"].values()) if results[0]["beside"] else 1.0
+        axes.set(title=row, ylim=(0, min(1.5, 1.05 * top)), xlim=(1, last))
+        axes.grid(alpha=0.3)
+        if n % across == 0:
+            axes.set_ylabel("speed, of the fastest found")
+        if n >= len(rows) - across:
+            axes.set_xlabel("trials")
+    picture.suptitle(title)
+    picture.legend(loc="outside lower center", ncols=4)
+    pages.draw(picture, path)

@@ -10,9 +10,9 @@ process. `of torch` is torch's time over ours: more than 1 is faster. `of copy` 
 device, where the row is bound by memory.
 
 Rows are measured by a child process, one after another; one that fails, hangs or poisons its context loses itself alone, and
-another child goes on. Each result is appended to `--out` as a line of JSON when it is there. A search takes at most
-`--row-seconds`, everything together `--seconds`; with `--resume`, rows that are in the file are not measured again, and searches
-go on from `--records`.
+another child goes on. The CUDA C of a row, and what it raised, are files of `--sources`. Each result is appended to `--out` as a
+line of JSON when it is there. A search takes at most `--row-seconds`, everything together `--seconds`; with `--resume`, rows that
+are in the file are not measured again, and searches go on from `--records`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,10 +146,13 @@ def serve(numbers: Sequence[int], rows: Sequence[Row], options: argparse.Namespa
         try:
             if rows[n].trials and seconds < LEAST:
                 raise TimeoutError("no time was left")
-            result = measure(rows[n], device, options.records, seconds)
+            result = measure(rows[n], device, options.records, seconds, options.sources / f"{rows[n].slug}.cu")
         except Exception as error:  # the outermost frame of a child: whatever a row raises is its result
             lines = str(error).strip().splitlines() or [""]
-            print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {lines[0][:200]}"}), flush=True)
+            options.sources.mkdir(parents=True, exist_ok=True)
+            where = options.sources / f"{rows[n].slug}.txt"
+            where.write_text(traceback.format_exc())
+            print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {lines[0][:200]}; {where}"}), flush=True)
             return 1
         print(json.dumps(result), flush=True)
     return 0
@@ -203,6 +207,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     workers = max(1, min(12, (os.cpu_count() or 1) * 3 // 4))
     parser.add_argument("--workers", type=int, default=workers, help="processes that build candidates of a search at once")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "gpu.jsonl", help="where results are appended")
+    sources = ROOT / "build" / "gpu"
+    parser.add_argument("--sources", type=Path, default=sources, help="the folder of each row's CUDA C and of what it raised")
     parser.add_argument("--records", type=Path, default=ROOT / "build" / "gpu.db", help="the records of searches")
     parser.add_argument("--resume", action="store_true", help="keep the rows that are in the file of results")
     parser.add_argument("--table", action="store_true", help="print the table of the file of results, and end")
@@ -245,6 +251,7 @@ def main(argv: Sequence[str] | None = None, start: Start | None = None) -> int:
     def child(waiting: Sequence[Row]) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "benchmarks.gpu", "--serve", ",".join(str(rows.index(row)) for row in waiting)]
         command += ["--tuned", str(trials), "--row-seconds", str(options.row_seconds), "--records", str(options.records)]
+        command += ["--sources", str(options.sources)]
         command += ["--workers", str(options.workers), "--end", str(epoch)]
         return subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -267,7 +274,11 @@ def _circumstances() -> str:
 
     from search.provenance import gpu
 
-    return f"{gpu() or 'no GPU'}, torch {metadata.version('torch')}; TF32 is off but in rows called tf32"
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "(missing: every row will say so)"
+    return f"{gpu() or 'no GPU'}, torch {torch}; TF32 is off but in rows called tf32"
 
 
 if __name__ == "__main__":

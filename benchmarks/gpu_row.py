@@ -42,6 +42,11 @@ class Row:
     goal_copy: float | None = None
 
     @property
+    def slug(self) -> str:
+        """A name of files."""
+        return "_".join(map(str, (self.name, *self.shape, *([self.trials] if self.trials else []))))
+
+    @property
     def key(self) -> dict[str, Any]:
         return {"workload": self.name, "shape": list(self.shape), "trials": self.trials}
 
@@ -125,8 +130,11 @@ def product(name: str, M: int, N: int, K: int) -> PrimFunc:
     return te.create_prim_func([A, B, te.compute((M, N), lambda i, j: C[i, j].astype(result), name="D")])
 
 
-def measure(row: Row, device: Device, records: Path | None = None, seconds: float | None = None) -> dict[str, Any]:
-    """Whether the result of a row is right, and both times. A search takes at most `seconds`, and goes on from `records`.
+def measure(
+    row: Row, device: Device, records: Path | None = None, seconds: float | None = None, source: Path | None = None
+) -> dict[str, Any]:
+    """Whether the result of a row is right, and both times. A search takes at most `seconds`, and goes on from `records`; the
+    CUDA C is written to `source` before it is compiled.
 
     torch computes as eager users have it, its convolutions by the fastest algorithm it finds (cudnn.benchmark), in the faster of
     two layouts where images have their channels last; TF32 is off but for the row called so.
@@ -139,6 +147,9 @@ def measure(row: Row, device: Device, records: Path | None = None, seconds: floa
     instance = workloads.make(row.name, row.shape) if named else None
     func = instance.func if instance is not None else product(row.name, *row.shape)
     scheduled, found = _scheduled(row, func, device, records, seconds)
+    if source is not None:
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(tir.dump(scheduled, device.target))
     kernel = device.build(scheduled)
 
     rng = np.random.default_rng(0)

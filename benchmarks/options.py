@@ -12,11 +12,12 @@ SCHEDULES = ("default", "tuned", "unscheduled")
 class Options:
     """`threads` that every contender uses; `seconds` that a row is timed for; `seed` of all data and random choices.
 
-    `quality` searches with a budget of `trials` and `seconds`, whichever ends first.
+    `quality` searches with a budget of `trials` and `seconds`, whichever ends first. `minutes` is what a row may take in all,
+    None for as long as it needs; rows that search keep to it.
 
     The benchmark `cpu` measures the program that `schedule` names (one of SCHEDULES); `trials` is the budget of the search that
     makes the tuned one, unless `best`, a folder, already holds it; `save` is a folder to keep what was found in. `ablation`
-    searches with that budget for each of `seeds` seeds.
+    searches with that budget for each of `seeds` seeds; `model` measures `trials` candidates of a row.
     """
 
     threads: int = 1
@@ -25,6 +26,7 @@ class Options:
     schedule: str = "default"
     trials: int = 64
     seeds: int = 5
+    minutes: float | None = None
     best: str | None = None
     save: str | None = None
 

@@ -6,14 +6,15 @@ to be reached, and the cases of the Ansor paper (`benchmarks.cases`), for which 
 seed.
 
 With `--save DIR` the candidates are recorded in `DIR/quality.db`: a row goes on where it ended, and one whose budget is used up
-is only timed. The budget in seconds is what the searches of a row took together.
+is only timed. The budget in seconds is what the searches of a row took together. With `--minutes M` all rows take about so long:
+each, the timing at its end included, an equal share of what is left, so that what one does not need goes to those after it.
+`DIR/quality.md` and a picture for each number of threads show all rows measured so far.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,13 +25,14 @@ import numpy as np
 import tir
 from search.measure import count
 from search.oracle import Workload
-from search.records import Record, Records
+from search.records import Records
 from search.result import NothingFound
 from search.task import Task
 
-from . import cases, cpu, peers, programs
+from . import cases, cpu, pages, peers, programs
+from .budget import used
 from .options import Options
-from .runner import Effort, Timing, circumstances, race, ratios, warm
+from .runner import Effort, Roof, Timing, circumstances, race, ratios, warm
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -42,6 +44,7 @@ TRIALS = 256  # of a row, unless the command says otherwise
 SECONDS = 300.0
 
 TIMED = 4.0  # seconds that the contenders are timed for at the end
+APART = 15.0  # seconds of a row's minutes for that, and for building, checking and warming up
 WORTH = 5.0  # seconds of a budget that a search is begun for
 
 CONTENDERS = ("tuned", "default", "numpy", "torch")
@@ -50,7 +53,7 @@ DRAWN = cases.draw(cases.SEED)
 
 ROWS = (*cpu.ROWS, *cases.CASES)
 
-DEFAULT = ("gemm-1024", "mlp", *DRAWN)
+DEFAULT = (*cpu.ROWS, *DRAWN)
 
 # What a row must reach: so many times the speed of a contender. Of the others the figures are of interest.
 GOALS = dict.fromkeys(cpu.ROWS, ("default", 1.0)) | {"gemm-1024": ("numpy", 1.0), "mlp": ("numpy", 1.0)}
@@ -90,7 +93,10 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         yield {**result, "error": "the search found no valid candidate"}
         return
     result["sketch"] = best.measurement.candidate.sketch
-    yield {**result, **compared(instance, tuned, target, options)}
+    result |= compared(instance, tuned, target, options)
+    if options.save and "error" not in result:
+        write(pages.remember(folder / "quality.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
+    yield result
 
 
 # --- the search --------------------------------------------------------------------------------------------------------
@@ -99,7 +105,10 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
     """Tune as far as the records do not hold the budget yet; what the searches of the task took and found, together."""
     trials, seconds = used(records.of(task.key, task.target))
-    if trials < options.trials and seconds + WORTH <= options.seconds:
+    left = options.seconds - seconds
+    if options.minutes is not None:
+        left = min(left, max(WORTH, 60 * options.minutes - APART))
+    if trials < options.trials and left >= WORTH:
         from tir.tune import LineProgress
 
         try:
@@ -107,7 +116,7 @@ def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
                 task.func,
                 task.target,
                 options.trials - trials,
-                options.seconds - seconds,
+                left,
                 records=records,
                 seed=options.seed,
                 workload=task.workload,
@@ -118,14 +127,6 @@ def search(task: Task, records: Records, options: Options) -> dict[str, Any]:
         trials, seconds = used(records.of(task.key, task.target))
     outcomes = count(r.measurement for r in records.of(task.key, task.target))
     return {"trials": trials, "searched_s": seconds, "outcomes": {kind: n for kind, n in outcomes.items() if n}}
-
-
-def used(records: Sequence[Record]) -> tuple[int, float]:
-    """The candidates that were measured, and the seconds that the runs took, each until its last candidate."""
-    took: dict[str, float] = defaultdict(float)
-    for record in records:
-        took[record.run] = max(took[record.run], record.time - record.started)
-    return len(records), sum(took.values())
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------
@@ -155,8 +156,11 @@ def compared(instance: Instance, tuned: Schedule, target: tir.Target, options: O
     if wrong:
         result["note"] = f"the result of {', '.join(wrong)} is wrong: left out"
     right = {name: call for name, call in contenders.items() if name not in wrong}
+    before = Roof.measure(options.threads, instance.dtype)
     timings = race(right, Effort(seconds=TIMED, warm=warm(options.threads)))
-    return {**result, **summary(timings, instance.flop)}
+    roof = before.best(Roof.measure(options.threads, instance.dtype))
+    shares = roof.shares(instance.flop, programs.traffic(instance.func), timings["tuned"].median)
+    return {**result, "shares": shares, **summary(timings, instance.flop)}
 
 
 def summary(timings: dict[str, Timing], flop: int) -> dict[str, Any]:
@@ -168,7 +172,12 @@ def summary(timings: dict[str, Timing], flop: int) -> dict[str, Any]:
     }
 
 
-# --- the table ---------------------------------------------------------------------------------------------------------
+# --- what is shown -----------------------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "row", "shape", "threads", "trials", "s", "found by", "ms", "GFLOP/s", "of peak",
+    *(f"x {name}" for name in CONTENDERS[1:]), "goal",
+)  # fmt: skip
 
 
 def table(results: Sequence[dict[str, Any]]) -> Any:
@@ -179,34 +188,45 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
     t = Table(title=title, title_justify="left", caption=CAPTION, caption_justify="left")
     t.add_column("row", no_wrap=True)
     t.add_column("shape", no_wrap=True, max_width=32)
-    for name in ("threads", "trials", "search", "found by", "time", "speed", "x default", "x numpy", "x torch", "goal"):
+    for name in COLUMNS[2:]:
         t.add_column(name, justify="right", no_wrap=True)
     for r in results:
         if "contenders" not in r:
             t.add_row(r["row"], "", str(r.get("threads", "")), "[red]failed[/red]")
             continue
-        ours = r["contenders"]["tuned"]
-        cells = (
-            str(r["threads"]),
-            str(r["trials"]),
-            f"{r['searched_s']:.0f} s",
-            r["sketch"],
-            f"{ours['median_s'] * 1e3:.3g} ms",
-            f"{ours['gflops']:.1f} GFLOP/s",
-            *(f"{r['ratios'][name]['ratio']:.2f}" if name in r["ratios"] else "-" for name in CONTENDERS[1:]),
-            _goal(r),
-        )
-        t.add_row(r["row"], ",".join(map(str, r["shape"])), *cells)
+        *cell, goal = cells(r)
+        color = {"+": "green", "-": "red"}.get(goal[-1:], "default")
+        t.add_row(*cell, f"[{color}]{goal}[/{color}]")
     for threads in sorted({r["threads"] for r in results if "ratios" in r}):
         means = geometric_means([r for r in results if r.get("threads") == threads and r["row"] in cases.CASES])
         if means:
-            t.add_row("cases", "geometric mean", str(threads), *[""] * 5, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), "")
+            t.add_row("cases", "geometric mean", str(threads), *[""] * 6, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), "")
     return t
 
 
 CAPTION = (
-    "x NAME: how many times faster than it; found by: the sketch, or the default schedule where the search found none faster"
+    "s: seconds of search; found by: the sketch, or the default schedule where the search found none faster; of peak: of "
+    "arithmetic (a) or of copying (c), whichever is more; x NAME: how many times faster than it"
 )
+
+
+def cells(r: dict[str, Any]) -> tuple[str, ...]:
+    """A result that has timings, in COLUMNS; behind the goal + where it is met, else -."""
+    ours = r["contenders"]["tuned"]
+    kind = max(r["shares"], key=lambda k: r["shares"][k])
+    return (
+        r["row"],
+        ",".join(map(str, r["shape"])),
+        str(r["threads"]),
+        str(r["trials"]),
+        f"{r['searched_s']:.0f}",
+        r["sketch"],
+        f"{ours['median_s'] * 1e3:.3g}",
+        f"{ours['gflops']:.1f}",
+        f"{r['shares'][kind]:.0%} {kind[0]}",
+        *(f"{r['ratios'][name]['ratio']:.2f}" if name in r["ratios"] else "-" for name in CONTENDERS[1:]),
+        _goal(r),
+    )
 
 
 def geometric_means(results: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -225,4 +245,58 @@ def _goal(r: dict[str, Any]) -> str:
     if peer not in r["ratios"]:
         return text
     reached = r["sketch"] == peer or r["ratios"][peer]["ratio"] >= goal
-    return f"[green]{text}[/green] +" if reached else f"[red]{text}[/red] -"
+    return f"{text} {'+' if reached else '-'}"
+
+
+INTRODUCTION = f"""# What a search finds
+
+Made by `python -m benchmarks quality --save DIR`. Each row is tuned for at most {TRIALS} candidates; then what was found, the
+schedule that needs no search (`default`), numpy and torch are timed in turns, in one process, with the same number of threads:
+the figures are medians. `s` are the seconds of search; `x NAME` says how many times faster than it what was found is; `found by`
+is the sketch, or `default` where the search found nothing faster; `of peak` the share of the measured peak of arithmetic (a) or
+of copying (c), whichever is more. The rows after those with a goal are cases of the Ansor paper (appendix C), drawn with seed
+{cases.SEED}, for which no schedule was written.
+"""
+
+
+def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
+    """The page and the pictures of all rows that were measured, by name of the row and number of threads."""
+    sections = [INTRODUCTION]
+    for threads in sorted({r["threads"] for r in kept.values()}):
+        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+        name = f"quality-{threads}.svg"
+        heading = f"{threads} thread{'s' * (threads > 1)}"
+        plot(results, heading, folder / name)
+        rows = [cells(r) for r in results]
+        means = geometric_means([r for r in results if r["row"] in cases.CASES])
+        if means:
+            rows.append(("cases, geometric mean", *[""] * 8, *(f"{means[n]:.2f}" for n in CONTENDERS[1:]), ""))
+        goals = [_goal(r)[-1] for r in results if _goal(r)[-1:] in ("+", "-")]
+        met = f"{goals.count('+')} of {len(goals)} goals are met." if goals else ""
+        sections.append(f"## {heading}\n\n![times faster than others]({name})\n\n{pages.circumstances(results)} {met}\n")
+        sections.append(pages.table(COLUMNS, rows) + "\n")
+    (folder / "quality.md").write_text("\n".join(sections))
+
+
+def plot(results: Sequence[dict[str, Any]], title: str, path: Path) -> None:
+    """Draw how many times faster than each peer what was found is, a line a row, with quartiles; nothing without matplotlib."""
+    picture = pages.figure(7.5, 1.6 + 0.24 * len(results))
+    if picture is None:
+        return
+    axes = picture.subplots()
+    for name, color, marker in zip(CONTENDERS[1:], pages.SHADES, "osD", strict=False):
+        there = [n for n, r in enumerate(results) if name in r["ratios"]]
+        if there:
+            ratio = np.array([results[n]["ratios"][name]["ratio"] for n in there])
+            spread = np.abs(np.array([results[n]["ratios"][name]["quartiles"] for n in there]).T - ratio)
+            axes.errorbar(ratio, there, xerr=spread, fmt=marker, color=color, markersize=5, label=f"than {name}")
+    axes.axvline(1.0, color="black", linewidth=0.9)
+    axes.set_xscale("log", base=2)
+    low, high = axes.get_xlim()
+    ticks = [2.0**k for k in range(-6, 11) if low <= 2.0**k <= high]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axes.set_yticks(range(len(results)), [r["row"] for r in results])
+    axes.set(title=title, xlabel="times faster (medians and quartiles)", ylim=(len(results) - 0.5, -0.5))
+    axes.grid(alpha=0.3)
+    picture.legend(loc="outside lower center", ncols=len(CONTENDERS))
+    pages.draw(picture, path)

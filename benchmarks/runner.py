@@ -177,6 +177,12 @@ class Roof:
         time.sleep(SPIN if threads > 1 else 0.0)
         return cls(peak_flops(threads=threads, dtype=dtype), copy_bandwidth(threads=threads))
 
+    def shares(self, flop: float, nbytes: float, seconds: float) -> dict[str, float]:
+        """Which part of each ceiling a call reaches that takes so many operations and bytes; of copying where the last cache does
+        not hold them."""
+        found = {"arithmetic": flop / seconds / self.fma}
+        return found | ({"copying": nbytes / seconds / self.copy} if nbytes > Machine.here().l3 else {})
+
     def best(self, other: Roof) -> Roof:
         """The higher of each: whatever else runs on the machine can only lower what one look finds."""
         return Roof(max(self.fma, other.fma), max(self.copy, other.copy))

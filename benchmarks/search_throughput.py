@@ -35,7 +35,10 @@ from . import programs
 from .options import Options
 from .runner import circumstances
 
-ROWS = ("mlp", "gmm", "conv2d", "depthwise", "softmax", "layernorm")
+ROWS = (
+    "mlp", "gmm", "conv1d", "conv2d", "conv2d_nhwc", "conv2d_transpose", "conv3d", "conv_bn_relu", "depthwise", "depthwise_nhwc",
+    "capsule", "softmax", "layernorm", "norm", "attention_weights", "attention",
+)  # fmt: skip
 
 DEFAULT = ("mlp", "conv2d", "softmax")
 

@@ -1,7 +1,9 @@
 """The process that measures: `python -m benchmarks.worker REQUEST`, started by the command with its number of threads fixed.
 
-REQUEST is JSON: {"module": ..., "rows": [...], "options": {...}}. It answers with one JSON object a line: a `result` for each
-result and a `done` for each row; what else is printed goes to standard error. A row that raises is a result with an `error`.
+REQUEST is JSON: {"module": ..., "rows": [...], "options": {...}, "until": ...}; the time that is left until then (seconds since
+1970, null for as long as it takes) is shared evenly by the rows that are left. It answers with one JSON object a line: a `result`
+for each result and a `done` for each row; what else is printed goes to standard error. A row that raises is a result with an
+`error`.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
+from dataclasses import replace
 from importlib import import_module
 
 from .options import Options
@@ -28,9 +32,12 @@ def main(request: str) -> None:
     def send(**message: object) -> None:
         print(json.dumps(message, allow_nan=False), file=channel, flush=True)
 
-    for row in wanted["rows"]:
+    for done, row in enumerate(wanted["rows"]):
+        share = None
+        if wanted["until"] is not None:
+            share = max(0.0, wanted["until"] - time.time()) / 60 / (len(wanted["rows"]) - done)
         try:
-            for result in module.measure(row, options):
+            for result in module.measure(row, replace(options, minutes=share)):
                 send(result={"row": row, **result})
         except Exception as error:  # the outermost frame: a row that fails is reported, and the next one is measured
             traceback.print_exc()

@@ -35,7 +35,7 @@ def peak_flops(target: Target | str = "llvm", *, threads: int | None = None, dty
     if dtype not in ("float32", "float64"):
         raise ValueError(f"the peak is measured in float32 or float64, not {dtype!r}")
     threads = threads or target.num_cores
-    chains = 16 if target.vector_bits >= 512 else 12  # they must fit the registers, 32 or 16, and outnumber latency x units
+    chains = 16 if target.registers >= 32 else 12  # they must fit the registers, 32 or 16, and outnumber latency x units
     lanes = target.lanes(32 if dtype == "float32" else 64)
     run, _ = _kernel(target, chains, lanes, "float" if dtype == "float32" else "double")
 

@@ -65,6 +65,14 @@ class Target:
         """How many elements of `bits` bits fill a vector register."""
         return max(1, self.vector_bits // bits)
 
+    @property
+    def registers(self) -> int:
+        """The number of vector registers: 32 with AVX-512, for vectors of any length, and with NEON; 16 before them."""
+        features = self.mattr.split(",")
+        if features != [""]:
+            return 32 if "+avx512vl" in features or "+neon" in features else 16
+        return 32 if _AVX512.match(self.mcpu) else 16
+
 
 _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")
 
@@ -103,13 +111,19 @@ def _complete(given: dict) -> dict:
     kind = given["kind"]
     if kind not in KINDS:
         raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(KINDS)}")
+    for key in ("mcpu", "mattr", "arch"):
+        if not isinstance(given.get(key, ""), (str, type(None))):
+            raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
     result: dict = {"kind": kind}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
+        value = given.get(key, default)
         try:
-            result[key] = int(given.get(key, default))
+            result[key] = int(value)
         except (TypeError, ValueError):
-            raise ValueError(f"target option {key} must be an integer, got {given[key]!r}") from None
+            raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
+        if isinstance(value, (bool, float)):
+            raise ValueError(f"target option {key} must be an integer, got {value!r}")
         if result[key] < 1:
             raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
     if kind == "cuda":

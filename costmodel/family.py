@@ -13,6 +13,10 @@ from .loopnest import Program
 Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
 
 
+def _zero(rows: np.ndarray) -> int:
+    return 0
+
+
 def _none(rows: np.ndarray) -> Iterable[tuple[np.ndarray, Program]]:
     return ()
 
@@ -23,7 +27,8 @@ class Family:
 
     `task` names the computation, so that a model knows which times can be compared. `nests` are the tiled nests
     that formulas look at. `programs(rows)` yields pairs of row numbers and the program that these rows are, whose formulas are
-    about the columns; rows that are no legal program are in no pair.
+    about the columns; rows that are no legal program are in no pair. `alone(rows)` counts those that `programs` gave a program of
+    their own, as none with symbolic numbers could be made.
     """
 
     name: str
@@ -31,3 +36,4 @@ class Family:
     nests: tuple[Nest, ...] = ()
     task: str = ""
     programs: Programs = _none
+    alone: Callable[[np.ndarray], int] = _zero

@@ -15,13 +15,14 @@ indicators go through slog(x) = log2(x + 1). What differs from the original, all
 - GPU lengths are those of the loops bound to threads, per statement, and `is_gpu` says that there are any.
 
 What is new (`MACHINE`): cores, caches and registers, so that a model can tell machines apart; the bytes that go into each cache;
-the share of iterations that guards throw away, which no feature of the original sees; and a rough estimate of the time the
-statement takes, in nanoseconds.
+the share of iterations that guards throw away, which no feature of the original sees; a rough estimate of the time the statement
+takes, in nanoseconds; how threads share the iterations, how far ahead loops fetch, whether stores bypass the caches, and how many
+stages and resident blocks a loop is to have on a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,7 @@ ANSOR = (
 MACHINE = (
     "threads", "lanes", "l1", "l2", "l3", "waste", "lane_waste", "tasks_waste", "accumulators", "register_loads",
     "accumulators_d_loads", "l1_bytes", "l2_bytes", "l3_bytes", "work_a_thread", "estimate",
+    "chunk", "dynamic", "prefetch", "streamed", "stages", "resident",
 )  # fmt: skip
 NAMES = (*ANSOR, *MACHINE)
 _RAW = {n for n, name in enumerate(NAMES) if "type." in name or name == "is_gpu"}
@@ -241,10 +243,14 @@ def _machine(
     bytes_at: list[Value], machine: Machine,
 ) -> list[Value]:  # fmt: skip
     lanes = max(1, machine.vector_bits // (8 * nests[0].touched.nbytes))
+    number = recorder.number
     tasks: Value = 1.0
+    shared = [loop for loop in s.loops if loop.kind is Kind.PARALLEL]
     for loop, e in zip(s.loops, extents, strict=True):
         if loop.kind in (Kind.PARALLEL, Kind.THREAD):
             tasks = tasks * e
+    chunk = _most_of(number(loop.chunk) for loop in shared)
+    once = most(chunk, 1.0)
     start = len(extents)  # where the loops begin that are vectorised or unrolled
     while start and s.loops[start - 1].kind in (Kind.VECTORIZED, Kind.UNROLLED):
         start -= 1
@@ -272,13 +278,15 @@ def _machine(
         cycles = cycles + amount * (line / LINE)
     return [
         float(machine.threads), float(lanes), *map(float, machine.caches),
-        total / recorder.number(s.useful),
+        total / number(s.useful),
         vectors * lanes / length,
-        ceil(tasks / machine.threads) * machine.threads / tasks,
+        ceil(ceil(tasks / once) / machine.threads) * machine.threads * once / tasks,
         registers[0], loads, registers[0] / most(loads, 1.0),
         *moved,
         total / threads,
         cycles / threads / CLOCK + LEAST,
+        chunk, _most_of(number(loop.dynamic) for loop in shared),
+        *(_most_of(number(getattr(loop, asked)) for loop in s.loops) for asked in ("prefetch", "streamed", "stages", "resident")),
     ]  # fmt: skip
 
 
@@ -361,6 +369,14 @@ class _Nest:
                     where(several, a, b) for a, b in zip(new, (loop, serial, distance, away, count), strict=True)
                 )
         return loop, serial, distance, away, count
+
+
+def _most_of(values: Iterable[Value]) -> Value:
+    """The largest of some numbers that are at least 0."""
+    result: Value = 0.0
+    for v in values:
+        result = most(result, v)
+    return result
 
 
 def _product(values: list[Value]) -> Value:

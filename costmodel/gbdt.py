@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import kept
 from .family import Family
 from .features import NAMES, Describer
 from .geometry import Machine
@@ -40,12 +41,12 @@ class Boosting:
 
     trees: int = 80
     added: int = 16  # trees for new data
-    depth: int = 6
-    rate: float = 0.15
+    depth: int = 5
+    rate: float = 0.1
     leaf: int = 6  # statements at least
-    share: float = 0.5  # of the features tried at each node
+    share: float = 0.25  # of the features tried at each node
     sample: float = 0.8  # of the programs that each tree sees
-    least: int = 24
+    least: int = 12
     most: int = 3000
     weight: float = 0.15  # of the slowest program, and of one that failed; the fastest has 1
     growth: float = 1 / 3
@@ -214,33 +215,31 @@ class GBDTModel:
 
     def save(self, path: str | Path) -> None:
         """Write what the model was taught, and its trees, to a `.npz` file."""
-        with open(path, "wb") as file:
-            np.savez_compressed(
-                file,
-                names=np.array(NAMES),
-                matrix=self._matrix,
-                program=self._program,
-                task=self._task,
-                seconds=self._seconds,
-                tasks=np.array(self._tasks, dtype=np.str_),
-                features=self.forest.features,
-                thresholds=self.forest.thresholds,
-                values=self.forest.values,
-                counts=np.array([self._fitted, self._rebuilt]),
-            )
+        arrays: dict[str, np.ndarray] = {
+            "matrix": self._matrix,
+            "program": self._program,
+            "task": self._task,
+            "seconds": self._seconds,
+            "tasks": np.array(self._tasks, dtype=np.str_),
+            "features": self.forest.features,
+            "thresholds": self.forest.thresholds,
+            "values": self.forest.values,
+            "counts": np.array([self._fitted, self._rebuilt], dtype=np.int64),
+        }
+        kept.write(path, arrays, self.machine.is_gpu)
 
     @staticmethod
     def load(path: str | Path, machine: Machine, seed: int = 0, boosting: Boosting | None = None) -> GBDTModel:
-        """The model that `save` wrote. Raises ValueError if the file is of a version with other features."""
+        """The model that `save` wrote, for a machine of the same kind. Nothing in the file is run, and all of it is checked:
+        FileNotFoundError if there is none; ValueError, with the reason, if it is something else, damaged, or of a version with
+        other features."""
         model = GBDTModel(machine, seed, boosting)
-        with np.load(path, allow_pickle=False) as data:
-            if tuple(data["names"].tolist()) != NAMES:
-                raise ValueError(f"{path} holds a model over other features than this version has; train it anew from records")
-            model._matrix, model._program = data["matrix"], data["program"]
-            model._task, model._seconds = data["task"], data["seconds"]
-            model._tasks = data["tasks"].tolist()
-            forest = Forest(data["features"], data["thresholds"], data["values"])
-            if forest.depth == model.boosting.depth:
-                model.forest = forest
-                model._fitted, model._rebuilt = data["counts"].tolist()
+        data = kept.read(path, machine.is_gpu)
+        model._matrix, model._program = data["matrix"], data["program"]
+        model._task, model._seconds = data["task"], data["seconds"]
+        model._tasks = data["tasks"].tolist()
+        forest = Forest(data["features"], data["thresholds"], data["values"])
+        if forest.depth == model.boosting.depth:
+            model.forest = forest
+            model._fitted, model._rebuilt = data["counts"].tolist()
         return model

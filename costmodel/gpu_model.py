@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tir.memory import WARP
+
 from .family import Family
 from .geometry import Access, Machine, Nest
 
 PROCESSORS = 132
 SCHEDULERS = 4  # warps that issue each clock, a multiprocessor
-WARP = 32
 WARPS, BLOCKS = 64, 32  # resident on a multiprocessor, at most
 REGISTERS = 65536
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments

@@ -7,8 +7,9 @@ serves a single program and a whole population.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tir import dtypes
 from tir.affine import Interval, polynomial
@@ -37,13 +38,16 @@ from tir.ir import (
     annotation,
 )
 from tir.simplify import simplify
-from tir.size import lesser, vanishing
+from tir.size import formula, lesser, told, vanishing
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop around a statement. `reduce` says whether it drives a reduction; `unroll` is the value of its unroll pragma."""
+    """A loop around a statement, and what its annotations ask for. `reduce` says whether it drives a reduction; `unroll` is the
+    value of its unroll pragma; threads take its iterations in chunks of `chunk` (0: none is asked for), as they are free if
+    `dynamic`; it fetches what it reads `prefetch` iterations ahead; the statement's stores bypass the caches if `streamed`. On a
+    GPU `stages` tiles take turns, and registers leave room for `resident` blocks (0: nothing is asked for)."""
 
     name: str
     extent: int
@@ -51,6 +55,12 @@ class Loop:
     reduce: bool
     thread: str = ""
     unroll: int = 0
+    chunk: int = 0
+    dynamic: int = 0
+    prefetch: int = 0
+    streamed: int = 0
+    stages: int = 0
+    resident: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,7 @@ class Known:
 
     nests: dict[tuple[int, ...], tuple[_Found, tuple[Loop, ...], tuple[Touched, ...]]] = field(default_factory=dict)
     statements: dict[tuple, Statement] = field(default_factory=dict)
+    equal: dict[tuple, Statement] = field(default_factory=dict)  # by what they say, so that it is said once
 
 
 def program(func: PrimFunc, known: Known | None = None) -> Program:
@@ -166,8 +177,25 @@ def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], tempora
         outside = min(_common(f, g) for g, names in zip(found, accesses, strict=True) if written in names)
     whole = (*key, outside, *others.values())
     if whole not in known.statements:
-        known.statements[whole] = Statement(f.block, loops, touched, operations(f.store.value), f.useful, outside, others)
+        new = Statement(f.block, loops, touched, operations(f.store.value), f.useful, outside, others)
+        known.statements[whole] = known.equal.setdefault(_said(new), new)
     return known.statements[whole]
+
+
+def _said(value: Any) -> Any:
+    """What a description says of all rows, to compare it with others: formulas for numbers, and no names of loops and buffers."""
+    match value:
+        case int():
+            return formula(value)
+        case tuple():
+            return tuple(map(_said, value))
+        case Loop() | Touched() | Term():
+            return tuple(_said(getattr(value, f.name)) for f in fields(value) if f.name not in ("name", "buffer"))
+        case Statement(block, loops, touched, operations, useful, allocated, others):
+            counts = tuple(operations.items()), formula(useful), allocated, tuple(others.values())
+            return (block, _said(loops), _said(touched), *counts)
+        case _:
+            return value
 
 
 def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
@@ -204,11 +232,32 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
         writes = any(w for *_, w in uses)
         touched.append(Touched(name, dtypes.nbytes(buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
     touched.sort(key=lambda t: not t.written)
-    loops = tuple(
-        Loop(x.name, e, x.kind, x.name in f.reduce, x.thread, annotation(x.annotations, "pragma_auto_unroll_max_step", 0))
-        for x, e in zip(f.loops, extents, strict=True)
-    )
+    written = f.store.buffer.name
+    loops = tuple(_loop(x, e, x.name in f.reduce, written) for x, e in zip(f.loops, extents, strict=True))
     return loops, tuple(touched)
+
+
+def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
+    """A loop around a statement that writes the buffer `written`."""
+
+    def asked(key: str, default: object, tell: Callable[[Any], int]) -> int:
+        return told(annotation(x.annotations, key, default), tell)
+
+    return Loop(
+        x.name, extent, x.kind, reduce, x.thread,
+        unroll=asked("pragma_auto_unroll_max_step", 0, lambda n: n),
+        chunk=asked("chunk", 0, lambda n: n),
+        dynamic=asked("schedule", "static", lambda way: int(way == "dynamic")),
+        prefetch=asked("prefetch", (), _ahead),
+        streamed=asked("non_temporal", (), lambda names: int(written in ((names,) if isinstance(names, str) else names))),
+        stages=asked("pipeline_stages", 0, lambda n: n),
+        resident=asked("resident_blocks", 0, lambda n: n),
+    )  # fmt: skip
+
+
+def _ahead(value: Sequence[Any]) -> int:
+    """The longest distance among the entries of a `prefetch`, or in its only one."""
+    return max((n if isinstance(n, int) else _ahead(n) for n in value if not isinstance(n, str)), default=0)
 
 
 def _common(f: _Found, g: _Found) -> int:

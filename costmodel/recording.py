@@ -84,7 +84,8 @@ class Recorder:
     """Takes down what is computed with the numbers that it hands out."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[str, int, int, int]] = []
+        self._steps: list[str] = []  # operations by place
+        self._operands: list[tuple[int, ...]] = []  # of each, by place; of a column its number
         self._places: dict[tuple, int] = {}
         self._constants: dict[int, float] = {}  # by place
         self._formulas: dict[Formula, Value] = {}
@@ -143,7 +144,8 @@ class Recorder:
         key = (op, *operands)
         if key not in self._places:
             self._places[key] = len(self._steps)
-            self._steps.append((op, *operands, *(0,) * (3 - len(operands))))  # type: ignore[arg-type]
+            self._steps.append(op)
+            self._operands.append(() if op == "const" else operands)
         return self._places[key]
 
     def compiled(self, results: Mapping[int, Number]) -> Recording:
@@ -151,51 +153,38 @@ class Recorder:
         wanted: dict[int, list[int]] = {}
         for row, number in results.items():
             wanted.setdefault(number.place, []).append(row)
-        last: dict[int, int] = {}  # the last step that uses each value that is needed, its own if it is only a result
+        last = [-1] * len(self._steps)  # the last step that uses each value that is needed, its own if it is only a result
         for place in reversed(range(len(self._steps))):
-            if place in wanted:
-                last.setdefault(place, place)
-            if place in last:
-                for operand in _operands(self._steps[place]):
-                    last.setdefault(operand, place)
-        registers: dict[int, int] = {}
-        constants = [place for place in self._constants if place in last]
-        for n, place in enumerate(constants):
-            registers[place] = n
+            if place in wanted and last[place] < 0:
+                last[place] = place
+            if last[place] >= 0 and self._steps[place] != "column":
+                for operand in self._operands[place]:
+                    if last[operand] < 0:
+                        last[operand] = place
+        constants = [place for place in self._constants if last[place] >= 0]
+        registers = {place: n for n, place in enumerate(constants)}
         count = len(constants)
         free: list[int] = []
-        code: list[tuple[int, int, int, int, int]] = []
-        for place, step in enumerate(self._steps):
-            if place not in last or place in self._constants:
+        code: list[tuple[int, ...]] = []
+        for place, (op, operands) in enumerate(zip(self._steps, self._operands, strict=True)):
+            if last[place] < 0 or op == "const":
                 continue
-            op, operands = step[0], _operands(step)
-            sources = [registers[x] for x in operands] if op != "column" else [step[1]]
-            free += [registers[x] for x in dict.fromkeys(operands) if last[x] == place and x not in self._constants]
+            sources = operands
+            if op != "column":
+                sources = tuple([registers[x] for x in operands])
+                free += [registers[x] for x in {*operands} if last[x] == place and self._steps[x] != "const"]
             if free:
                 registers[place] = free.pop()
             else:
                 registers[place] = count
                 count += 1
-            padded = (*sources, 0, 0, 0)
-            code.append((_CODES[op], registers[place], *padded[:3]))
+            code.append((_CODES[op], registers[place], *sources, *(0,) * (3 - len(sources))))
             code += [(_CODES["store"], row, registers[place], 0, 0) for row in wanted.get(place, ())]
             if last[place] == place:
                 free.append(registers[place])
         return Recording(
             np.array(code, dtype=np.int32).reshape(-1, 5), np.array([self._constants[p] for p in constants]), max(1, count)
         )
-
-
-def _operands(step: tuple[str, int, int, int]) -> tuple[int, ...]:
-    match step[0]:
-        case "column" | "const":
-            return ()
-        case "ceil":
-            return step[1:2]
-        case "select":
-            return step[1:]
-        case _:
-            return step[1:3]
 
 
 def _plain(op: str, a: Plain, b: Plain) -> Plain:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tir.affine import polynomial, to_expr
 from tir.ir import THREAD_AXES, Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
+from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
 from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
@@ -19,13 +20,10 @@ from .reducer import reducer_of
 
 # The memories of which each block, or each thread, of a GPU has its own.
 OWN = {
-    "blockIdx": ("shared", "shared.dyn", "warp", "local", "register"),
-    "threadIdx": ("warp", "local", "register"),
-    "vthread": ("warp", "local", "register"),
+    "blockIdx": (*SHARED, *PER_THREAD),
+    "threadIdx": PER_THREAD,
+    "vthread": PER_THREAD,
 }
-
-
-SHARED = ("shared", "shared.dyn")
 
 POINTS = 1 << 20  # instances that are enumerated at most
 

@@ -8,14 +8,32 @@ from math import gcd
 
 from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.analysis.regions import iter_ranges
-from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import (
+    TRUE,
+    Axis,
+    Binary,
+    Block,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Kind,
+    PrimFunc,
+    Region,
+    Stmt,
+    Var,
+    conjunction,
+    conjuncts,
+    nest,
+)
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
 from .dataflow import Names
+from .decompose_reduction import updated_reads
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
-from .primitive import path_to_loop, primitive, replace_path
+from .primitive import loops_on, path_to_loop, primitive, replace_path
 from .window import Unproved, need_distinct
 
 
@@ -26,6 +44,27 @@ class Division:
     outer: Expr
     inner: Expr
     size: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A block in perfectly nested loops: those of the tile, and those outside; with the ranges of all."""
+
+    block: Block
+    outer: Sequence[For]
+    inner: Sequence[For]
+    ranges: dict[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The iteration variables of the block outside and of the one inside, the outer one of each old one (if it has one), and the
+    old ones in terms of both."""
+
+    outside: tuple[Iter, ...]
+    inside: tuple[Iter, ...]
+    places: dict[str, Var]
+    mapping: dict[str, Expr]
 
 
 @primitive
@@ -47,31 +86,60 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
     Example   matmul: s.blockize("k")
     """
     above = path_to_loop(func, target)
+    tile = _nest(above)
+    divisions = {it.var.name: _divided(it, tile) for it in tile.block.iters}
+    names = Names.of(func)
+    around = [s for s in above if type(s) is Block]
+    visible = {it.var.name for b in (*around, *blocks(tile.block.body)) if b is not tile.block for it in b.iters}
+    axes = _axes(tile.block, divisions, preserve_unit_iters, names, visible)
+    outer_conditions, inner_conditions = _conditions(tile, divisions, axes)
+    # A reduction that is complete within the tile keeps its init.
+    split_init = tile.block.init is not None and any(x.axis is not Axis.SPATIAL for x in axes.outside)
+    first: dict[str, Expr] | None = None
+    if split_init:
+        _need_one_start(tile)
+        first = _need_first(tile, divisions, axes)
+
+    block = tile.block
+    new = substitute_loops(block.with_(iters=(), predicate=TRUE, init=None if split_init else block.init), axes.mapping, ())
+    new = new.with_(
+        iters=axes.inside,
+        predicate=conjunction(*inner_conditions),
+        reads=_substituted(updated_reads(block) if split_init else block.reads, axes.mapping),
+        writes=_substituted(block.writes, axes.mapping),
+    )
+    init = None if first is None else _tile_init(tile, axes, first, inner_conditions, names)
+    name = names.block(f"{block.name}_o")
+    result = Block(name, axes.outside, nest(tile.inner, new), init, conjunction(*outer_conditions))
+    return replace_path(func, above, result), name
+
+
+def _nest(above: Sequence[Stmt]) -> Nest:
+    """What stands at the end of a path: perfectly nested loops and one block; refuses anything else."""
     inner: list[For] = [above[-1]]  # type: ignore[list-item]
     while type(inner[-1].body) is For:
         inner.append(inner[-1].body)
     block = inner[-1].body
     if type(block) is not Block:
         raise ScheduleError(
-            f"`{target}` must hold one block in perfectly nested loops, and nothing else",
+            f"`{inner[0].name}` must hold one block in perfectly nested loops, and nothing else",
             (inner[0], "the loop"),
             (inner[-1], "holds something else"),
             hint="decompose_reduction or compute_at afterwards, or choose a loop further inside",
         )
-    cut = max((n for n, s in enumerate(above) if type(s) is Block), default=-1)
-    outer = [s for s in above[cut + 1 : -1] if type(s) is For]
+    outer = loops_on(above[:-1])
     ranges: dict[str, Interval] = {}
-    for s in above[: cut + 1]:
+    for s in above:
         if type(s) is Block:
             ranges |= iter_ranges(s)
-    ranges |= ranges_of([*outer, *inner])
+    return Nest(block, outer, inner, ranges | ranges_of([*outer, *inner]))
 
-    divisions = {it.var.name: _divided(it, block, outer, inner, ranges) for it in block.iters}
-    names = Names.of(func)
-    nested = [*(s for s in above if type(s) is Block), *blocks(block.body)]
-    visible = {it.var.name for b in nested if b is not block for it in b.iters}
+
+def _axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> Axes:
+    """The iteration variables of both blocks."""
     outside: list[Iter] = []
     inside: list[Iter] = []
+    places: dict[str, Var] = {}
     mapping: dict[str, Expr] = {}
     # A reduction keeps an axis that says so.
     last_reduce = next((it for it in reversed(block.iters) if it.axis is not Axis.SPATIAL), None)
@@ -81,75 +149,65 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
         o, i = (Var(names.axis(f"{it.var.name}_{end}", visible), it.var.dtype) for end in "oi")
         one = Const(1, it.extent.dtype)
         index: Expr | None = None
-        if preserve_unit_iters or count != one:
+        if keep_units or count != one:
             outside.append(Iter(o, count, it.axis, d.outer))
+            places[it.var.name] = o
             index = o * d.size if d.size != one else o
         lonely = it is last_reduce and not any(x.axis is not Axis.SPATIAL for x in (*outside, *inside))
-        if preserve_unit_iters or simplify(d.size) != one or lonely:
+        if keep_units or simplify(d.size) != one or lonely:
             inside.append(Iter(i, d.size, it.axis, d.inner))
             index = i if index is None else index + i
         mapping[it.var.name] = Const(0, it.var.dtype) if index is None else index
-    axes = {it.var.name: next((x.var for x in outside if x.binding is d.outer), None) for it, d in _pairs(block, divisions)}
+    return Axes(tuple(outside), tuple(inside), places, mapping)
 
+
+def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[list[Expr], list[Expr]]:
+    """The conditions of the block outside, and those of the block inside."""
+    inside = {loop.name for loop in n.inner}
     outer_conditions: list[Expr] = []
     inner_conditions: list[Expr] = []
-    inner_names = {loop.name for loop in inner}
-    for c in conjuncts(block.predicate):
-        if not variables(c) & inner_names:
+    for c in conjuncts(n.block.predicate):
+        if not variables(c) & inside:
             outer_conditions.append(c)
         else:
-            inner_conditions.append(_inside(c, block, divisions, axes, inner_names))
-    for x in outside:
+            inner_conditions.append(_inside(c, n.block, divisions, axes.places, inside))
+    for x in axes.outside:
         within = x.binding < x.extent
-        if not prove(within, ranges, outer_conditions):
+        if not prove(within, n.ranges, outer_conditions):
             outer_conditions.append(simplify(within))
+    return outer_conditions, inner_conditions
 
-    # A reduction that is complete within the tile keeps its init.
-    split_init = block.init is not None and any(x.axis is not Axis.SPATIAL for x in outside)
-    new = substitute_loops(block.with_(iters=(), predicate=TRUE, init=None if split_init else block.init), mapping, ())
-    reads = block.reads
-    if split_init and reads is not None and block.writes is not None:
-        reads = (*(r for r in block.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
-    regions = {
-        "reads": None if reads is None else tuple(substitute(r, mapping) for r in reads),
-        "writes": None if block.writes is None else tuple(substitute(r, mapping) for r in block.writes),
-    }
-    new = new.with_(iters=tuple(inside), predicate=conjunction(*inner_conditions), **regions)
-    init = None
-    if split_init:
-        driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE), set())
-        for loop in inner:
-            if loop.name in driving and loop.kind is Kind.THREAD:
-                raise ScheduleError(
-                    f"`{loop.name}`, which drives the reduction, is bound to {loop.thread}: threads that reduce need the init",
-                    (loop, "drives the reduction"),
-                    (block, "the block"),
-                    hint="blockize before bind",
-                )
-        try:
-            # Each point once, of the reduction as well: then none of them is started again within the tile.
-            need_distinct(block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in block.iters)), inner, outer)
-        except Unproved as reason:
+
+def _need_one_start(n: Nest) -> None:
+    """Refuse where the init of the tile could run for a point that has been started."""
+    driving = {name for it in n.block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
+    for loop in n.inner:
+        if loop.name in driving and loop.kind is Kind.THREAD:
             raise ScheduleError(
-                f"it cannot be shown that `{block.name}` visits each of its points once under `{target}`: {reason}",
-                (inner[0], "the loop"),
-                (block, "starts each of them with its init"),
-                hint="decompose_reduction first",
-            ) from None
-        spatial = [it for it in inside if it.axis is Axis.SPATIAL]
-        init = _tile_init(block, inner, divisions, outside, spatial, mapping, inner_conditions, names, ranges)
-    name = names.block(f"{block.name}_o")
-    result = Block(name, tuple(outside), nest(inner, new), init, conjunction(*outer_conditions))
-    return replace_path(func, above, result), name
+                f"`{loop.name}`, which drives the reduction, is bound to {loop.thread}: threads that reduce need the init",
+                (loop, "drives the reduction"),
+                (n.block, "the block"),
+                hint="blockize before bind",
+            )
+    try:
+        # Each point once, of the reduction as well: then none of them is started again within the tile.
+        need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner, n.outer)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`: {reason}",
+            (n.inner[0], "the loop"),
+            (n.block, "starts each of them with its init"),
+            hint="decompose_reduction first",
+        ) from None
 
 
-def _pairs(block: Block, divisions: dict[str, Division]):
-    return [(it, divisions[it.var.name]) for it in block.iters]
+def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -> tuple[Region, ...] | None:
+    return None if regions is None else tuple(substitute(r, mapping) for r in regions)
 
 
-def _divided(it: Iter, block: Block, outer: Sequence[For], inner: Sequence[For], ranges: dict[str, Interval]) -> Division:
+def _divided(it: Iter, n: Nest) -> Division:
     """The binding of an iteration variable as a number of whole tiles and a place in the tile."""
-    inside = {loop.name for loop in inner}
+    inside = {loop.name for loop in n.inner}
     dtype = it.binding.dtype
     here, there = split_terms(polynomial(it.binding), inside)
     mixed = next((a for m in here for a in m if not isinstance(a, Var) and variables(a) - inside), None)
@@ -157,30 +215,30 @@ def _divided(it: Iter, block: Block, outer: Sequence[For], inner: Sequence[For],
         mixed = next((to_expr({m: 1}) for m in here if len({a for a in m if variables(a) <= inside}) < len(set(m))), None)
     if mixed is not None:
         raise ScheduleError(
-            f"`{it.var.name}` = `{it.binding}` mixes loops inside and outside of `{inner[0].name}` in `{mixed}`",
-            (inner[0], "the loop"),
-            (block, "the block"),
+            f"`{it.var.name}` = `{it.binding}` mixes loops inside and outside of `{n.inner[0].name}` in `{mixed}`",
+            (n.inner[0], "the loop"),
+            (n.block, "the block"),
         )
     if not here:
         return Division(it.binding, Const(0, dtype), Const(1, it.extent.dtype))
     if not there:
         return Division(Const(0, dtype), it.binding, it.extent)
-    low, high = bounds(to_expr(here, dtype), ranges)
+    low, high = bounds(to_expr(here, dtype), n.ranges)
     weights = 0
     for c in there.values():
         weights = gcd(weights, c)
     if low is None or high is None or low < 0 or high >= weights:
         raise ScheduleError(
-            f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{inner[0].name}` and places in a tile inside",
-            (inner[0], "the loop"),
-            (block, "the block"),
+            f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{n.inner[0].name}` and places in a tile inside",
+            (n.inner[0], "the loop"),
+            (n.block, "the block"),
         )
     size = high + 1 if weights % (high + 1) == 0 else weights
     tiles: Polynomial = {m: c // size for m, c in there.items()}
     return Division(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
 
 
-def _inside(condition: Expr, block: Block, divisions: dict[str, Division], axes: dict[str, Var | None], inner: set[str]) -> Expr:
+def _inside(condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]) -> Expr:
     """A condition for the block inside: what loops outside contribute is written in the outer iteration variable of one axis."""
     match condition:
         case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, a, b):
@@ -192,7 +250,7 @@ def _inside(condition: Expr, block: Block, divisions: dict[str, Division], axes:
             for name, d in divisions.items():
                 tiles = dict(polynomial(d.outer))
                 constant = tiles.pop((), 0)
-                axis = axes[name]
+                axis = places.get(name)
                 if axis is None or not tiles or tiles.keys() != there.keys():
                     continue
                 factors = {there[m] / tiles[m] for m in tiles}
@@ -207,23 +265,15 @@ def _inside(condition: Expr, block: Block, divisions: dict[str, Division], axes:
     )
 
 
-def _tile_init(
-    block: Block,
-    inner: Sequence[For],
-    divisions: dict[str, Division],
-    outside: Sequence[Iter],
-    axes: Sequence[Iter],
-    mapping: dict[str, Expr],
-    conditions: Sequence[Expr],
-    names: Names,
-    ranges: dict[str, Interval],
-) -> Stmt:
-    """The init of the block inside, over the spatial loops of a tile."""
-    reducing: set[str] = set()
-    placing: set[str] = set()
-    for it, d in _pairs(block, divisions):
-        (placing if it.axis is Axis.SPATIAL else reducing).update(variables(d.inner))
-    for loop in inner:
+def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str, Expr]:
+    """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0; refuses where a loop
+    drives both kinds of axes, or where the reduction does not start there."""
+    block = n.block
+    placing, reducing = (
+        {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(divisions[it.var.name].inner)}
+        for spatial in (True, False)
+    )
+    for loop in n.inner:
         if loop.name in reducing and loop.name in placing:
             raise ScheduleError(
                 f"`{loop.name}` drives the reduction and spatial axes of `{block.name}`, so the init has no loop of its own",
@@ -231,32 +281,39 @@ def _tile_init(
                 (block, "the block"),
                 hint="decompose_reduction first",
             )
-    zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in inner if loop.name in reducing}
-    zeros |= {x.var.name: Const(0, x.var.dtype) for x in outside if x.axis is not Axis.SPATIAL}
-    for it, d in _pairs(block, divisions):
-        if it.axis is not Axis.SPATIAL and as_constant(polynomial(simplify(substitute(d.inner, zeros)))) != 0:
+    zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in n.inner if loop.name in reducing}
+    zeros |= {x.var.name: Const(0, x.var.dtype) for x in axes.outside if x.axis is not Axis.SPATIAL}
+    for it in block.iters:
+        start = simplify(substitute(divisions[it.var.name].inner, zeros))
+        if it.axis is not Axis.SPATIAL and as_constant(polynomial(start)) != 0:
             raise ScheduleError(
                 f"the reduction axis `{it.var.name}` never has its first value, so no init runs", (block, "the block")
             )
-    first: dict[str, Expr] = dict(zeros)
+    return zeros
+
+
+def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
+    """The init of the block inside, over the spatial loops of a tile."""
+    block = n.block
+    first = dict(zeros)
     kept = []
-    for loop in inner:
-        if loop.name in reducing:
+    for loop in n.inner:
+        if loop.name in zeros:
             continue
         var = Var(names.loop(f"{loop.name}_init"), loop.var.dtype)
         first[loop.name] = var
         kept.append(loop.with_(var=var, extent=substitute(loop.extent, first)))
     starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
-    body = substitute_loops(block.init, {**mapping, **starts}, ())  # type: ignore[arg-type]
-    kept_conditions = [simplify(substitute(c, first)) for c in conditions if not variables(c) <= reducing]  # type: ignore[arg-type]
-    kept_conditions = [c for c in kept_conditions if not prove(c, ranges)]
+    place = {**axes.mapping, **starts}
+    reducing = {loop.name for loop in n.inner if loop.name in zeros}
+    left = [simplify(substitute(c, first)) for c in conditions if not variables(c) <= reducing]
     result = Block(
         names.block(f"{block.name}_init"),
-        tuple(it.with_(binding=substitute(it.binding, first)) for it in axes),
-        body,
+        tuple(it.with_(binding=substitute(it.binding, first)) for it in axes.inside if it.axis is Axis.SPATIAL),
+        substitute_loops(block.init, place, ()),  # type: ignore[arg-type]
         None,
-        conjunction(*kept_conditions),
+        conjunction(*(c for c in left if not prove(c, n.ranges))),
         reads=() if block.reads is not None and not loads(block.init) else None,  # type: ignore[arg-type]
-        writes=None if block.writes is None else tuple(substitute(r, {**mapping, **starts}) for r in block.writes),
+        writes=_substituted(block.writes, place),
     )
     return nest(kept, result)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from tir.affine import UNBOUNDED, Interval, Ranges
 from tir.analysis.regions import accessed, block_regions, extent_range, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
-from tir.nearest import did_you_mean
+from tir.memory import SCOPES
+from tir.nearest import did_you_mean, no_such
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import replace_buffers, replace_stmt, substitute, variables, walk_stmts
 
@@ -159,9 +159,9 @@ def between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tupl
 
 
 def need_scope(storage_scope: str) -> str:
-    """The name of a memory as it occurs in names; refuses what cannot be one."""
-    if not re.fullmatch(r"[a-z_][a-z0-9_.]*", storage_scope):
-        raise ScheduleError(f"a storage scope is a name such as `local` or `global`, got {storage_scope!r}")
+    """A storage scope as it occurs in names; refuses what is none."""
+    if storage_scope not in SCOPES:
+        raise ScheduleError(no_such("storage scope", storage_scope, SCOPES))
     return storage_scope.replace(".", "_")
 
 

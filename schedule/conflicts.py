@@ -16,6 +16,7 @@ from math import gcd
 
 from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale
 from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
+from tir.points import ON_NUMBERS
 from tir.simplify import simplify
 from tir.traverse import children, substatements, substitute, variables, walk
 
@@ -473,39 +474,8 @@ def evaluate(e: Expr, values: Mapping[str, int]) -> int:
             return values[name]
         case Unary(op, a):
             return -evaluate(a, values) if op == "neg" else int(not evaluate(a, values))
-        case Binary(op, a, b):
-            x, y = evaluate(a, values), evaluate(b, values)
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "//":
-                    return x // y
-                case "%":
-                    return x % y
-                case "min":
-                    return min(x, y)
-                case "max":
-                    return max(x, y)
-                case "<":
-                    return int(x < y)
-                case "<=":
-                    return int(x <= y)
-                case ">":
-                    return int(x > y)
-                case ">=":
-                    return int(x >= y)
-                case "==":
-                    return int(x == y)
-                case "!=":
-                    return int(x != y)
-                case "and":
-                    return int(bool(x and y))
-                case "or":
-                    return int(bool(x or y))
+        case Binary(op, a, b) if op in ON_NUMBERS:
+            return int(ON_NUMBERS[op](evaluate(a, values), evaluate(b, values)))
     raise KeyError(str(e))
 
 

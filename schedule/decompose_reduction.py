@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tir.affine import Interval
 from tir.analysis.regions import accessed
-from tir.ir import TRUE, Axis, Block, Const, Expr, For, Kind, PrimFunc, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, Kind, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
@@ -35,27 +38,53 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         hint = "it has been decomposed already" if reduction.is_reduction else None
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     target: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
-    if not any(x is target for x in leaf.loops):
+    place = next((n for n, x in enumerate(leaf.loops) if x is target), None)
+    if place is None:
         raise ScheduleError(
             f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}",
             (target, "the loop"),
             (reduction, "the block"),
         )
-    place = next(n for n, x in enumerate(leaf.loops) if x is target)
     outer, inner = leaf.loops[:place], leaf.loops[place:]
+    driving = _loops(reduction, spatial=False)
+    _need_roles(reduction, target, outer, inner, driving)
+    try:
+        need_distinct(reduction, inner, outer)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}",
+            (target, "the loop"),
+            (reduction, "the block"),
+        ) from None
+    zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
+    ranges = ranges_of(leaf.loops)
+    _need_start(reduction, zeros, ranges)
+    _need_unchanged_source(scope, leaf, target)
+    need_late_readers(scope, leaf, target)
 
-    reduces = [it for it in reduction.iters if it.axis is not Axis.SPATIAL]
-    spatial = [it for it in reduction.iters if it.axis is Axis.SPATIAL]
-    driving = set().union(*(variables(it.binding) for it in reduces), set())
-    placing = set().union(*(variables(it.binding) for it in spatial), set())
+    names = Names.of(func)
+    starting, name = _starting(reduction, inner, zeros, ranges, names)
+    update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=updated_reads(reduction))
+    return edited(func, [(reduction, update)], Insertion(target, 0, starting)), name
+
+
+def _loops(block: Block, spatial: bool) -> set[str]:
+    """The loops that drive the spatial axes of a block, or the others."""
+    return {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(it.binding)}
+
+
+def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], driving: set[str]) -> None:
+    """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
     for x in outer:
         if x.name in driving and x.extent != Const(1, x.extent.dtype):
             raise ScheduleError(
-                f"`{x.name}` is outside of `{loop}` and drives the reduction, so the init would run in each of its iterations",
+                f"`{x.name}` is outside of `{target.name}` and drives the reduction, so the init would "
+                "run in each of its iterations",
                 (x, "drives the reduction"),
                 (target, "the loop"),
-                hint=f"decompose_reduction({block!r}, {x.name!r})",
+                hint=f"decompose_reduction({reduction.name!r}, {x.name!r})",
             )
+    placing = _loops(reduction, spatial=True)
     for x in inner:
         if x.name in driving and x.kind is Kind.THREAD:
             raise ScheduleError(
@@ -66,63 +95,66 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
             )
         if x.name in driving and x.name in placing:
             raise ScheduleError(
-                f"`{x.name}` drives the reduction and spatial axes of `{block}`, so the init has no loop of its own",
+                f"`{x.name}` drives the reduction and spatial axes of `{reduction.name}`, so the init has no loop of its own",
                 (x, "drives both"),
                 (reduction, "the block"),
             )
-    try:
-        need_distinct(reduction, inner, outer)
-    except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}",
-            (target, "the loop"),
-            (reduction, "the block"),
-        ) from None
-    zeros = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
-    ranges = ranges_of(leaf.loops)
-    for it in reduces:
-        start = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
-        if start != Const(0, start.dtype):
+
+
+def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval]) -> None:
+    """The reduction starts where its loops do."""
+    for it in reduction.iters:
+        start = simplify(substitute(it.binding, zeros), ranges)
+        if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
             raise ScheduleError(
                 f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block")
             )
-    started_from = {n.buffer.name for n in loads(reduction.init)}
+
+
+def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
+    """Nothing else under the loop writes what the init reads."""
+    started_from = {n.buffer.name for n in loads(leaf.stmt.init)}  # type: ignore[attr-defined]
     for other in scope.leaves_under(target):
         for name in sorted(started_from & other.writes) if other is not leaf else ():
             raise ScheduleError(
-                f"{other.quoted} writes `{name}` under `{loop}`, and the init, which reads it, would come before",
+                f"{other.quoted} writes `{name}` under `{target.name}`, and the init, which reads it, would come before",
                 (target, "the loop"),
                 (other.stmt, f"writes {name}"),
-                (reduction, "starts from it"),
+                (leaf.stmt, "starts from it"),
             )
-    need_late_readers(scope, leaf, target)
 
-    names = Names.of(func)
-    conditions = [
-        c if not variables(c) & set(zeros) else simplify(substitute(c, zeros), ranges) for c in conjuncts(reduction.predicate)
-    ]  # type: ignore[arg-type]
-    conditions = [c for c in conditions if not prove(c, ranges)]
-    needed = placing.union(*(variables(c) for c in conditions), set())
+
+def _starting(
+    reduction: Block, inner: Sequence[For], zeros: dict[str, Expr], ranges: dict[str, Interval], names: Names
+) -> tuple[Stmt, str]:
+    """The nest that runs the init: the loops inside that place its results, and those that its conditions need; and its block."""
+    spatial = [it for it in reduction.iters if it.axis is Axis.SPATIAL]
+    at_start = (
+        simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
+    )
+    conditions = [c for c in at_start if not prove(c, ranges)]
+    needed = _loops(reduction, spatial=True).union(*(variables(c) for c in conditions))
     kept = [x for x in inner if x.name in needed]
     mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_init"), x.var.dtype) for x in kept}
-    predicate = substitute(conjunction(*conditions), mapping) if conditions else TRUE
-    starting = Block(
-        names.block(f"{block}_init"),
+    init = Block(
+        names.block(f"{reduction.name}_init"),
         tuple(it.with_(binding=substitute(it.binding, {**mapping, **zeros})) for it in spatial),
-        reduction.init,
+        reduction.init,  # type: ignore[arg-type]
         None,
-        predicate,  # type: ignore[arg-type]
-        reads=() if reduction.reads is not None and not loads(reduction.init) else None,
+        substitute(conjunction(*conditions), mapping),
+        reads=() if reduction.reads is not None and not loads(reduction.init) else None,  # type: ignore[arg-type]
         writes=reduction.writes,
         annotations=reduction.annotations,
     )
-    loops = [x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept]
-    before = nest(loops, starting)
+    return nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], init), init.name
+
+
+def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
+    """The stated reads of a reduction without its init: it reads what it writes, too."""
     reads = reduction.reads
-    if reads is not None and reduction.writes is not None:
-        reads = (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
-    update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=reads)
-    return edited(func, [(reduction, update)], Insertion(target, 0, before)), starting.name
+    if reads is None or reduction.writes is None:
+        return reads
+    return (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
 
 
 def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tir.affine import Interval
+from tir.affine import Interval, Ranges
 from tir.analysis.regions import extent_range
-from tir.ir import TRUE, Block, Const, Expr, For, Stmt, Var, conjunction, conjuncts
+from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Stmt, Var, conjunction, conjuncts
 from tir.simplify import prove, simplify
-from tir.traverse import map_children, substitute, variables
+from tir.traverse import map_children, substitute, variables, walk
 
 UNIT: Interval = (0, 0)
 KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
@@ -19,8 +19,7 @@ def ranges_of(loops: Iterable[For]) -> dict[str, Interval]:
     """The inclusive ranges of loop variables, the loops given outermost first."""
     ranges: dict[str, Interval] = {}
     for loop in loops:
-        extent = loop.extent
-        ranges[loop.name] = (0, extent.value - 1) if type(extent) is Const else extent_range(extent, ranges)
+        ranges[loop.name] = extent_range(loop.extent, ranges)
     return ranges
 
 
@@ -31,72 +30,85 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
     named in `folded`, which become 0.
     """
     outer = ranges_of(around)
-    wanted = set(mapping)
+    return _Substitution(mapping, outer, folded).visit(stmt, outer)
 
-    # Many blocks have the same bindings and conditions: each is replaced, simplified and proved once for the same ranges.
-    memo: dict[Expr, tuple[Expr, list[str]] | None] = {}
-    results: dict[tuple, Any] = {}
 
-    def replaced(expr: Expr) -> Expr:
-        return substitute(expr, mapping) if variables(expr) & wanted else expr
+class _Substitution:
+    """Replaces loop variables by `mapping` in the statements visited.
 
-    def replaced_once(expr: Expr) -> tuple[Expr, list[str]] | None:
-        """The expression with its variables replaced, and those it has now; None where that changes nothing."""
-        if type(expr) is Var and expr.name not in wanted:
-            return None
-        if expr not in memo:
-            memo[expr] = (new := substitute(expr, mapping), sorted(variables(new))) if variables(expr) & wanted else None
-        return memo[expr]
+    Most expressions of a program differ only in the names of variables that stay. These are numbered, so that each form is
+    simplified once, and get their names back in the result.
+    """
 
-    def once(what: Callable[..., Any], new: tuple[Expr, list[str]], ranges: dict[str, Interval]) -> Any:
-        key = (what, new[0], *[ranges.get(name) for name in new[1]])
-        if key not in results:
-            results[key] = what(new[0], ranges)
-        return results[key]
+    def __init__(self, mapping: Mapping[str, Expr], outer: Ranges, folded: Collection[str]):
+        self.mapping, self.outer, self.folded = mapping, outer, folded
+        self.results: dict[tuple, Expr] = {}
 
-    def visit(s, ranges: dict[str, Interval]):
-        if type(s) is Block:
-            return block(s, ranges)
-        if type(s) is For:
-            extent = replaced(s.extent)
-            extent = extent if extent is s.extent else simplify(extent, ranges)
-            inner = {**ranges, s.name: (0, extent.value - 1) if type(extent) is Const else extent_range(extent, ranges)}
-            body = visit(s.body, inner)
-            return s if body is s.body and extent is s.extent else s.with_(body=body, extent=extent)
-        if isinstance(s, Stmt):
-            return map_children(s, lambda c: visit(c, ranges))
-        if isinstance(s, Expr):
-            new = replaced(s)
-            return s if new is s else simplify(new, keeping(ranges))
-        return s
+    def visit(self, s: Any, ranges: dict[str, Interval]) -> Any:
+        match s:
+            case Block():
+                return self.block(s, ranges)
+            case For():
+                extent = self.replaced(simplify, s.extent, ranges)
+                body = self.visit(s.body, {**ranges, s.name: extent_range(extent, ranges)})
+                return s if body is s.body and extent is s.extent else s.with_(body=body, extent=extent)
+            case Stmt():
+                return map_children(s, lambda c: self.visit(c, ranges))
+            case Expr():
+                return self.replaced(self.simplified, s, ranges)
+            case _:
+                return s
 
-    def keeping(ranges: dict[str, Interval]) -> dict[str, Interval]:
-        if UNIT not in ranges.values():
-            return ranges
-        return {name: KEPT if r == UNIT and name not in folded else r for name, r in ranges.items()}
-
-    def block(b: Block, ranges: dict[str, Interval]) -> Block:
-        kept = keeping(ranges)
-        iters = []
-        for it in b.iters:
-            binding = replaced_once(it.binding)
-            iters.append(it if binding is None else it.with_(binding=once(simplify, binding, kept)))
-        predicate = b.predicate
-        if predicate is not TRUE:
-            parts: list[Expr] = []
-            for part in conjuncts(predicate):
-                new = replaced_once(part)
-                fitting = part if new is None else once(simplify, new, kept)
-                if new is None or not (fitting == TRUE or (kept is not ranges and once(prove, new, ranges))):
-                    parts.append(fitting)
-            predicate = conjunction(*parts)
-        inside = {}
+    def block(self, b: Block, ranges: dict[str, Interval]) -> Block:
+        changes: dict[str, Any] = {}
+        bindings = [self.replaced(self.simplified, it.binding, ranges) for it in b.iters]
+        if any(new is not it.binding for new, it in zip(bindings, b.iters, strict=True)):
+            changes["iters"] = tuple(it.with_(binding=new) for new, it in zip(bindings, b.iters, strict=True))
+        predicate = conjunction(*(self.replaced(self.unproved, c, ranges) for c in conjuncts(b.predicate)))
+        if predicate != b.predicate:
+            changes["predicate"] = predicate
         for name in ("init", "body"):
             part = getattr(b, name)
-            if part is not None and variables(part) & wanted:
-                inside[name] = substitute(part, mapping)
-        if not inside and predicate == b.predicate and all(x is y for x, y in zip(iters, b.iters, strict=True)):
-            return b
-        return b.with_(iters=tuple(iters), predicate=predicate, **inside)
+            if part is not None and variables(part) & self.mapping.keys():
+                changes[name] = substitute(part, self.mapping)
+        return b.with_(**changes) if changes else b
 
-    return visit(stmt, outer)
+    def replaced(self, finish: Callable[[Expr, Ranges], Expr], expr: Expr, ranges: Ranges) -> Expr:
+        """`finish` of the expression with its variables replaced; the expression itself where it has none of them."""
+        if not variables(expr) & self.mapping.keys():
+            return expr
+        form, names = self.numbered(expr)
+        key = (finish, form, *[ranges.get(v.name) for v in names.values()])
+        if key not in self.results:
+            known = {number: ranges[v.name] for number, v in names.items() if v.name in ranges}
+            self.results[key] = finish(substitute(form, self.mapping), {**self.outer, **known})
+        return self.results[key] if form is expr else substitute(self.results[key], names)
+
+    def numbered(self, expr: Expr) -> tuple[Expr, dict[str, Var]]:
+        """The expression with numbers for the names of the variables that stay, and these variables by number.
+
+        Names decide the order of the factors of a product, so where variables are multiplied all keep theirs; and so they do in
+        what is more than arithmetic.
+        """
+        stay = list({n: None for n in walk(expr) if type(n) is Var and n.name not in self.mapping})
+        if not all(map(_without_products, walk(expr))):
+            return expr, {v.name: v for v in stay}
+        form = substitute(expr, {v.name: Var(str(number), v.dtype) for number, v in enumerate(stay)})
+        return form, {str(number): v for number, v in enumerate(stay)}
+
+    def simplified(self, expr: Expr, ranges: Ranges) -> Expr:
+        """The expression in normal form. Variables of loops of extent 1 stay, unless they are to be folded."""
+        return simplify(expr, {name: KEPT if r == UNIT and name not in self.folded else r for name, r in ranges.items()})
+
+    def unproved(self, condition: Expr, ranges: Ranges) -> Expr:
+        """The condition in normal form; TRUE where it always holds."""
+        return TRUE if UNIT in ranges.values() and prove(condition, ranges) else self.simplified(condition, ranges)
+
+
+def _without_products(n: Node) -> bool:
+    """Whether this is a variable, a constant, or an operation on two numbers other than a product of variables."""
+    match n:
+        case Binary(op, a, b):
+            return op != "*" or Const in (type(a), type(b))
+        case _:
+            return isinstance(n, (Var, Const))

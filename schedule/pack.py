@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import polynomial
-from tir.ir import Block, Buffer, Const, Expr, For, PrimFunc, Seq, Var
+from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Seq, Var
 from tir.simplify import simplify
 from tir.size import single
 from tir.traverse import loads
@@ -34,8 +34,9 @@ def pack(
     Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
-    Legal     where cache_read is; and the block reads the buffer at one place, each index of which is an axis of its own, whose
-              loops count it: each step of one is as long as all of the next one.
+    Legal     where cache_read is; and the block reads the buffer at one place, each index of which is an axis of its own, or
+              counts one backwards from a number on (the copy is then read backwards there, too), and whose loops count it: each
+              step of one is as long as all of the next one.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
@@ -62,17 +63,18 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
     whole: list[int] = []
     seen: set[str] = set()
     for dim, index in enumerate(places.pop()):
-        if type(index) is not Var or index.name not in iters or index.name in seen:
+        axis = _axis(index)
+        if axis not in iters or axis in seen:
             raise ScheduleError(
                 f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own", (block, f"reads {source.name}")
             )
-        seen.add(index.name)
-        binding = simplify(iters[index.name].binding)
+        seen.add(axis)
+        binding = simplify(iters[axis].binding)
         steps: list[tuple[int, For]] = []
         for monomial, step in polynomial(binding).items():
             loop = next((x for x in loops if monomial == (x.var,)), None)
             if loop is None:
-                raise _not_counted(block, index.name, binding)
+                raise _not_counted(block, axis, binding)
             if units or loop.extent != Const(1, loop.extent.dtype):
                 steps.append((step, loop))
         steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
@@ -83,7 +85,7 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
         for n, (step, loop) in enumerate(steps):
             last = n == len(steps) - 1
             if step != reach or loop.name in found or (type(loop.extent) is not Const and not last):
-                raise _not_counted(block, index.name, binding)
+                raise _not_counted(block, axis, binding)
             found[loop.name] = (dim, step, None if last else steps[n + 1][0])
             if not last:
                 reach *= loop.extent.value  # type: ignore[attr-defined]
@@ -95,6 +97,15 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
             digit: Expr = inputs[dim] if single(step) else inputs[dim] // step
             outputs.append(digit if above is None else digit % (above // step))
     return IndexMap(inputs, tuple(outputs))
+
+
+def _axis(index: Expr) -> str | None:
+    """The name of the axis that an index is, or that it counts backwards from a number on."""
+    match index:
+        case Var(name) | Binary("-", Const(), Var(name)):
+            return name
+        case _:
+            return None
 
 
 def _not_counted(block: Block, axis: str, binding) -> ScheduleError:

@@ -8,6 +8,7 @@ from itertools import product
 
 from tir import dtypes
 from tir.ir import LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.points import ON_NUMBERS
 from tir.traverse import loads, map_children, rewrite, substitute, variables
 
 from .error import ScheduleError
@@ -231,33 +232,6 @@ def _value(e: Expr, env: Mapping[str, float]) -> float:
             return -_value(a, env) if op == "neg" else not _value(a, env)
         case Select(c, a, b):
             return _value(a, env) if _value(c, env) else _value(b, env)
-        case Binary(op, a, b):
-            x, y = _value(a, env), _value(b, env)
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "min":
-                    return min(x, y)
-                case "max":
-                    return max(x, y)
-                case "<":
-                    return x < y
-                case "<=":
-                    return x <= y
-                case ">":
-                    return x > y
-                case ">=":
-                    return x >= y
-                case "==":
-                    return x == y
-                case "!=":
-                    return x != y
-                case "and":
-                    return x and y
-                case "or":
-                    return x or y
+        case Binary(op, a, b) if op in ON_NUMBERS and op not in ("//", "%"):
+            return ON_NUMBERS[op](_value(a, env), _value(b, env))
     raise ScheduleError(f"`{e}` in a reduction of several values is not understood")

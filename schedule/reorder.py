@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.simplify import bounds
@@ -110,19 +111,7 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
     parts = units(body)
     around = [s for s in above[:-1] if type(s) is For]
     below = loops_below(body)
-    relations = []
-    for a, b in swapped:
-        relation = dict.fromkeys((loop.name for loop in chain), ANY)
-        for loop in chain:
-            if loop is a:
-                break
-            relation[loop.name] = SAME
-        for loop in order:
-            if loop is b:
-                break
-            relation[loop.name] = SAME
-        relation[a.name], relation[b.name] = LESS, GREATER
-        relations.append((a, b, relation))
+    relations = [(a, b, _relation(a, b, chain, order)) for a, b in swapped]
     for unit in parts:
         if isinstance(unit.stmt, Block):
             _block_keeps_order(unit, unit.stmt, around, chain, below, relations)
@@ -133,19 +122,26 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
         if not pairs:
             continue
         instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
-        for x, y in pairs:
-            for a, b, relation in relations:
-                # The first instance may be that of either access.
-                mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
-                for r in (relation, mirrored):
-                    if not instances.distinct(x.indices, y.indices, r):
-                        raise ScheduleError(
-                            f"cannot prove that no dependence through `{x.buffer.name}` runs against the new order of "
-                            f"`{a.name}` and `{b.name}`",
-                            (a, "outer loop now"),
-                            (b, "would come outside it"),
-                            *touching(first, second, x, y),
-                        )
+        for (x, y), (a, b, relation) in product(pairs, relations):
+            # The first instance may be that of either access.
+            mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
+            if not all(instances.distinct(x.indices, y.indices, r) for r in (relation, mirrored)):
+                raise ScheduleError(
+                    f"cannot prove that no dependence through `{x.buffer.name}` runs against the new order of "
+                    f"`{a.name}` and `{b.name}`",
+                    (a, "outer loop now"),
+                    (b, "would come outside it"),
+                    *touching(first, second, x, y),
+                )
+
+
+def _relation(a: For, b: For, chain: list[For], order: list[For]) -> dict[str, str]:
+    """How two instances that change their order, by `a` and `b`, stand to each other in each loop."""
+    relation = dict.fromkeys((x.name for x in chain), ANY)
+    for loops, end in ((chain, a), (order, b)):
+        names = [x.name for x in loops]
+        relation |= dict.fromkeys(names[: names.index(end.name)], SAME)
+    return {**relation, a.name: LESS, b.name: GREATER}
 
 
 def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[For], below: list[For], relations) -> None:

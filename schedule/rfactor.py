@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tir.ir import (
     TRUE,
     Axis,
@@ -10,7 +12,6 @@ from tir.ir import (
     Const,
     Expr,
     For,
-    If,
     Iter,
     Load,
     PrimFunc,
@@ -19,6 +20,7 @@ from tir.ir import (
     Var,
     conjunction,
     conjuncts,
+    guarded,
     nest,
     seq,
 )
@@ -28,9 +30,23 @@ from tir.traverse import stores, substitute, variables
 from .dataflow import Insertion, Leaf, Names, edited, locate, need_complete, need_only_writer, with_buffer
 from .error import ScheduleError, listing
 from .loops import ranges_of
-from .primitive import blocks_below, path_to_loop, primitive
+from .primitive import blocks_below, find_loop, primitive
 from .reducer import Reducer, reducer_of
 from .window import Unproved, need_distinct
+
+
+@dataclass(frozen=True, slots=True)
+class Factoring:
+    """A reduction over the loops of `chain`, to be factored over `target`: the elements of the partial results, the axis that
+    counts them, and variables for several values that are computed at once."""
+
+    block: Block
+    target: For
+    chain: list[For]
+    reducer: Reducer
+    places: tuple[Load, ...]
+    lane: Var
+    lets: tuple[Var, ...]
 
 
 @primitive
@@ -50,61 +66,19 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
               don't refute it. Floating results differ by rounding.
     Example   rows: s.rfactor("k", 0)
     """
-    path = path_to_loop(func, loop)
-    target: For = path[-1]  # type: ignore[assignment]
-    below = blocks_below(target.body)
-    if len(below) != 1:
-        raise ScheduleError(
-            f"`{loop}` must have one block below it, not {listing(b.name for b in below)}",
-            (target, "the loop"),
-            *((b, "below") for b in below),
-        )
-    block = below[0]
+    target = find_loop(func, loop)
+    block = _only_block(target)
     scope, leaf = locate(func, block.name)
     if not block.is_reduction or block.init is None:
         hint = "rfactor before decompose_reduction" if block.is_reduction else None
         raise ScheduleError(f"`{block.name}` is not a reduction with its init", (block, "the block"), hint=hint)
     need_complete(scope, leaf, "factored")
     need_only_writer(scope, leaf, "factored")
-    spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]
-    reduces = [it for it in block.iters if it.axis is Axis.REDUCE]
-    placing = set().union(*(variables(it.binding) for it in spatial), set())
-    driving = set().union(*(variables(it.binding) for it in reduces), set())
-    if loop not in driving or loop in placing:
-        what = "drives spatial axes" if loop in placing else "drives nothing"
-        raise ScheduleError(f"`{loop}` {what} of `{block.name}`, not its reduction alone", (target, what), (block, "the block"))
-    mixed = next((x for x in leaf.loops if x.name in driving & placing), None)
-    if mixed is not None:
-        raise ScheduleError(
-            f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`",
-            (mixed, "drives both"),
-            (block, "the block"),
-        )
-    chain, outer = _chain(leaf)
-    if not any(x is target for x in chain):
-        raise ScheduleError(f"`{block.name}` is not alone below `{loop}`", (target, "the loop"), (block, "the block"))
-    above = next((x for x in outer if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
-    if above is not None:
-        raise ScheduleError(
-            f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
-            (above, "drives the reduction"),
-            (block, "the block"),
-        )
-    try:
-        need_distinct(block, chain, outer)
-    except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{block.name}` visits each of its points once: {reason}", (block, "the block")
-        ) from None
-    rank = len(stores(block.body)[0].indices)
-    axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
-    if not 0 <= axis <= rank:
-        raise ScheduleError(
-            f"factor_axis must be from {-rank - 1} to {rank} for a result of rank {rank}, got {factor_axis}", (block, "the block")
-        )
+    chain = _need_alone(leaf, target, _need_roles(leaf, target))
+    axis = _need_axis(block, factor_axis)
     if any(x.name in variables(target.extent) for x in chain):
         raise ScheduleError(f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"))
-    reducer = reducer_of(block, not _keeps_order(reduces, target, chain))
+    reducer = reducer_of(block, not _keeps_order(block, target, chain))
 
     names = Names.of(func)
     partial = tuple(
@@ -119,12 +93,83 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
     places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
     lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
-    factored = _factored(block, target, chain, reducer, places, lane, lets, names)
-    placed = _combining(block, target, chain, reducer, places, lane, lets, names)
-    new = edited(func, [(block, factored)], Insertion(chain[0], 1, placed))
+    factoring = Factoring(block, target, chain, reducer, places, lane, lets)
+    factored = _factored(factoring, names)
+    new = edited(func, [(block, factored)], Insertion(chain[0], 1, _combining(factoring, names)))
     for b in partial:
         new = with_buffer(new, scope, b)
     return new, factored.name
+
+
+def _only_block(target: For) -> Block:
+    """The one block below a loop; refuses several, and none."""
+    below = blocks_below(target.body)
+    if len(below) != 1:
+        raise ScheduleError(
+            f"`{target.name}` must have one block below it, not {listing(b.name for b in below)}",
+            (target, "the loop"),
+            *((b, "below") for b in below),
+        )
+    return below[0]
+
+
+def _need_roles(leaf: Leaf, target: For) -> set[str]:
+    """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    placing = {name for it in block.iters if it.axis is Axis.SPATIAL for name in variables(it.binding)}
+    driving = _driving(block)
+    if target.name not in driving or target.name in placing:
+        what = "drives spatial axes" if target.name in placing else "drives nothing"
+        raise ScheduleError(
+            f"`{target.name}` {what} of `{block.name}`, not its reduction alone", (target, what), (block, "the block")
+        )
+    mixed = next((x for x in leaf.loops if x.name in driving & placing), None)
+    if mixed is not None:
+        raise ScheduleError(
+            f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`",
+            (mixed, "drives both"),
+            (block, "the block"),
+        )
+    return driving
+
+
+def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> list[For]:
+    """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
+    reduction are, and they visit each point once."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    chain, outer = _chain(leaf)
+    if not any(x is target for x in chain):
+        raise ScheduleError(f"`{block.name}` is not alone below `{target.name}`", (target, "the loop"), (block, "the block"))
+    above = next((x for x in outer if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
+    if above is not None:
+        raise ScheduleError(
+            f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
+            (above, "drives the reduction"),
+            (block, "the block"),
+        )
+    try:
+        need_distinct(block, chain, outer)
+    except Unproved as reason:
+        raise ScheduleError(
+            f"it cannot be shown that `{block.name}` visits each of its points once: {reason}", (block, "the block")
+        ) from None
+    return chain
+
+
+def _need_axis(block: Block, factor_axis: int) -> int:
+    """The number of the new dimension, from the front."""
+    rank = len(stores(block.body)[0].indices)
+    axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
+    if not 0 <= axis <= rank:
+        raise ScheduleError(
+            f"factor_axis must be from {-rank - 1} to {rank} for a result of rank {rank}, got {factor_axis}", (block, "the block")
+        )
+    return axis
+
+
+def _driving(block: Block) -> set[str]:
+    """The loops that drive the reduction of a block."""
+    return {name for it in block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
 
 
 def _chain(leaf: Leaf) -> tuple[list[For], list[For]]:
@@ -137,106 +182,86 @@ def _chain(leaf: Leaf) -> tuple[list[For], list[For]]:
     return inner[::-1], list(leaf.loops[: len(leaf.loops) - len(inner)])
 
 
-def _keeps_order(reduces: list[Iter], target: For, chain: list[For]) -> bool:
+def _keeps_order(block: Block, target: For, chain: list[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
-    driving = [
-        x for x in chain if any(x.name in variables(it.binding) for it in reduces) and x.extent != Const(1, x.extent.dtype)
-    ]
+    driving = [x for x in chain if x.name in _driving(block) and x.extent != Const(1, x.extent.dtype)]
     return bool(driving) and driving[0] is target
 
 
-def _factored(
-    block: Block,
-    target: For,
-    chain: list[For],
-    reducer: Reducer,
-    places: tuple[Load, ...],
-    lane: Var,
-    lets: tuple[Var, ...],
-    names: Names,
-) -> Block:
-    """The block of partial results: the axes that the loop drives are replaced by the loops that drive them."""
-    touched = [it for it in block.iters if it.axis is Axis.REDUCE and target.name in variables(it.binding)]
-    found = {target.name}
-    while True:  # all axes that share loops with the factored ones
-        loops = set().union(*(variables(it.binding) for it in touched))
-        more = [it for it in block.iters if it.axis is Axis.REDUCE and it not in touched and variables(it.binding) & loops]
-        if not more:
-            break
-        touched += more
-    found |= loops
-    fresh: dict[str, Expr] = {target.name: lane}
-    iters = [it for it in block.iters if it not in touched]
-    iters.append(Iter(lane, target.extent, Axis.SPATIAL, target.var))
-    for x in chain:
-        if x.name in found and x is not target:
+def _replaced_axes(f: Factoring, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
+    """The axes of the partial results, in which the loops themselves take the place of the reduce axes that share loops with
+    `target`; the axes of these loops, by loop; and the values of the axes that go."""
+    reduces = [it for it in f.block.iters if it.axis is Axis.REDUCE]
+    loops = {f.target.name}
+    for _ in reduces:  # each may add loops that others share
+        loops = loops.union(*(variables(it.binding) for it in reduces if variables(it.binding) & loops))
+    gone = [it for it in reduces if variables(it.binding) & loops]
+    fresh: dict[str, Expr] = {f.target.name: f.lane}
+    iters = [it for it in f.block.iters if it not in gone]
+    iters.append(Iter(f.lane, f.target.extent, Axis.SPATIAL, f.target.var))
+    for x in f.chain:
+        if x.name in loops and x is not f.target:
             v = Var(names.axis(f"v_{x.name}"), x.var.dtype)
             fresh[x.name] = v
             iters.append(Iter(v, x.extent, Axis.REDUCE, x.var))
-    values = {it.var.name: substitute(it.binding, fresh) for it in touched}
-    sources = [substitute(s, values) for s in reducer.sources]
+    return tuple(iters), fresh, {it.var.name: substitute(it.binding, fresh) for it in gone}
 
-    # Init must run for every partial result: conditions that could exclude its first instance guard the update alone.
-    ranges = ranges_of(chain)
-    rest = {
-        x.name: Const(0, x.var.dtype)
-        for x in chain
-        if any(it.axis is Axis.REDUCE and x.name in variables(it.binding) for it in block.iters)
-    }
-    del rest[target.name]
+
+def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
+    """The predicate of the partial results, and the guard of their updates alone: the init must run for every partial result, so
+    no condition that could exclude its first step may stand outside."""
+    chain = {x.name for x in f.chain}
+    ranges = ranges_of(f.chain)
+    rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in f.chain if x.name in _driving(f.block) and x is not f.target}
     kept, guards = [], []
-    for c in conjuncts(block.predicate):
-        reducing = variables(c) & {target.name, *rest}
-        if not reducing or prove(substitute(c, rest), ranges):  # type: ignore[arg-type]
+    for c in conjuncts(f.block.predicate):
+        reducing = variables(c) & {f.target.name, *rest}
+        if not reducing or prove(substitute(c, rest), ranges):
             kept.append(c)
-        elif variables(c) & {x.name for x in chain} <= set(fresh):
+        elif variables(c) & chain <= set(fresh):
             guards.append(substitute(c, fresh))
         else:
             raise ScheduleError(
-                f"the condition `{c}` of `{block.name}` concerns the reduction and other axes together", (block, "the block")
+                f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together", (f.block, "the block")
             )
-    guard = conjunction(*guards)  # type: ignore[arg-type]
-    condition = TRUE if reducer.condition is None else substitute(reducer.condition, values)
+    return conjunction(*kept), conjunction(*guards)
 
+
+def _factored(f: Factoring, names: Names) -> Block:
+    """The block of partial results."""
+    reducer, places = f.reducer, f.places
+    iters, fresh, values = _replaced_axes(f, names)
+    predicate, guard = _divided_predicate(f, fresh)
+    sources = tuple(substitute(s, values) for s in reducer.sources)
+    condition = TRUE if reducer.condition is None else substitute(reducer.condition, values)
     init: Stmt | None = seq(*(reducer.store((p,), [i], ()) for p, i in zip(places, reducer.identities, strict=True)))
     if any(it.axis is Axis.REDUCE for it in iters):
-        updated = reducer.combine(places, tuple(sources))  # type: ignore[arg-type]
+        updated = reducer.combine(places, sources)
         if condition != TRUE:
-            updated = [Select(condition, v, p, lazy=True) for v, p in zip(updated, places, strict=True)]  # type: ignore[arg-type]
-        body = reducer.store(places, updated, lets)
-        body = body if guard == TRUE else If(guard, body)
+            updated = [Select(condition, v, p, lazy=True) for v, p in zip(updated, places, strict=True)]
+        body = guarded(guard, reducer.store(places, updated, f.lets))
     else:
         init = None
-        both = conjunction(guard, condition)  # type: ignore[arg-type]
-        given = (
-            sources if both == TRUE else [Select(both, s, i, lazy=True) for s, i in zip(sources, reducer.identities, strict=True)]
-        )  # type: ignore[arg-type]
-        body = reducer.store(places, given, lets)  # type: ignore[arg-type]
-    return Block(names.block(f"{block.name}_rf"), tuple(iters), body, init, conjunction(*kept), annotations=block.annotations)
+        both = conjunction(guard, condition)
+        given: list[Expr] = list(sources)
+        if both != TRUE:
+            given = [Select(both, s, i, lazy=True) for s, i in zip(sources, reducer.identities, strict=True)]
+        body = reducer.store(places, given, f.lets)
+    return Block(names.block(f"{f.block.name}_rf"), iters, body, init, predicate, annotations=f.block.annotations)
 
 
-def _combining(
-    block: Block,
-    target: For,
-    chain: list[For],
-    reducer: Reducer,
-    places: tuple[Load, ...],
-    lane: Var,
-    lets: tuple[Var, ...],
-    names: Names,
-) -> Stmt:
+def _combining(f: Factoring, names: Names) -> Stmt:
     """The nest that reduces the partial results."""
+    block, reducer = f.block, f.reducer
     spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]
-    driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
-    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & driving]
-    needed = set().union(*(variables(it.binding) for it in spatial), *(variables(c) for c in conditions), {target.name})
-    kept = [x for x in chain if x.name in needed]
+    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & _driving(block)]
+    needed = {f.target.name}.union(*(variables(e) for e in (*(it.binding for it in spatial), *conditions)))
+    kept = [x for x in f.chain if x.name in needed]
     mapping: dict[str, Expr] = {x.name: Var(names.loop(x.name), x.var.dtype) for x in kept}
     iters = [it.with_(binding=substitute(it.binding, mapping)) for it in spatial]
-    iters.append(Iter(lane, target.extent, Axis.REDUCE, mapping[target.name]))
-    lets = tuple(Var(names.loop(v.name), v.dtype) for v in lets)
-    body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, places), lets)
+    iters.append(Iter(f.lane, f.target.extent, Axis.REDUCE, mapping[f.target.name]))
+    lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
+    body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)
     predicate = substitute(conjunction(*conditions), mapping)
-    final = Block(block.name, tuple(iters), body, block.init, predicate, annotations=block.annotations)  # type: ignore[arg-type]
-    loops = [x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept]
-    return nest(loops, final)
+    final = Block(block.name, tuple(iters), body, block.init, predicate, annotations=block.annotations)
+    return nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], final)

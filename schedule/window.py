@@ -1,7 +1,7 @@
 """Which values the iteration variables of a block take while some of the loops around it run.
 
-A binding such as `i_0 * 16 + i_1 * 4 + i_2` is read as a number whose digits are the loops. Where the digits that belong to
-inner loops are the lowest ones, and nothing is skipped or repeated, the values taken in one iteration of the outer loops
+A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a number whose digits are the loops (see `digits`). Where the digits that belong
+to inner loops are the lowest ones, and nothing is skipped or repeated, the values taken in one iteration of the outer loops
 form a window, and the windows of all iterations tile the domain.
 """
 
@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from tir.affine import Interval, Polynomial, Ranges, add, as_constant, constant, polynomial, to_expr
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.affine import Polynomial, Ranges, add, as_constant, constant, polynomial, to_expr
+from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import prove, simplify
-from tir.size import lesser, single
-from tir.traverse import substitute, variables, walk
+from tir.size import lesser
+from tir.traverse import substitute, variables
 from tir.verify import counts_once
 
+from .digits import Digit, Limit, Unproved, numbers, upper_bound
 from .loops import ranges_of
-
-
-class Unproved(Exception):
-    """What was to be shown about the iterations of a block cannot be shown; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +32,6 @@ class Window:
     def conditions(self, t: Expr) -> list[Expr]:
         """The conditions on an offset `t`."""
         return [base + (t if scale == 1 else t // scale) < Const(bound, t.dtype) for base, scale, bound in self.limits]
-
-
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """A loop, or a part of a fused one, as it occurs in a binding."""
-
-    name: str
-    coefficient: int
-    extent: int
-    inner: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A condition `polynomial < bound` of a predicate: over the loops, and over digits."""
-
-    loops: Expr
-    digits: dict[str, int]
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The bindings of a block as numbers: the digits of each iteration variable, lowest first, and a constant."""
-
-    digits: dict[str, list[Digit]]
-    constants: dict[str, int]
-    limits: dict[str, list[Limit]]
 
 
 def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
@@ -84,15 +52,15 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     rest = [it for it in block.iters if it.var.name not in result]
     done = {plain[name].name for name in result}
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
-    numbers = _numbers(block, rest, outer, inner)
+    found = numbers(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
     zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     for it in rest:
         if it.axis is Axis.SPATIAL:
             name = it.var.name
-            if numbers.constants[name]:
-                raise Unproved(f"`{name}` starts at {numbers.constants[name]}")
-            result[name] = _window(it, numbers.digits[name], numbers.limits[name], zeros, ranges)
+            if found.constants[name]:
+                raise Unproved(f"`{name}` starts at {found.constants[name]}")
+            result[name] = _window(it, found.digits[name], found.limits[name], zeros, ranges)
     return result
 
 
@@ -148,7 +116,7 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     What of a window is outside of the domain is not visited. Unlike the parts that `windows` finds, these may overlap.
     Raises Unproved.
     """
-    numbers = _numbers(block, block.iters, outer, inner, distinct=True)
+    found = numbers(block, block.iters, outer, inner, distinct=True)
     ranges = ranges_of((*outer, *inner))
     zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     used: list[Expr] = []
@@ -157,12 +125,12 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
-        mine = [d for d in numbers.digits[it.var.name] if d.inner]
+        mine = [d for d in found.digits[it.var.name] if d.inner]
         for n, digit in enumerate(mine):
             if digit.coefficient != reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
             reach *= digit.extent
-            for limit in numbers.limits[it.var.name]:
+            for limit in found.limits[it.var.name]:
                 part = [d for d in mine[: n + 1] if d.name in limit.digits]
                 if len(part) == len(limit.digits) and part[-1] is digit:
                     scale = part[0].coefficient
@@ -174,7 +142,7 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
         result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))  # type: ignore[arg-type]
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
     for c in conjuncts(block.predicate):
-        upper = _upper(c)
+        upper = upper_bound(c)
         if not (upper is not None and upper[0] in used) and not prove(c, ranges, facts):
             raise Unproved(f"it is left out unless `{c}`")
     return result
@@ -187,13 +155,13 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
     plain = _plain(block, inner)
     rest = [it for it in block.iters if it.var.name not in plain]
     done = {x.name for x in plain.values()}
-    numbers = _numbers(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
+    found = numbers(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
     for it in rest:
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
-        mine = [d for d in numbers.digits[it.var.name] if d.inner]
-        left = list(numbers.limits[it.var.name])
+        mine = [d for d in found.digits[it.var.name] if d.inner]
+        left = list(found.limits[it.var.name])
         for n, digit in enumerate(mine):
             if digit.coefficient < reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
@@ -217,145 +185,6 @@ def _plain(block: Block, loops: Iterable[For]) -> dict[str, For]:
         if loop is not None and alone and it.axis is Axis.SPATIAL:
             result[it.var.name] = loop
     return result
-
-
-def _numbers(block: Block, iters: Sequence, outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> Numbers:
-    """Read bindings and predicate as numbers; raises Unproved where they are something else.
-
-    With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
-    """
-    loops = (*outer, *inner)
-    ranges = ranges_of(loops)
-    inner_names = {x.name for x in inner}
-    extents: dict[str, int] = {}
-    spatial = [it for it in iters if it.axis is Axis.SPATIAL]
-    reducing = set().union(*(variables(it.binding) for it in iters if it.axis is not Axis.SPATIAL), set())
-    used = set().union(*(variables(it.binding) for it in spatial), set())
-    for x in loops:
-        if type(x.extent) is Const:
-            extents[x.name] = x.extent.value
-        elif x.name in inner_names and x.name in reducing - used:
-            continue
-        elif not distinct or x.name in inner_names:
-            raise Unproved(f"the extent of `{x.name}` is not a constant")
-    for x in loops:
-        if single(extents.get(x.name, 0)) or (distinct and x.name not in inner_names):
-            continue
-        if x.name in reducing and x.name not in inner_names:
-            raise Unproved(f"`{x.name}` is a loop of the reduction")
-        if x.name in reducing and x.name in used:
-            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well")
-        if x.name not in reducing and x.name not in used:
-            raise Unproved(f"`{x.name}` repeats `{block.name}`")
-
-    conditions = []
-    for c in conjuncts(block.predicate):
-        if variables(c) <= reducing - used:
-            continue
-        upper = _upper(c)
-        if upper is None:
-            if distinct:
-                continue
-            raise Unproved(f"the condition `{c}` is not an upper bound")
-        conditions.append(upper)
-
-    bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
-    fused, names, digit_ranges = _fused((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
-    sizes = {**{n: e for n, e in extents.items() if n not in fused}, **names}
-    inside = {n for n in sizes if n.split(".")[0] in inner_names}
-
-    def terms(expr: Expr, what: str) -> tuple[dict[str, int], int]:
-        p = polynomial(simplify(substitute(expr, fused), digit_ranges))  # type: ignore[arg-type]
-        found: dict[str, int] = {}
-        offset = 0
-        for m, c in p.items():
-            if m == ():
-                offset = c
-            elif len(m) == 1 and type(m[0]) is Var and m[0].name in sizes and c > 0:
-                found[m[0].name] = c
-            elif not distinct or any(variables(a) & inside for a in m):
-                raise Unproved(f"{what} is not a sum of loops")
-        return found, offset
-
-    owner: dict[str, str] = {}
-    digits: dict[str, list[Digit]] = {}
-    constants: dict[str, int] = {}
-    for it in spatial:
-        name = it.var.name
-        found, constants[name] = terms(bindings[name], f"`{name}` = `{it.binding}`")
-        digits[name] = []
-        for d, factor in sorted(found.items(), key=lambda item: (item[1], sizes[item[0]])):
-            if single(sizes[d]):
-                continue
-            if owner.setdefault(d, name) != name and (not distinct or d in inside):
-                raise Unproved(f"`{owner[d]}` and `{name}` move together")
-            digits[name].append(Digit(d, factor, sizes[d], d in inside))
-    for d, size in names.items():
-        loop = d.split(".")[0]
-        if not single(size) and loop in used and d not in owner and (not distinct or d in inside):
-            raise Unproved(f"`{loop}` repeats `{block.name}`")
-    limits: dict[str, list[Limit]] = {name: [] for name in digits}
-    for expr, bound in conditions:
-        try:
-            found, offset = terms(expr, f"`{expr}`")
-        except Unproved:
-            if distinct:
-                continue
-            raise
-        found = {d: c for d, c in found.items() if not single(sizes[d])}
-        owners = {owner.get(d) for d in found}
-        if len(owners) == 1 and None not in owners:
-            limits[owners.pop()].append(Limit(expr, found, bound - offset))  # type: ignore[index]
-        elif not distinct:
-            raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
-    return Numbers(digits, constants, limits)
-
-
-def _upper(condition: Expr) -> tuple[Expr, int] | None:
-    """An integer comparison as `expression < bound`, the expression without a constant; None for anything else."""
-    match condition:
-        case Binary("<", a, b):
-            d, strict = add(polynomial(a), polynomial(b), -1), 0
-        case Binary("<=", a, b):
-            d, strict = add(polynomial(a), polynomial(b), -1), 1
-        case Binary(">", a, b):
-            d, strict = add(polynomial(b), polynomial(a), -1), 0
-        case Binary(">=", a, b):
-            d, strict = add(polynomial(b), polynomial(a), -1), 1
-        case _:
-            return None
-    offset = d.pop((), 0)
-    return to_expr(d, a.dtype), strict - offset
-
-
-def _fused(
-    exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
-) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
-    """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""
-    cuts: dict[str, set[int]] = {}
-    for e in exprs:
-        for n in walk(e):
-            match n:
-                case Binary("//" | "%", Var(f), Const(c)) if f in extents:
-                    cuts.setdefault(f, set()).add(c)
-                case Binary("%", Binary("//", Var(f), Const(c)), Const(d)) if f in extents:
-                    cuts.setdefault(f, set()).update((c, c * d))
-    mapping: dict[str, Expr] = {}
-    names: dict[str, int] = {}
-    digit_ranges = dict(ranges)
-    for f, steps in cuts.items():
-        edges = [1, *sorted(s for s in steps if 1 < s < extents[f]), extents[f]]
-        if any(b % a for a, b in pairwise(edges)):
-            continue
-        total: Expr | None = None
-        for number, (low, high) in enumerate(pairwise(edges)):
-            part = Var(f"{f}.{number}")
-            names[part.name] = high // low
-            digit_ranges[part.name] = (0, high // low - 1)
-            total = part * low if total is None else total + part * low
-        if total is not None:
-            mapping[f] = total
-    return mapping, names, digit_ranges
 
 
 def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:

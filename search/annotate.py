@@ -13,7 +13,7 @@ from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 from .packs import Change, choose_packs
 from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
-from .sketch import State, extent, is_spatial
+from .sketch import State, element_bits, extent, is_spatial
 
 TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
 ALONE = 1 << 22  # iterations below which one thread may still be faster than several
@@ -21,6 +21,8 @@ LONG = 4096  # iterations of a lone loop from which on it is shared among thread
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
+LEAST_WIDTH = 256  # bits of a vector that is half a register
+WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 
 
@@ -115,9 +117,6 @@ def _tops(state: State, block: str) -> list[str]:
 
 def _annotate(state: State) -> None:
     for block in [b.name for b in blocks(state.func)]:
-        if state.marks.get(block) == "tiled":
-            _annotate_tile(state, block)
-    for block in [b.name for b in blocks(state.func)]:
         if state.marks.get(block) not in TILED:
             _vectorize_last(state, block)
             _combine_lanes(state, block)
@@ -125,15 +124,31 @@ def _annotate(state: State) -> None:
         _annotate_nest(state, nest)
 
 
-def _annotate_tile(state: State, block: str) -> None:
-    inner = state.levels[block][-1]
-    vector = {t.axis for t in state.tiles if t.block == block and t.vector}
+def _mark_tile(state: State, block: str) -> None:
+    """Unroll the loops of the innermost tile of a block, but for the one of its vectors: these are of whole registers, or of half
+    of one, of which a tile may have an odd number."""
+    loops = [loop for level in state.levels[block][-1 if state.marks[block] == "tiled" else -2 :] for loop in level]
+    if not loops:  # every axis has one element
+        return
+    *others, last = loops
+    for loop in others:
+        attempt(state.schedule.unroll, loop)
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
-    for n, loop in enumerate(inner):
-        if n == len(inner) - 1 and drives.get(loop) in vector:
-            attempt(state.schedule.vectorize, loop)
-        else:
-            attempt(state.schedule.unroll, loop)
+    tile = next((t for t in state.tiles if t.block == block and t.vector and t.axis == drives.get(last)), None)
+    if tile is None:
+        attempt(state.schedule.unroll, last)
+        return
+    half = state.target.lanes(tile.bits) // 2
+
+    def halves(new: State) -> None:
+        outer, lanes = new.schedule.split(last, [None, half])
+        new.schedule.unroll(outer)
+        new.schedule.vectorize(lanes)
+
+    ways: list[tuple[str, Change]] = [("whole registers", lambda new: attempt(new.schedule.vectorize, last))]
+    if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
+        ways.append(("half registers", halves))
+    state.branch(f"{block} vectors", ways, WIDTHS)
 
 
 def _vectorize_last(state: State, block: str) -> None:
@@ -143,7 +158,7 @@ def _vectorize_last(state: State, block: str) -> None:
     if store is None or not store.indices:
         return
     nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
-    if any(x.kind is Kind.VECTORIZED for x in nest):
+    if any(x.kind is Kind.VECTORIZED for x in nest) or _turns(state, block):
         return
     names = [loop.name for loop in nest]
     driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
@@ -159,6 +174,25 @@ def _vectorize_last(state: State, block: str) -> None:
     inner = names[names.index(loop) + 1 :] if loop in names else []
     if not inner or attempt(state.schedule.reorder, *inner, loop):
         attempt(state.schedule.vectorize, loop)
+
+
+def _turn(state: State, block: str) -> None:
+    """Have the consumer of a convolution that turns round its tiles go through squares of as many channels and pixels as a vector
+    has lanes: they are turned round in registers."""
+    if not _turns(state, block):
+        return
+    (channels,), (pixels,) = state.levels[block]
+    lanes = state.target.lanes(element_bits(state.block(block)))
+    _, channel = state.schedule.split(channels, [None, lanes])
+    pixels, pixel = state.schedule.split(pixels, [None, lanes])
+    state.schedule.reorder(pixels, channel, pixel)
+    state.schedule.unroll(channel)
+    state.schedule.vectorize(pixel)
+
+
+def _turns(state: State, block: str) -> bool:
+    """Whether a block turns round the tiles of a convolution."""
+    return state.marks.get(block) == "fused" and block in state.levels
 
 
 def _combine_lanes(state: State, block: str) -> None:
@@ -182,17 +216,16 @@ def _annotate_nest(state: State, nest: str) -> None:
     def finish(new: State, depth: int) -> None:
         if depth:
             new.schedule.parallel(new.schedule.fuse(*names[:depth]) if depth > 1 else names[0])
-        for block in tiled:
-            if new.marks[block] != "tiled":
-                (rows,), (columns,) = new.levels[block][-2:]
-                attempt(new.schedule.unroll, rows)
-                attempt(new.schedule.vectorize, columns)
         if depth:
             _share(new, inside[-1], alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
             _fetch(new, block)
             _stream(new, block)
+        for block in tiled:
+            _mark_tile(new, block)
+        for block in inside:
+            _turn(new, block)
 
     def way(depth: int) -> Change:
         shared = names[depth - 1] if depth else None

@@ -109,8 +109,8 @@ class Evolution:
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
     measured rows and their children are proposed unseen. `rng` of `propose` decides everything: the same seed and measurements
-    give the same candidates. For a live display: `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what
-    was then measured, in recent batches; None before there is one), `shares` (trials by sketch).
+    give the same candidates. For a live display: `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of
+    predictions with what was then measured, in recent batches; None before there is one), `shares` (trials by sketch).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Evolution:
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._credit: dict[str, np.ndarray] = {}  # of each operator: children better than their parents, children
         self._correlations: list[float] = []
-        self._scored, self._scoring = 0, 0.0
+        self._scored, self._alone, self._scoring = 0, 0, 0.0
         self._surveyed = False
 
     # --- what a display shows ---
@@ -145,6 +145,11 @@ class Evolution:
     @property
     def scored_per_second(self) -> float | None:
         return self._scored / self._scoring if self._scoring else None
+
+    @property
+    def scored(self) -> dict[str, int]:
+        """How many rows were scored by the formulas of their sketch, and how many as programs of their own."""
+        return {"symbolic": self._scored - self._alone, "concrete": self._alone}
 
     @property
     def rank_correlation(self) -> float | None:
@@ -207,10 +212,20 @@ class Evolution:
                 judge.model.warm_up()
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
-        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took."""
+        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
+        trusted at first is what the others teach about the first of these tasks, which is to be the one most like this."""
+        tasks: dict[str, list[tuple[Family, np.ndarray, np.ndarray]]] = {}
         for sketch, rows, seconds in examples:
-            for judge in self._judges:
-                judge.model.update(family(sketch), rows, seconds)
+            about = family(sketch)
+            tasks.setdefault(about.task, []).append((about, rows, seconds))
+        groups = list(tasks.values())
+        for judge in self._judges:
+            for example in (e for group in groups[1:] for e in group):
+                judge.model.update(*example)
+            if len(groups) > 1:
+                judge.begin([(judge.model.score(about, rows), seconds) for about, rows, seconds in groups[0]])
+            for example in groups[0] if groups else ():
+                judge.model.update(*example)
 
     def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates one step from the best measured ones, those around the very best first; none if all were
@@ -432,8 +447,9 @@ class Evolution:
             return np.zeros((len(rows), len(self._judges)))
         start = time.perf_counter()
         scores = np.stack([judge.model.score(island.about, rows) for judge in self._judges], axis=1)
-        self._scored += len(rows)
         self._scoring += time.perf_counter() - start
+        self._scored += len(rows)
+        self._alone += island.about.alone(rows)
         return scores
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -32,8 +32,7 @@ def family(sketch: Sketch) -> Family:
     def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
         if variant not in deciding:
             try:
-                func = symbolic(sketch, variant, memories.setdefault((), Memory()))
-                deciding[variant] = alignments(sketch, variant, func)
+                deciding[variant] = alignments(sketch, variant, memories.setdefault((), Memory()))
             except ScheduleError:
                 deciding[variant] = ()
         return deciding[variant]
@@ -48,21 +47,30 @@ def family(sketch: Sketch) -> Family:
                 known[variant, how] = None
         return known[variant, how]
 
-    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+    def groups(rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]]:
+        """The rows by their variant and how they are aligned."""
         for variant, of_variant in _groups(sketch.variants(rows)):
             for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
-                members = of_variant[mine]
-                found = shared(variant, how)
-                if found is not None:
-                    yield members, found
-                    continue
-                for n in members:
-                    try:
-                        yield np.array([n]), program(replay(sketch.func, sketch.trace(rows[n])).func)
-                    except ScheduleError:
-                        continue
+                yield variant, how, of_variant[mine]
 
-    return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs)
+    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+        for variant, how, members in groups(rows):
+            found = shared(variant, how)
+            if found is not None:
+                yield members, found
+                continue
+            for n in members:
+                try:
+                    yield np.array([n]), program(replay(sketch.func, sketch.trace(rows[n])).func)
+                except ScheduleError:
+                    continue
+
+    def alone(rows: np.ndarray) -> int:
+        if None not in known.values():
+            return 0
+        return sum(len(members) for variant, how, members in groups(rows) if known.get((variant, how), ...) is None)
+
+    return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, alone)
 
 
 def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:

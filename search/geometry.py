@@ -23,8 +23,9 @@ def machine(target: Target) -> Machine:
 
 
 def nests(sketch: Sketch) -> tuple[Nest, ...]:
-    """The tiled nests of a sketch, described on its original function; of one for a GPU also the other reductions."""
-    original = {b.name: b for b in blocks(sketch.func)}
+    """The tiled nests of a sketch, described on its original function, or as rules made their blocks; of one for a GPU also the
+    other reductions."""
+    original = {b.name: b for b in (*blocks(sketch.func), *sketch.made)}
     names = dict.fromkeys(t.block for t in sketch.tiles)
     if any(isinstance(step, Step) and step.name == "bind" for step in sketch.steps):
         names |= dict.fromkeys(name for name, b in original.items() if b.is_reduction)
@@ -32,7 +33,10 @@ def nests(sketch: Sketch) -> tuple[Nest, ...]:
 
 
 def _nest(block: Block, sketch: Sketch) -> Nest:
-    tiles = {t.axis: t for t in sketch.tiles if t.block == block.name}
+    tiles = {(t.parts or (t.axis,))[-1]: t for t in sketch.tiles if t.block == block.name}
+    extents = {it.var.name: extent(it) for it in block.iters}
+    for axis, t in tiles.items():
+        extents |= {**dict.fromkeys(t.parts, 1), axis: t.extent} if t.parts else {}
     choices = {c.name: c.column for c in sketch.choices}
     axes = {it.var.name: n for n, it in enumerate(block.iters)}
 
@@ -51,9 +55,9 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
     for x in loads(block.body):
         if x.buffer.name not in written:
             seen[(x.buffer.name, x.indices)] = access(x.buffer, x.indices, False)
-    vector = next((axes[t.axis] for t in tiles.values() if t.vector), None)
+    vector = next((axes[axis] for axis, t in tiles.items() if t.vector), None)
     return Nest(
-        extents=tuple(extent(it) for it in block.iters),
+        extents=tuple(extents.values()),
         reduce=tuple(not is_spatial(it) for it in block.iters),
         columns=tuple(tiles[it.var.name].columns if it.var.name in tiles else () for it in block.iters),
         accesses=tuple(seen.values()),

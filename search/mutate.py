@@ -12,7 +12,7 @@ import numpy as np
 
 from codegen.target import Target
 
-from .sample import fit, sample
+from .sample import fit, lanes, sample
 from .sketch import Choice, Sketch, Tile
 
 FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
@@ -58,17 +58,17 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
         larger = rng.random(len(own)) < 0.5
         for k, column in enumerate(t.columns):
             here = own[position == k]
-            up, down = _beside(t, target, result[here], k)
+            up, down = _beside(sketch, target, t, result[here], k)
             result[here, column] = np.where(larger[position == k], up, down)
     return fit(sketch, target, result)
 
 
-def _beside(t: Tile, target: Target, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
     """The sizes next to those of an inner level: of which other numbers of tiles come out."""
     size = rows[:, t.columns[position]]
     if t.vector and position == len(t.columns) - 1:
-        lanes = target.lanes(t.bits)
-        return size + lanes, np.maximum(1, size - lanes)
+        width = lanes(sketch, target, t, rows)
+        return size + width, np.maximum(1, size - width)
     left = -(-t.extent // np.prod(rows[:, t.columns[position + 1 :]], axis=1))
     count = -(-left // size)
     return np.maximum(size + 1, -(-left // np.maximum(1, count - 1))), np.maximum(
@@ -86,7 +86,8 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
 
 
 def choose(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Take another option of one choice: how many loops run in parallel, how far to unroll, where a stage is computed."""
+    """Take another option of one choice: how many loops run in parallel, how far to unroll, the width of vectors, where a stage
+    is computed."""
     result = rows.copy()
     choices = [c for c in sketch.choices if len(c.options) > 1]
     for c, own in _dealt(choices, len(rows), rng):
@@ -137,7 +138,7 @@ def around(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
     found = []
     for t in sketch.tiles:
         for position, column in enumerate(t.columns):
-            up, down = _beside(t, target, row[None, :], position)
+            up, down = _beside(sketch, target, t, row[None, :], position)
             found += [_with(row, {column: v}) for v in (2 * row[column], max(1, row[column] // 2), int(up[0]), int(down[0]))]
         for a in t.columns:
             found += [_with(row, {a: row[a] // 2, b: row[b] * 2}) for b in t.columns if a != b and row[a] % 2 == 0]

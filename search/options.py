@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tir.nearest import no_such
-from tir.tune.arguments import MODELS, SEARCHES, SPACES
+from tir.tune.arguments import MODELS, SEARCHES, SEEDS, SPACES
 
 from .measure import Candidate, Limits
 from .oracle import Workload
@@ -39,8 +39,8 @@ def check_options(
     """ValueError for a value of one of these options that no run can do anything with."""
     if records is not None and not isinstance(records, (str, Path, Records)):
         raise ValueError(f"records takes the name of a file or an open Records, got {records!r}")
-    if not _is(Integral, seed) or seed < 0:
-        raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")
+    if not _is(Integral, seed) or not 0 <= seed < SEEDS:
+        raise ValueError(f"seed must be an integer of at least 0, and below 2**63, got {seed!r}")
     if not _all(callbacks, callable):
         raise ValueError(f"callbacks takes a list of functions of one event, got {callbacks!r}")
     if limits is not None and not isinstance(limits, Limits):
@@ -56,11 +56,15 @@ def check_options(
 
 
 def check_names(**chosen: Any) -> None:
-    """ValueError where one of `search`, `model` and `space` is a name that there is not; they may be objects, or None."""
+    """ValueError where one of `search`, `model` and `space` is a name that there is not, or an object that cannot be one; None
+    is no choice."""
     known = {"search": SEARCHES, "model": MODELS, "space": SPACES}
     for what, value in chosen.items():
         if isinstance(value, str) and value not in known[what]:
             raise ValueError(no_such(what, value, known[what]))
+    model = chosen.get("model")
+    if not isinstance(model, (str, type(None))) and not (hasattr(model, "score") and hasattr(model, "update")):
+        raise ValueError(f"model takes a name, or an object with score and update (costmodel.CostModel), got {model!r}")
 
 
 def _is(kind: type, value: object) -> bool:

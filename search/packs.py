@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from schedule import ScheduleError
-from tir.ir import For, Var
+from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
-from .sketch import State, is_spatial
+from .sketch import State, element_bits, extent, is_spatial
 
 Change = Callable[[State], object]
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
@@ -64,10 +65,10 @@ def _visit(state: State, block: str, place: str | None, operands: list[str], the
     if not turned or state.marks[block] == "tiled":  # else vectors would be gathered from as many lines as they have lanes
         ways.append(("as it is", way(lambda new: None)))
     if axes & vector or state.marks[block] != "packed":
-        ways.append(("in front", way(lambda new: _in_front(new, block, buffer, turned))))
+        ways.append(("in front", way(lambda new: _in_front(new, block, load, turned))))
         panels = _panels(state, block, axes)
         if panels is not None:
-            ways.append((f"at {panels}", way(lambda new: _at(new, block, buffer, panels, turned))))
+            ways.append((f"at {panels}", way(lambda new: _at(new, block, load, panels, turned))))
     else:
         last = load.indices[-1]
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
@@ -90,10 +91,13 @@ def _panels(state: State, block: str, axes: set[str]) -> str | None:
     return own[-1] if own and outermost[: len(own)] == own else None
 
 
-def _in_front(state: State, block: str, buffer: str, turned: bool) -> None:
-    copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
-    _inner(state, state.schedule.get_loops(copy)[-1], turned)
+def _in_front(state: State, block: str, load: Load, turned: bool) -> None:
+    copy = state.schedule.pack(block, load.buffer.name, preserve_unit_loops=True)
+    if not turned:
+        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
     _by_all(state, copy)
+    if turned:
+        _turn(state, block, load, copy)
 
 
 def _by_all(state: State, copy: str) -> None:
@@ -103,15 +107,36 @@ def _by_all(state: State, copy: str) -> None:
         state.schedule.parallel(state.schedule.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
 
 
-def _at(state: State, block: str, buffer: str, place: str, turned: bool) -> None:
-    copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
+def _at(state: State, block: str, load: Load, place: str, turned: bool) -> None:
+    copy = state.schedule.pack(block, load.buffer.name, preserve_unit_loops=True)
     state.schedule.compute_at(copy, place, preserve_unit_loops=True)
-    _inner(state, state.schedule.get_loops(copy)[-1], turned)
+    if turned:
+        _turn(state, block, load, copy)
+    else:
+        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
 
 
-def _inner(state: State, loop: str, turned: bool) -> None:
-    """Mark the innermost loop of a copy: as lanes, or unrolled if it is turned round, as its elements come from as many lines."""
-    (state.schedule.unroll if turned else state.schedule.vectorize)(loop)
+def _turn(state: State, block: str, load: Load, copy: str) -> None:
+    """Have a copy that is turned round go through squares of as many rows and columns as a vector has lanes: each of their rows
+    is one load, and they are turned round in registers. Where an operand has no rows so long, elements are copied one by one."""
+    lanes = state.target.lanes(element_bits(state.block(block)))
+    *others, last = state.schedule.get_loops(copy)
+    sums = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}
+    along: list[int] = []  # the lengths of the axes of the sum that lie one after the other in memory, the fastest first
+    for index in reversed(load.indices):
+        if not isinstance(index, Var) or index.name not in sums:
+            break
+        along.append(sums[index.name])
+    lengths = [x.extent.value for x in map(state.loop, others[-len(along) :]) if isinstance(x.extent, Const)]
+    if lengths != along[::-1] or prod(along) < lanes:
+        state.schedule.unroll(last)
+        return
+    columns = state.schedule.fuse(*others[-len(along) :]) if along[0] % lanes and along[1:] else others[-1]
+    _, column = state.schedule.split(columns, [None, lanes])
+    row, lane = state.schedule.split(last, [None, lanes])
+    state.schedule.reorder(row, column, lane)
+    state.schedule.unroll(column)
+    state.schedule.vectorize(lane)
 
 
 def _by_tiles(state: State, block: str, buffer: str, place: str | None) -> None:

@@ -33,6 +33,7 @@ class Search(Protocol):
     warm_start(examples)       learn from other tasks, before the first proposal; see `search.warm_start.examples`
     sketches                   a sequence; how many there are is shown
     scored_per_second          candidates that the cost model judges a second, None where unknown
+    scored                     how many rows it judged so far, by how: {"symbolic": n, "concrete": m}, the latter one by one
     rank_correlation           of the model's scores with what was then measured, -1 to 1, None where unknown
     """
 

@@ -35,7 +35,7 @@ def gpu() -> str:
     if not devices():
         return ""
     name = call("cuDeviceGetName", 128, call("cuDeviceGet", 0))
-    return name.rstrip(b"\0").decode(errors="replace") if isinstance(name, bytes) else str(name)
+    return name.split(b"\0")[0].decode(errors="replace").strip()
 
 
 @cache

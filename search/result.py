@@ -48,7 +48,8 @@ class Result:
 
     `measurements` are the trials in order, `earlier` how many recorded ones of this task the search was told of before. `phases`
     are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model judges, if the search says
-    so; `rules` are the sketch rules that made each sketch, by its name.
+    so; `scored` is how many rows it judged: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by itself;
+    `rules` are the sketch rules that made each sketch, by its name.
     """
 
     task: Task
@@ -68,6 +69,7 @@ class Result:
     earlier: int = 0
     phases: dict[str, float] = field(default_factory=dict)
     scored_per_second: float | None = None
+    scored: dict[str, int] = field(default_factory=dict)
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @cached_property

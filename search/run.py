@@ -26,6 +26,7 @@ from .result import PHASES, NothingFound, Result
 from .sketch import Sketch
 from .task import Task
 from .warm_start import examples, is_of
+from .worker import NO_BASELINE
 
 BATCH = 16  # candidates proposed at once
 IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
@@ -66,7 +67,8 @@ class Run:
         self._peak: float | None = None
         self._tolerance: float | None = None
         self._phases = dict.fromkeys(PHASES, 0.0)
-        self._scored: float | None = None
+        self._rate: float | None = None  # candidates scored a second
+        self._scored: dict[str, int] = {}
         self._rules: dict[str, tuple[str, ...]] = {}  # that made each sketch of the search
         self._idle = 0  # candidates in a row that were copies of earlier ones
         self._first: Sequence[Candidate] = ()
@@ -124,13 +126,16 @@ class Run:
         """
         measurer.remember(self._again)
         prepared = threading.Event()
-        with ThreadPoolExecutor(1) as aside, self.phase("prepare"):
+        aside = ThreadPoolExecutor(1)
+        with self.phase("prepare"):
             beginning = aside.submit(self._begin, measurer, make, rng, n, prepared)
             try:
                 baseline = measurer.prepare()
+                prepared.set()
+                search, first, proposed = beginning.result()
             finally:
                 prepared.set()
-            search, first, proposed = beginning.result()
+                aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
             self._first = first
             self._prepare(measurer, baseline, len(search.sketches) if hasattr(search, "sketches") else None)
         if first:
@@ -148,13 +153,14 @@ class Run:
         if self._records is not None and hasattr(search, "warm_start"):
             with Records(self._records.path, create=False) as records:  # a connection serves one thread
                 search.warm_start(examples(records, self._task))
-        self._rules = {s.name: s.rules for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+        self._rules = {"default": ("no search: tir.default_schedule",)}
+        self._rules |= {s.name: s.rules for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
         if known := self._known_to(search):
             search.tell(known)
         if self._trials is not None:
             first = first[: self._trials]
             n = min(n, self._trials - int(POLISH * self._trials))
-        proposed = search.propose(n - len(first), rng) if n > len(first) else ()
+        proposed = _proposed(search.propose(n - len(first), rng)) if n > len(first) else ()
         if hasattr(measurer, "build_ahead"):
             measurer.build_ahead([*first, *proposed], prepared.is_set)
         return search, first, proposed
@@ -163,7 +169,8 @@ class Run:
         """One round of at most `n` candidates, next to the best if `polish` and the search can; returns how many were new
         trials. Sets `exhausted` where the search has nothing new any more."""
         with self.phase("propose"):
-            proposed = (search.polish(n, rng) if polish and hasattr(search, "polish") else ()) or search.propose(n, rng)
+            polished = _proposed(search.polish(n, rng)) if polish and hasattr(search, "polish") else ()
+            proposed = polished or _proposed(search.propose(n, rng))
         before = len(self._measurements)
         if proposed:
             self._round(measurer, search, proposed)
@@ -209,7 +216,7 @@ class Run:
             search.tell(told)
         correlation = getattr(search, "rank_correlation", None)
         rate = getattr(search, "scored_per_second", None)
-        self._scored = rate
+        self._rate, self._scored = rate, getattr(search, "scored", {})
         known = (len(self._measurements), dict(self._outcomes), self._best_seconds(), self._elapsed())
         self.emit(RoundEnded(*known, correlation if correlation is not None else _correlation(told), rate))
 
@@ -348,8 +355,10 @@ class Run:
         baseline = self._baseline if self._baseline is not None and self._baseline.outcome == "ok" else None
         best = self.best or baseline
         if best is None:
-            raise KeyboardInterrupt if interrupted else NothingFound(self._task, self._measurements)
-        stopped = self._baseline is not None and self._baseline.outcome == "run_timeout"
+            if interrupted:
+                raise KeyboardInterrupt("before anything was found")
+            raise NothingFound(self._task, self._measurements)
+        stopped = self._baseline is not None and self._baseline.outcome == "run_timeout" and self._baseline.message != NO_BASELINE
         return Result(
             task=self._task,
             trace=best.candidate.trace,
@@ -367,7 +376,8 @@ class Run:
             measurements=tuple(self._measurements),
             earlier=len(self._earlier),
             phases=dict(self._phases),
-            scored_per_second=self._scored,
+            scored_per_second=self._rate,
+            scored=dict(self._scored),
             rules=self._rules,
         )
 
@@ -398,6 +408,13 @@ class Run:
 
     def _best_seconds(self, default: Any = None) -> Any:
         return default if self.best is None else self.best.seconds
+
+
+def _proposed(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """What a search proposed; TypeError if that is anything but candidates, which is a mistake of a search of one's own."""
+    if not isinstance(candidates, Sequence) or not all(isinstance(c, Candidate) for c in candidates):
+        raise TypeError(f"a search proposes a list of search.Candidate, empty where it has no more; got {candidates!r}")
+    return candidates
 
 
 def _lower_quartile(m: Measurement) -> float:

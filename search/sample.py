@@ -8,20 +8,20 @@ perfect tiles, every exact factorisation of the extent is as likely as any other
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from codegen.target import Target
-from schedule.trace import Step
 
 from .geometry import machine
 from .gpu import population
-from .sketch import Branch, Hole, Product, Sketch, Tile
+from .sketch import Sketch, Tile
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
+VECTORS = 4  # of the innermost tile
 BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
 ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
 
@@ -30,14 +30,14 @@ def sample(sketch: Sketch, target: Target, n: int, rng: np.random.Generator) -> 
     """`n` rows of the sketch's holes, an (n, columns) int64 matrix; every row is a legal candidate in canonical form (`fit`)."""
     rows = np.ones((n, sketch.columns), dtype=np.int64)
     for choice in sketch.choices:
-        rows[:, choice.column] = rng.choice(choice.options, size=n)
+        rows[:, choice.column] = rng.choice(choice.options, size=n, p=choice.weights or None)
     if target.kind == "cuda":
         population.draw(sketch, target, rows, rng)
         return fit(sketch, target, rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block]
         _perfect(rows, [t for t in tiles if t.perfect], rng)
-        _spatial(rows, [t for t in tiles if not t.reduce and not t.perfect], target, rng)
+        _spatial(sketch, rows, [t for t in tiles if not t.reduce and not t.perfect], target, rng)
         _reduce(rows, [t for t in tiles if t.reduce and not t.perfect], rng)
     return fit(sketch, target, rows)
 
@@ -46,20 +46,23 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     """The rows in canonical form, a new matrix: of rows that lead to the same program, or to one that only guards more, one.
 
     Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
-    made of whole vectors; perfect ones become the largest divisor that is no larger. Innermost tiles shrink until the
-    accumulators of a block fit the vector registers. Columns of runs of steps that a branch did not pick are set to their first
-    value. Applying it twice changes nothing more. For a GPU see `search.gpu.population`.
+    made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
+    larger. Innermost tiles shrink until the accumulators of a block fit the vector registers. Columns of runs of steps that a
+    branch did not pick are set to their first value. Applying it twice changes nothing more. For a GPU see
+    `search.gpu.population`.
     """
     rows = rows.copy()
     if target.kind == "cuda":
         population.fit(sketch, target, rows)
         _still(sketch, rows)
         return rows
+    _still(sketch, rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
+        widths = {t: lanes(sketch, target, t, rows) for t in tiles}
         for t in tiles:
-            rows[:, t.columns[-1]] = _innermost(t, target, rows[:, t.columns[-1]])
-        _shrink(rows, tiles, target)
+            rows[:, t.columns[-1]] = _innermost(t, widths[t], rows[:, t.columns[-1]])
+        _shrink(rows, widths, target)
     for t in sketch.tiles:
         left = np.full(len(rows), t.extent, dtype=np.int64)
         for column in reversed(t.columns):
@@ -74,35 +77,43 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _innermost(t: Tile, target: Target, sizes: np.ndarray) -> np.ndarray:
+def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
+    """How many elements of the vectorised axis each row has in a vector: what fills a register, or half of one where it picks
+    that; 1 for axes that are not vectorised."""
+    if not t.vector:
+        return np.ones(len(rows), dtype=np.int64)
+    halved = next((rows[:, c.column] for c in sketch.choices if c.name == f"{t.block} vectors"), 0)
+    return np.full(len(rows), target.lanes(t.bits), dtype=np.int64) // (1 + halved)
+
+
+def _innermost(t: Tile, width: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     sizes = np.clip(sizes, 1, t.extent if t.limit is None else min(t.extent, t.limit))
     if t.perfect:
         return _divisor_below(np.full(len(sizes), t.extent), sizes)
     if t.vector:
-        lanes = target.lanes(t.bits)
-        whole = lanes * np.maximum(1, (sizes + lanes // 2) // lanes)
+        whole = width * np.maximum(1, (sizes + width // 2) // width)
         return np.minimum(np.where(sizes < t.extent, whole, sizes), t.extent if t.limit is None else min(t.extent, t.limit))
     return _even(np.full(len(sizes), t.extent), sizes)
 
 
-def _shrink(rows: np.ndarray, tiles: Sequence[Tile], target: Target) -> None:
-    """Halve innermost tiles, the longest first, until the accumulators of the block fit."""
-    if not tiles:
+def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target) -> None:
+    """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
+    if not widths:
         return
-    budget = max(1, BODIES if any(t.perfect for t in tiles) else machine(target).registers - OPERANDS)
-    columns = np.array([t.columns[-1] for t in tiles])
-    lanes = np.array([target.lanes(t.bits) if t.vector else 1 for t in tiles])
+    budget = max(1, BODIES if any(t.perfect for t in widths) else machine(target).registers - OPERANDS)
+    columns = np.array([t.columns[-1] for t in widths])
+    width = np.stack(list(widths.values()), axis=1)
     for _ in range(ROUNDS):
-        vectors = -(-rows[:, columns] // lanes)
+        vectors = -(-rows[:, columns] // width)
         over = np.flatnonzero(np.prod(vectors, axis=1) > budget)
         if not len(over):
             return
         longest = np.argmax(vectors[over], axis=1)
-        for n, t in enumerate(tiles):
+        for n, t in enumerate(widths):
             own = over[longest == n]
             excess = np.prod(vectors[own], axis=1) / budget
-            smaller = np.maximum(1, np.minimum(vectors[own, n] / excess, vectors[own, n] - 1)).astype(np.int64) * lanes[n]
-            rows[own, t.columns[-1]] = _innermost(t, target, smaller)
+            smaller = np.maximum(1, np.minimum(vectors[own, n] / excess, vectors[own, n] - 1)).astype(np.int64) * width[own, n]
+            rows[own, t.columns[-1]] = _innermost(t, width[own, n], smaller)
 
 
 def _even(left: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -122,39 +133,8 @@ def _divisor_below(extent: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 def _still(sketch: Sketch, rows: np.ndarray) -> None:
     """Set the columns that a row does not use, because a branch did not pick their steps, to their first value."""
-    if not sketch.branches:
-        return
-    first = np.ones(sketch.columns, dtype=np.int64)
-    for choice in sketch.choices:
-        first[choice.column] = choice.options[0]
-    used = np.zeros(rows.shape, dtype=bool)
-
-    def visit(steps: Sequence[Step | Branch], active: np.ndarray) -> None:
-        for entry in steps:
-            if isinstance(entry, Branch):
-                used[active, entry.column] = True
-                picked = rows[:, entry.column] % len(entry.options)
-                for n, option in enumerate(entry.options):
-                    if option:
-                        visit(option, active & (picked == n))
-            else:
-                for hole in (hole for _, value in entry.args for hole in _holes(value)):
-                    used[active, hole.column] = True
-
-    visit(sketch.steps, np.ones(len(rows), dtype=bool))
-    rows[:] = np.where(used, rows, first)
-
-
-def _holes(value: object) -> list[Hole]:
-    match value:
-        case Hole():
-            return [value]
-        case Product(columns):
-            return [Hole(c) for c in columns]
-        case tuple() | list():
-            return [hole for v in value for hole in _holes(v)]
-        case _:
-            return []
+    if sketch.branches:
+        rows[:] = np.where(sketch.used(rows), rows, sketch.stand_ins())
 
 
 def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
@@ -175,7 +155,7 @@ def factorisations(extent: int, levels: int, limit: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64).reshape(-1, levels)
 
 
-def _spatial(rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.random.Generator) -> None:
+def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.random.Generator) -> None:
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
@@ -183,17 +163,10 @@ def _spatial(rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.ra
     for t in tiles:
         if not t.vector:
             continue
-        lanes = target.lanes(t.bits)
-        if t.extent <= lanes:
-            inner = np.full(n, t.extent, dtype=np.int64)
-        else:
-            menu = lanes * np.arange(1, min(4, -(-t.extent // lanes)) + 1)
-            exact = menu[t.extent % menu == 0]
-            inner = rng.choice(menu, size=n)
-            if len(exact):
-                inner = np.where(rng.random(n) < EXACT, rng.choice(exact, size=n), inner)
-        rows[:, t.columns[-1]] = np.minimum(inner, t.extent)
-        budget //= np.maximum(1, -(-inner // lanes))
+        width = lanes(sketch, target, t, rows)
+        for own in (width == w for w in np.unique(width)):
+            rows[own, t.columns[-1]] = _vectors(t.extent, int(width[own][0]), int(own.sum()), rng)
+        budget //= -(-rows[:, t.columns[-1]] // width)
     others = [t for t in tiles if not t.vector]
     for k in rng.permutation(len(others)):
         t = others[k]
@@ -212,6 +185,16 @@ def _spatial(rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.ra
             size = np.where(rng.random(n) < 0.3, 1, size)
             rows[:, column] = size
             left = -(-left // size)
+
+
+def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """`n` lengths of a tile of some vectors of `width` elements, mostly such that divide the axis."""
+    menu = width * np.arange(1, min(VECTORS, -(-extent // width)) + 1)
+    exact = menu[extent % menu == 0]
+    drawn = rng.choice(menu, size=n)
+    if len(exact):
+        drawn = np.where(rng.random(n) < EXACT, rng.choice(exact, size=n), drawn)
+    return np.minimum(drawn, extent)
 
 
 def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:

@@ -25,9 +25,10 @@ from schedule.trace import Step
 from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
+from tir.size import Chosen, Size
 from tir.traverse import loops, stores
 
-from .planned import Planned, by_name, by_place
+from .planned import Planned, by_name
 
 if TYPE_CHECKING:
     from codegen.target import Target
@@ -43,7 +44,10 @@ class Hole:
 
     def filled(self, number: int) -> Any:
         """What stands there for a number of the column."""
-        return self.values[number % len(self.values)] if self.values else number
+        if not self.values:
+            return number
+        value = self.values[number % len(self.values)]
+        return Chosen.of(number, self.values) if isinstance(number, Size) and type(value) is not int else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class Tile:
     warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
     exceed the extent: the tile is filled up. Where `unit` iterations are taken as one (those of an instruction, or
     classes that loops further out go through), `extent` and columns count these, and the last one lacks `missing` iterations.
+    An axis that steps make of several counts through `parts`, axes of the function, the last of them fastest.
     """
 
     block: str
@@ -93,6 +98,7 @@ class Tile:
     padded: bool = False
     unit: int = 1
     missing: int = 0
+    parts: tuple[str, ...] = ()
 
     def fills(self, row: Sequence[int]) -> bool:
         """Whether the tiles of a row fill the axis exactly."""
@@ -101,11 +107,13 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A column that takes one of a few values; for the column of a branch they are the numbers of its runs."""
+    """A column that takes one of a few values; for the column of a branch they are the numbers of its runs. They are drawn with
+    the probabilities `weights`, all alike if there are none."""
 
     name: str
     column: int
     options: tuple[int, ...]
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ class Limit:
 class Sketch:
     """A schedule with holes. `rules` are the rules that made it, as `block: rule`; `steps` its trace.
 
-    Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together.
+    Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together. `made`
+    are blocks that rules made or changed before any number was open, as they were then, for those who describe the sketch.
     """
 
     name: str
@@ -131,6 +140,7 @@ class Sketch:
     choices: tuple[Choice, ...]
     columns: int
     limits: tuple[Limit, ...] = ()
+    made: tuple[Block, ...] = ()
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
@@ -158,6 +168,25 @@ class Sketch:
 
         visit(self.steps, np.ones(len(rows), dtype=bool))
         return np.stack(found, axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
+
+    def used(self, rows: np.ndarray) -> np.ndarray:
+        """Which columns the steps of each row have numbers from: an (n, columns) boolean matrix for one of rows."""
+        result = np.zeros(rows.shape, dtype=bool)
+
+        def visit(run: _Run, active: np.ndarray) -> None:
+            columns, branches = run
+            result[np.ix_(active, columns)] = True
+            for column, options in branches:
+                picked = rows[active, column] % len(options)
+                for n in np.unique(picked):
+                    visit(options[n], active[picked == n])
+
+        visit(self._run, np.arange(len(rows)))
+        return result
+
+    @cached_property
+    def _run(self) -> _Run:
+        return _columns_in(self.steps)
 
     def picked(self, variant: Sequence[int]) -> tuple[Step, ...]:
         """The steps of a variant: each branch replaced by the run that it picks, holes left open."""
@@ -223,6 +252,29 @@ class Sketch:
         return f"{self.name}: {'; '.join(self.rules)} ({self.columns} holes)"
 
 
+_Run = tuple[list[int], list[tuple[int, list["_Run"]]]]  # columns in a run of steps; the branches in it: column and runs
+
+
+def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
+    branches = [s for s in steps if isinstance(s, Branch)]
+    columns = {c for s in steps if isinstance(s, Step) for _, value in s.args for c in _open_in(value)}
+    columns |= {b.column for b in branches}
+    return sorted(columns), [(b.column, [_columns_in(option) for option in b.options]) for b in branches]
+
+
+def _open_in(value: object) -> tuple[int, ...]:
+    """The columns of what is open in an argument."""
+    match value:
+        case Hole(column):
+            return (column,)
+        case Product(columns):
+            return columns
+        case tuple():
+            return tuple(c for v in value for c in _open_in(v))
+        case _:
+            return ()
+
+
 def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
     for step in steps:
         if isinstance(step, Branch):
@@ -282,6 +334,7 @@ class State:
     marks: dict[str, str] = field(default_factory=dict)  # what a rule made of a block: "tiled", "row", "lanes"
     levels: dict[str, list[list[str]]] = field(default_factory=dict)  # the loops of a tiled block, level by level
     limits: list[Limit] = field(default_factory=list)
+    made: dict[str, Block] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedule, Planned):
@@ -295,7 +348,7 @@ class State:
         return State(
             self.schedule.copy(), self.target, list(self.pending), list(self.rules), list(self.open), list(self.tiles),
             list(self.choices), self.columns, dict(self.shared), dict(self.marks), dict(self.levels),
-            list(self.limits),
+            list(self.limits), dict(self.made),
         )  # fmt: skip
 
     def fired(self, rule: str, block: str) -> State:
@@ -404,12 +457,13 @@ class State:
         trace = self.schedule.trace
         self.open.append(Run(len(trace) - 1, 1, trace[-1].with_args(**holes)))
 
-    def branch(self, name: str, options: Sequence[tuple[str, Callable[[State], object]]]) -> int:
+    def branch(self, name: str, options: Sequence[tuple[str, Callable[[State], object]]], weights: tuple[float, ...] = ()) -> int:
         """Let a column pick one of several ways to go on, each a label and a function that changes the state it is given.
 
         Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
         there is no column. What follows is planned on the first way, and has to be legal after all of them. Choices of one name
-        in several ways share a column. Returns how many ways there are.
+        in several ways share a column. Where all ways are there, `weights` say how often each is drawn. Returns how many there
+        are.
         """
         here = len(self.schedule.trace), len(self.open)
         if any(c.name == name for c in self.choices):
@@ -439,6 +493,8 @@ class State:
             tiles = {t: None for _, new, _ in made for t in new.tiles[len(self.tiles) :]}
             choices = {c.column: c for _, new, _ in made for c in new.choices[len(self.choices) :]}
             own = replace(own, options=tuple(range(max(len(made), len(own.options)))))
+            if len(own.options) == len(weights):
+                own = replace(own, weights=weights)
             run = Run(here[0], len(first.schedule.trace) - here[0], entry)
             first.columns = max(columns, own.column + 1)
             self._become(first, [*self.tiles, *tiles], [*self.choices, own, *choices.values()], [*self.open, run])
@@ -461,12 +517,12 @@ class State:
         Loops are given by place, up to the first branch by name if `named` is set.
         """
         entries: list[Step | Branch] = []
-        steps, before = self.schedule.trace.steps, self.schedule.before
+        steps = self.schedule.trace.steps
 
         def add(step: Step | Branch, n: int) -> None:
             nonlocal named
             named = named and not isinstance(step, Branch)
-            entries.append(step if named or isinstance(step, Branch) else by_place(step, before[n]))
+            entries.append(step if named or isinstance(step, Branch) else self.schedule.by_place(step, n))
 
         for run in self.open[opened:]:
             for n in range(start, run.start):
@@ -482,7 +538,7 @@ class State:
         named = not any(t.padded for t in self.tiles)
         entries, described = (
             self._entries(named=named),
-            (tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits)),
+            (tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits), tuple(self.made.values())),
         )
         return Sketch(name, func, tuple(self.rules), entries, *described)
 

@@ -74,9 +74,20 @@ def generate(
     Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
     always does).
     """
-    _check(func)
     chosen = space if isinstance(space, Space) else named(space, target.kind)
-    tried = chosen.rules if rules is None else tuple(rules)
+    states = derived(func, target, chosen.rules if rules is None else rules, most)
+    return [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states)]
+
+
+def annotated(state: State, space: Space, name: str, func: PrimFunc) -> Sketch:
+    """The sketch of `func` that a finished derivation makes."""
+    space.annotate(state)
+    return state.finish(name, func)
+
+
+def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[State]:
+    """The derivations of `generate`, before their loops are marked."""
+    _check(func)
     start = State(Planned(func), target, [b.name for b in blocks(func)])
     order = itertools.count(0, -1)  # among states with as many departures the newest is first
     work = [(0, next(order), start)]
@@ -87,12 +98,10 @@ def generate(
             finished.append(state)
             continue
         block = state.pending.pop()
-        branches = _branches(state, block, tried)
+        branches = _branches(state, block, rules)
         for n, new in reversed(list(enumerate(branches))):
             heappush(work, (departures + min(n, 1), next(order), new))
-    for state in finished:
-        chosen.annotate(state)
-    return [state.finish(f"sketch {n}", func) for n, state in enumerate(finished)]
+    return finished
 
 
 def _check(func: PrimFunc) -> None:

@@ -15,17 +15,19 @@ from math import gcd, prod
 
 import numpy as np
 
+from schedule.primitive import path_to_loop, replace_path
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
-from tir.ir import Binary, Const, For, PrimFunc, Seq, Stmt, seq
+from tir.ir import Binary, Const, For, Kind, PrimFunc, Seq, Stmt, seq
 from tir.size import Formula, Size, formula
 from tir.traverse import blocks, loads, path_to, walk
 
-from .planned import renamed, take
+from .planned import named, renamed, take
 from .sketch import Branch, Sketch, Tile, filled, is_spatial
 from .stretched import Rounded, stretched
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
+MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind.UNROLLED, "bind": Kind.THREAD}
 LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
 
 
@@ -73,14 +75,26 @@ def symbolic(
     made: dict[str, str] = {}
     for step in sketch.planned(variant):
         if step not in below:
-            below[step] = *take(func, step, lambda s: _filled(s, row, still), made), {}
-        func, named, below = below[step]
-        made |= renamed(step, named)
+            if step.name in MARKS:
+                below[step] = _marked(func, named(func, step, made)), step, {}
+            else:
+                below[step] = *take(func, step, lambda s: _filled(s, row, still), made), {}
+        func, taken, below = below[step]
+        made |= renamed(step, taken)
     nests = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     for nest in nests:
         if id(nest) not in memory.nests:
             memory.nests[id(nest)] = nest, memory.equal.setdefault((repr(nest), _formulas(nest)), nest)
     return func.with_(body=seq(*(memory.nests[id(nest)][1] for nest in nests)))
+
+
+def _marked(func: PrimFunc, step: Step) -> PrimFunc:
+    """The function after a step that only marks a loop. Whether that is legal is not asked again, which would take longer than
+    all the rest: the rows of a sketch are legal, and each that is measured is replayed with all checks."""
+    arguments = dict(step.args)
+    above = path_to_loop(func, arguments["loop"])
+    loop: For = above[-1]  # type: ignore[assignment]
+    return replace_path(func, above, loop.with_(kind=MARKS[step.name], thread=arguments.get("thread_axis", "")))
 
 
 def _formulas(stmt: Stmt) -> tuple[Formula, ...]:
@@ -96,7 +110,7 @@ def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounde
         axes = {it.var.name: is_spatial(it) for it in block.iters}
         for t in sketch.tiles:
             if t.block == block.name:
-                parts = [name for name, spatial in axes.items() if spatial != t.reduce]
+                parts = t.parts or [name for name, spatial in axes.items() if spatial != t.reduce]
                 found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
     return found
 
@@ -111,18 +125,21 @@ def _tiles_of(t: Tile, tile: int) -> Rounded:
     return rounded
 
 
-def alignments(sketch: Sketch, variant: Sequence[int], func: PrimFunc) -> tuple[Alignment, ...]:
-    """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; `func` is the
-    program of the variant."""
+def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[Alignment, ...]:
+    """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; its program is
+    made with `memory`. Raises ScheduleError where that is refused."""
+    divided = [(t, divisor) for t in sketch.tiles for divisor in _divisors(sketch, t)]
+    if not divided:
+        return ()
+    func = symbolic(sketch, variant, memory)
     paths = {b.name: _columns_around(func, b.name) for b in blocks(func)}
     moved = [dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"]
     outside = [columns for name, columns in paths.items() if name in moved]
     found: dict[Alignment, None] = {}
-    for t in sketch.tiles if outside else ():
-        for divisor in _divisors(sketch, t):
-            for columns in outside:
-                depth = max((n + 1 for n, c in enumerate(t.columns) if c in columns), default=0)
-                found[Alignment(t.columns, depth, divisor)] = None
+    for t, divisor in divided:
+        for columns in outside:
+            depth = max((n + 1 for n, c in enumerate(t.columns) if c in columns), default=0)
+            found[Alignment(t.columns, depth, divisor)] = None
     return tuple(found)
 
 

@@ -70,14 +70,16 @@ def autotune(
     one of the task. `limits` bounds what one candidate may take; `workload` names the computation, so that float64 numpy is the
     reference; `workers` build at once, with the module `builder`; or `measurer` makes another measurer of the task.
 
-    Ctrl-C ends the run and returns the best so far. The same seed gives the same data and the same proposals as long as
-    measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError for a bad budget, target or
-    option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a file that cannot be
-    used, WorkerError where workers cannot be started.
+    Ctrl-C ends the run and returns the best so far, or is passed on where there is none yet. The same seed gives the same data
+    and the same proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError
+    for a bad budget, target or option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a
+    file that cannot be used, WorkerError where workers cannot be started.
     """
     check_budget(trials, seconds)
     check_options(records, seed, callbacks, limits, workload, workers, rules, first)
     check_names(search=search, model=model, space=space)
+    if measurer is not None and not callable(measurer):
+        raise ValueError(f"measurer takes what makes a search.Measurer of a task, got {measurer!r}")
     if measurer is not None and not (limits is workers is builder is None):
         raise ValueError("limits, workers and builder are those of the local measurer; another measurer brings its own")
     started = time.monotonic()
@@ -97,6 +99,8 @@ def autotune(
             measuring: Measurer = LocalMeasurer(task, workers=workers, builder=builder, limits=limits, seed=seed)
         else:
             measuring = measurer(task)
+            if not all(hasattr(measuring, method) for method in ("__enter__", "prepare", "measure", "compare")):
+                raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {measuring!r}")
 
         def make() -> tuple[Search, Sequence[Candidate]]:
             proposer = _search(task, search, model, space, rules)

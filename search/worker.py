@@ -16,7 +16,7 @@ compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples a
 peak     threads, dtype -> ok; flops (a second)
 drop     ids: forget these kernels -> nothing
 
-An answer says `lost` where a device can run nothing more in this process; the parent starts another.
+An answer says `lost` where this process is to run nothing more, as after a kernel that raised: the parent starts another.
 
 Before each thing whose duration is limited, the event `running` is sent: the clock of the parent starts there. The event
 `checking` stops it.
@@ -55,6 +55,8 @@ WARM = 0.02  # seconds of calls of numpy, and on a device, in a race before thos
 TURN = 0.01  # seconds of calls of a kernel in a race before those that count, and of those that count
 CALLS = 2  # in a turn in a race, at most, of those that take `LONG`
 LONG = 0.5  # seconds: calls in a race that need none before
+MESSAGE = 4000  # characters of one, at most
+DESCRIPTORS = 256  # open files beyond those at the start, from which on a process is given up
 SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
 
 
@@ -67,7 +69,8 @@ class Worker:
         self._known: set[str] = set()
         self._arrays: Arrays | None = None
         self.directory: Path | None = None
-        self._lost = False  # whether an error of a device left this process unable to run anything more
+        self._lost = False  # whether this process is to run nothing more
+        self._descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
     def send(self, **header: Any) -> None:
         self._channel.write(wire.encode(header))
@@ -83,7 +86,14 @@ class Worker:
             except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
                 answer = {"outcome": "build_error", "message": _describe(error)}
             if answer is not None:
-                self.send(**answer, **({"lost": True} if self._lost else {}))
+                self.send(**answer, **({"lost": True} if self._lost or self._burdened() else {}))
+
+    def _burdened(self) -> bool:
+        """Whether candidates left so many files open that others may find no more, as far as the system tells."""
+        try:
+            return len(os.listdir("/proc/self/fd")) > self._descriptors + DESCRIPTORS
+        except OSError:
+            return False
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
@@ -216,8 +226,8 @@ class Worker:
             return self._crash(error)
 
     def _crash(self, error: Exception) -> wire.Message:
-        """The outcome of a kernel that raised."""
-        self._lost |= bool(getattr(error, "sticky", False))
+        """The outcome of a kernel that raised. What it leaves on a device or in this process is not to trouble others."""
+        self._lost = True
         return {"outcome": "crash", "message": _describe(error)}
 
     def _compare(self, _: bytes, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
@@ -275,8 +285,11 @@ class Worker:
 
 
 def _describe(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    try:
+        text = str(error).strip()
+    except Exception:  # of a class of a candidate's
+        text = ""
+    return f"{type(error).__name__}: {text}"[:MESSAGE] if text else type(error).__name__
 
 
 def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
@@ -395,10 +408,16 @@ def main() -> None:
             if worker.directory is None or not worker.directory.exists():
                 break
             shutil.rmtree(worker.directory, ignore_errors=True)
+        if os.getpgrp() == os.getpid():  # and with it goes what candidates have started
+            os.killpg(0, signal.SIGKILL)
         os._exit(0)
 
     threading.Thread(target=receive, daemon=True).start()
-    worker.serve(requests)
+    try:
+        worker.serve(requests)
+    except BaseException as error:  # a candidate asked the interpreter to end, whose orderly end takes a while
+        os.write(2, f"{_describe(error)}\n".encode(errors="replace"))
+        os._exit(1)
 
 
 if __name__ == "__main__":

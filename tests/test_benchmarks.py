@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 import tir
-from benchmarks import BENCHMARKS, cpu, onnx_peer, peers, programs, runner
+from benchmarks import BENCHMARKS, cpu, onnx_peer, pages, peers, programs, runner
 from benchmarks.__main__ import main, measured, select, standard_table
 from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
@@ -201,6 +201,7 @@ def test_the_worker_refuses_a_wrong_number_of_threads(monkeypatch: pytest.Monkey
         (["cpu", "--threads", "0"], "--threads takes positive integers separated by commas, as in 1,2; got '0'"),
         (["cpu", "--best", "."], "--best and --save need --schedule tuned, not default"),
         (["cpu", "--schedule", "tuned", "--best", "nowhere"], "--best: nowhere is not a folder"),
+        (["cpu", "--minutes", "3"], "--minutes is for ablation and quality, not cpu"),
         (["cpu", "--seconds", "-1"], "argument --seconds: a positive number of seconds was expected, got '-1'"),
     ],
 )
@@ -395,6 +396,8 @@ def test_the_best_schedule_in_a_folder_is_found(tmp_path: Path) -> None:
 
 KEYS = {
     ("compile_time", "gmm"): {"candidates", "illegal", "kernels", "total_ms", "cpu_ms", *(f"{p}_ms" for p in PHASES)},
+    ("parallel_region", "dynamic"): {"region_us", "quartiles_us"},
+    ("pipelines", "gmm"): {"pipeline", "llvm_ms", "run_ms", "run_ratio"},
     ("search_throughput", "gmm"): {
         "sketches",
         "sampled_per_s",
@@ -420,6 +423,7 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
     module = import_module(f"benchmarks.{name}")
     monkeypatch.setattr(module, "RUNS", 3, raising=False)
     monkeypatch.setattr(module, "STATEMENTS", ("import tir", "import tir; tir.te"), raising=False)
+    monkeypatch.setattr("benchmarks.pipelines.PROGRAMS", {"gmm": (7, 13, 9)})
     assert row in module.ROWS and set(module.DEFAULT) <= set(module.ROWS)
     results = list(module.measure(row, Options(seconds=0.01)))
     assert results
@@ -432,7 +436,7 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
 
 
 def test_every_benchmark_is_tried() -> None:
-    own = {"cpu", "published", "ablation", "quality"}  # the last in test_quality.py
+    own = {"cpu", "published", "ablation", "quality", "model"}  # the last in files of their own
     assert {name for name, _ in KEYS} | own == set(BENCHMARKS)
 
 
@@ -440,8 +444,10 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
     ablation = import_module("benchmarks.ablation")
     kept = {name: ablation.CONFIGURATIONS[name] for name in ("limited space", "random search")}
     monkeypatch.setattr(ablation, "CONFIGURATIONS", kept)
-    options = Options(seconds=0.05, trials=2, seeds=1, save=str(tmp_path))
-    for trials in (2, 2, 3):
+    monkeypatch.setattr(ablation, "RACE", 0.01)
+    monkeypatch.setattr(ablation.Roof, "measure", lambda *_: runner.Roof(1e9, 1e9))
+    options = Options(trials=2, seeds=1, save=str(tmp_path))
+    for trials in (2, 3):
         results = list(ablation.measure("gemm-61", replace(options, trials=trials)))
         assert [(r["configuration"], r["trials"], len(r["speeds"][0])) for r in results] == [
             (name, trials, trials) for name in kept
@@ -451,24 +457,56 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
                 assert len(records) == trials
     assert max(r["best"] for r in results) == 1.0
     assert "random search" in rendered(ablation.table([{"row": "gemm-61", **r} for r in results]))
-    picture = tmp_path / "ablation-gemm-61.svg"
+    picture = tmp_path / "ablation-1.svg"
     assert picture.read_text().startswith("<?xml") and picture.stat().st_size < 100_000
     page = (tmp_path / "ablation.md").read_text()
-    assert page.count("\n## gemm-61, 1 thread\n") == 1 and page.count("| random search | 1 | 3 |") == 1
+    assert page.count("\n## 1 thread\n") == page.count("\n### gemm-61\n") == page.count("| random search | 1 | 3 |") == 1
+    assert "Default schedule: " in page and "% of the peak of arithmetic" in page and "Means over the rows" not in page
     json.dumps(results, allow_nan=False)
 
 
-def test_a_page_keeps_its_other_sections() -> None:
+def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ablation = import_module("benchmarks.ablation")
-    page = ""
-    for heading, section in (
-        ("b, 1 thread", "old"),
-        ("c, 1 thread", "table of c"),
-        ("b, 1 thread", "new"),
-        ("a, 2 threads", "a"),
-    ):
-        page = ablation.with_section(page, heading, section)
-    assert page == f"{ablation.INTRODUCTION}\n## a, 2 threads\n\na\n\n## b, 1 thread\n\nnew\n\n## c, 1 thread\n\ntable of c\n"
+    clock = [0.0]
+
+    def run(*_: object) -> object:
+        clock[0] += 4.0
+        return ablation.Ran([1.0], None, 4.0)
+
+    monkeypatch.setattr(ablation, "_run", run)
+    monkeypatch.setattr(ablation.time, "monotonic", lambda: clock[0])
+    configurations = len(ablation.CONFIGURATIONS)
+
+    def seeds(minutes: float | None) -> int:
+        made = ablation._runs(None, "row", tmp_path, Options(seeds=5, minutes=minutes))
+        assert len(made) == configurations and len({len(runs) for runs in made.values()}) == 1
+        return len(made["full"])
+
+    assert seeds(None) == 5
+    assert seeds(0.01) == 1  # at least one
+    each = (4.0 + 2 * ablation.RACE) * configurations / 60
+    assert [seeds(n * each + 0.01) for n in (1, 2, 3, 4, 9)] == [1, 2, 3, 4, 5]
+
+
+def test_a_page_has_all_rows(tmp_path: Path) -> None:
+    ablation = import_module("benchmarks.ablation")
+    about = {"fastest_s": 1e-3, "gflops": 2.0, "shares": {"arithmetic": 0.5, "copying": 0.25}, "beside": {"numpy": 0.8}}
+    circumstances = {"machine": {"processor": "P", "mcpu": "m"}, "commit": "c"}
+    kept = {}
+    for row, best in (("softmax", 0.5), ("gemm-512", 1.0)):
+        results = [
+            {"configuration": name, "run_s": 3.0, **ablation.summary([[2.0, 1.0]], [1.0 / best], 1.0), **about, **circumstances}
+            for name in ablation.CONFIGURATIONS
+        ]
+        kept = pages.remember(tmp_path / "ablation.json", f"{row}/2", {"threads": 2, "results": results})
+    ablation.write(kept, tmp_path)
+    page = (tmp_path / "ablation.md").read_text()
+    assert page.index("### gemm-512") < page.index("### softmax") and "| full | 0.75 | 0.56 |" in page
+    assert "The fastest: 1 ms, 2.0 GFLOP/s (50% of the peak of arithmetic, 25% of the peak of copying)." in page
+    assert "Numpy: 0.80 of its speed." in page and page.count("On P (m), commit c.") == 1
+    before = (tmp_path / "ablation-2.svg").read_bytes()
+    ablation.write(kept, tmp_path)
+    assert (tmp_path / "ablation-2.svg").read_bytes() == before
 
 
 def test_ablation_figures() -> None:
@@ -477,7 +515,7 @@ def test_ablation_figures() -> None:
     inf = float("inf")
     found = ablation.summary([[inf, 4.0, 2.0, 1.0], [2.0, 2.0, 2.0, 2.0], [inf] * 4], [1.25, 2.0, inf], 1.0)
     assert found["speeds"] == [[0.0, 0.2, 0.4, 0.8], [0.5, 0.5, 0.5, 0.5], [0.0] * 4]
-    assert found["best"] == 0.5 and found["best_range"] == [0.0, 0.8] and found["to_90"] is None
+    assert found["best"] == 0.5 and found["quartiles"] == [0.25, 0.65] and found["to_90"] is None
     assert found["area"] == pytest.approx((0.0 + 0.2 + 0.4 + 0.5) / 4)
     assert ablation.summary([[2.0, 1.0]], [1.0], 1.0)["to_90"] == 2
 

@@ -17,6 +17,7 @@ from benchmarks import cases, cpu, peers, programs, quality
 from benchmarks.options import Options
 from benchmarks.runner import Timing
 from search.records import Records
+from search.task import Task
 from tir import te, workloads
 
 SMALL = {
@@ -84,7 +85,7 @@ def test_every_case_has_a_peer() -> None:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Options:
+def small(monkeypatch: pytest.MonkeyPatch, short_races: None) -> Options:
     """The row nrm-1, small; and short timings."""
     monkeypatch.setitem(cases.CASES, "nrm-1", cases.Case("nrm", "norm", (3, 7, 109)))
     monkeypatch.setattr(quality, "TIMED", 0.05)
@@ -100,8 +101,22 @@ def test_a_row_goes_on_where_it_ended(small: Options, tmp_path: Path) -> None:
         with Records(tmp_path / "quality.db") as records:
             assert len(records) == min(trials, 3)
         json.dumps(result, allow_nan=False)
+    page = (tmp_path / "quality.md").read_text()
+    assert page.count("\n## 1 thread\n") == page.count("| nrm-1 | 3,7,109 | 1 | 3 |") == 1 and "geometric mean" in page
+    assert (tmp_path / "quality-1.svg").read_text().startswith("<?xml")
     shown = rendered([{"row": "nrm-1", **result}, {"row": "mlp", "threads": 1, "error": "it failed"}])
     assert "drawn with seed 0" in shown and "3,7,109" in shown and "geometric mean" in shown and "failed" in shown
+
+
+def test_a_row_keeps_to_its_minutes(small: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets = []
+    monkeypatch.setattr(quality.tir, "autotune", lambda func, target, trials, seconds, **_: budgets.append(seconds))
+    instance = programs.instance("norm", (3, 7, 109))
+    task = Task.of(instance.func, "llvm -num-cores 1")
+    with Records(tmp_path / "quality.db") as records:
+        for minutes in (None, 10.0, 1.0, 0.0):
+            quality.search(task, records, replace(small, minutes=minutes))
+    assert budgets == [300.0, 300.0, 60.0 - quality.APART, quality.WORTH]
 
 
 def test_a_wrong_schedule_is_not_timed(small: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +151,7 @@ def test_figures() -> None:
 def test_goals_are_met_or_not() -> None:
     assert set(quality.GOALS) == set(cpu.ROWS)
     base = {"row": "mlp", "threads": 2, "trials": 9, "searched_s": 1.0, "sketch": "s", "shape": [7], "contenders": {}}
+    base["shares"] = {"arithmetic": 0.5, "copying": 0.25}
     for row, ratio, sketch, text in (
         ("mlp", 1.01, "s", "1.00 x numpy +"),
         ("mlp", 0.99, "s", "1.00 x numpy -"),

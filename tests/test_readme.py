@@ -20,6 +20,7 @@ def blocks(text: str) -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, m.start(2)) + 1, m[1], m[2]) for m in FENCE.finditer(text)]
 
 
+@pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

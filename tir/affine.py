@@ -277,18 +277,23 @@ def remainder(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Po
 
 def recombine(p: Polynomial, ranges: Ranges, dtype: str = "int32") -> Polynomial:
     """Undo a split that lies within one sum: k c (x // c) + k (x % c) = k x."""
-    changed = True
-    while changed:
-        changed = False
-        for m, k in tuple(p.items()):
-            match m:
-                case (Binary("%", x, Const(c)),) if c > 0:
-                    inner = polynomial(x)
-                    quotient = floordiv(inner, c, ranges, dtype)
-                    if len(quotient) == 1:
-                        ((q, factor),) = quotient.items()
-                        if factor == 1 and q and p.get(q) == k * c:
-                            p = add(add(add(p, {m: -k}), {q: -k * c}), scale(inner, k))
-                            changed = True
-                            break
+    for m, k in p.items():
+        if len(m) == 1 and type(m[0]) is Binary and m[0].op == "%":
+            whole = _recombined(p, m[0], k, ranges, dtype)
+            if whole is not None:
+                return recombine(whole, ranges, dtype)
     return p
+
+
+def _recombined(p: Polynomial, rest: Binary, k: int, ranges: Ranges, dtype: str) -> Polynomial | None:
+    """`p`, its term k (x % c) and the one for x // c replaced by k x; None where there is no such pair."""
+    if type(rest.b) is not Const or rest.b.value <= 0:
+        return None
+    x, c = polynomial(rest.a), rest.b.value
+    quotient = floordiv(x, c, ranges, dtype)
+    if len(quotient) != 1:
+        return None
+    ((q, factor),) = quotient.items()
+    if factor != 1 or q == () or p.get(q) != k * c:
+        return None
+    return add(add(add(p, {(rest,): -k}), {q: -k * c}), scale(x, k))

@@ -201,7 +201,7 @@ class Call(Expr):
 
 @node
 class Buffer(Node):
-    """A dense row-major array. `scope` is "global", or a memory nearer to the processor ("local", "shared", "register")."""
+    """A dense row-major array. `scope` is one of `memory.SCOPES`: "global", or a memory nearer to the processor."""
 
     name: str
     shape: tuple[Expr, ...]
@@ -381,6 +381,12 @@ class PrimFunc(Node):
         from .script.printer import script
 
         return script(self)
+
+    def outline(self) -> str:
+        """The loop nest alone, a line for loops that stand in one another and one for each assignment; nothing parses it."""
+        from .script.outline import outline
+
+        return outline(self)
 
     def show(self) -> None:
         """Print the script, coloured in a terminal."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,13 @@ _NUMPY = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod, "min": np.minimum, "max": np.maximum,
     "and": np.logical_and, "or": np.logical_or, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
     ">": np.greater, ">=": np.greater_equal,
+}  # fmt: skip
+
+# What each operation on integers makes of two of Python's numbers.
+ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
+    "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "==": operator.eq, "!=": operator.ne, "<": operator.lt,
+    "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
 

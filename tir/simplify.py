@@ -6,7 +6,6 @@ expressions are never reassociated.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,10 +46,10 @@ from .ir import (
     Var,
     conjuncts,
 )
+from .points import ON_NUMBERS
 from .size import fixed
 from .traverse import map_children
 
-_COMPARE = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
 
@@ -133,32 +132,11 @@ def _integer(e: Expr, ranges: Ranges) -> Polynomial:
     if kind is Var:
         low, high = ranges.get(e.name, (None, None))  # type: ignore[attr-defined]
         return constant(low) if low is not None and low == high and fixed(high) else {(e,): 1}
+    if kind is Binary:
+        return _arithmetic(e, ranges)  # type: ignore[arg-type]
     match e:
-        case Binary("+", a, b):
-            return recombine(add(_integer(a, ranges), _integer(b, ranges)), ranges, e.dtype)
-        case Binary("-", a, b):
-            return recombine(add(_integer(a, ranges), _integer(b, ranges), -1), ranges, e.dtype)
-        case Binary("*", a, b):
-            return multiply(_integer(a, ranges), _integer(b, ranges))
         case Unary("neg", a):
             return scale(_integer(a, ranges), -1)
-        case Binary("//" | "%" as op, a, b):
-            p, q = _integer(a, ranges), _integer(b, ranges)
-            c = as_constant(q)
-            if c is not None and c > 0:
-                return (floordiv if op == "//" else remainder)(p, c, ranges, e.dtype)
-            value = as_constant(p)
-            if c and value is not None:
-                return constant(value // c if op == "//" else value % c)
-            return {(Binary(op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
-        case Binary("min" | "max" as op, a, b):
-            p, q = _integer(a, ranges), _integer(b, ranges)
-            low, high = polynomial_bounds(add(p, q, -1), ranges)
-            if high is not None and high <= 0:
-                return p if op == "min" else q
-            if low is not None and low >= 0:
-                return q if op == "min" else p
-            return {(Binary(op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
         case Cast(dtype, value):
             inner = _simplify(value, ranges)
             if isinstance(inner, Const) and not dtypes.is_float(inner.dtype):
@@ -176,6 +154,31 @@ def _integer(e: Expr, ranges: Ranges) -> Polynomial:
             return p if p == q else {(Select(condition, to_expr(p, e.dtype), to_expr(q, e.dtype), lazy),): 1}
         case _:
             return {(map_children(e, lambda n: _node(n, ranges)),): 1}  # type: ignore[dict-item]
+
+
+def _arithmetic(e: Binary, ranges: Ranges) -> Polynomial:
+    """The normal form of an operation on integers."""
+    p, q = _integer(e.a, ranges), _integer(e.b, ranges)
+    match e.op:
+        case "+":
+            return recombine(add(p, q), ranges, e.dtype)
+        case "-":
+            return recombine(add(p, q, -1), ranges, e.dtype)
+        case "*":
+            return multiply(p, q)
+        case "//" | "%":
+            c, value = as_constant(q), as_constant(p)
+            if c is not None and c > 0:
+                return (floordiv if e.op == "//" else remainder)(p, c, ranges, e.dtype)
+            if c and value is not None:
+                return constant(value // c if e.op == "//" else value % c)
+        case "min" | "max":
+            low, high = polynomial_bounds(add(p, q, -1), ranges)
+            if high is not None and high <= 0:
+                return p if e.op == "min" else q
+            if low is not None and low >= 0:
+                return q if e.op == "min" else p
+    return {(Binary(e.op, to_expr(p, e.dtype), to_expr(q, e.dtype)),): 1}
 
 
 def wraps(e: Expr) -> bool:
@@ -233,7 +236,7 @@ def _simplify(e: Expr, ranges: Ranges) -> Expr:
                     return x
             return Unary("not", a)
         case Binary(op, a, b) if op in COMPARISONS:
-            return _comparison(op, _simplify(a, ranges), _simplify(b, ranges), ranges)
+            return _comparison(op, a, b, ranges)
         case Select(c, t, f, lazy):
             condition = _simplify(c, ranges)
             if condition == TRUE:
@@ -264,23 +267,42 @@ def _fold_cast(dtype: str, value: Const) -> Const | None:
 
 
 def _comparison(op: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
-    if isinstance(a, Const) and isinstance(b, Const):
-        return TRUE if _COMPARE[op](a.value, b.value) else FALSE
-    if dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b):
-        low, high = polynomial_bounds(add(_integer(a, ranges), _integer(b, ranges), -1), ranges)  # a - b
-        always = {
-            "<": high is not None and high < 0,
-            "<=": high is not None and high <= 0,
-            ">": low is not None and low > 0,
-            ">=": low is not None and low >= 0,
-            "==": low == high == 0,
-            "!=": (high is not None and high < 0) or (low is not None and low > 0),
-        }
-        if always[op]:
-            return TRUE
-        if always[_NEGATED[op]]:
-            return FALSE
-    return Binary(op, a, b)
+    if not _exact(a, b):
+        a, b = _simplify(a, ranges), _simplify(b, ranges)
+        if isinstance(a, Const) and isinstance(b, Const):
+            return TRUE if ON_NUMBERS[op](a.value, b.value) else FALSE
+        if not _exact(a, b):
+            return Binary(op, a, b)
+    p, q = _integer(a, ranges), _integer(b, ranges)
+    difference = polynomial_bounds(add(p, q, -1), ranges)
+    if _always(op, difference):
+        return TRUE
+    if _always(_NEGATED[op], difference):
+        return FALSE
+    return Binary(op, to_expr(p, a.dtype), to_expr(q, b.dtype))
+
+
+def _exact(a: Expr, b: Expr) -> bool:
+    """Whether both are integers whose arithmetic may be rearranged."""
+    return dtypes.is_int(a.dtype) and not wraps(a) and not wraps(b)
+
+
+def _always(op: str, interval: Interval) -> bool:
+    """Whether `d op 0` for all d of an interval."""
+    low, high = interval
+    match op:
+        case "<":
+            return high is not None and high < 0
+        case "<=":
+            return high is not None and high <= 0
+        case ">":
+            return low is not None and low > 0
+        case ">=":
+            return low is not None and low >= 0
+        case "==":
+            return low == high == 0
+        case _:
+            return (high is not None and high < 0) or (low is not None and low > 0)
 
 
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any
 
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
@@ -26,35 +27,43 @@ class Size(int):
     other rows as far as the program would have taken the same path with them.
     """
 
-    formula: Formula
+    _made: tuple[str, int, int] | None = None  # what the formula is made from when it is first asked for
 
     def __new__(cls, value: int, formula: Formula) -> Size:
         self = super().__new__(cls, value)
         self.formula = formula
         return self
 
+    @cached_property
+    def formula(self) -> Formula:
+        assert self._made is not None
+        op, a, b = self._made
+        return _simplified(op, formula(a), formula(b))
+
     @staticmethod
     def column(value: int, column: int) -> Size:
         """The number in a column, `value` being the witness."""
         return Size(value, ("column", column))
 
+    # Most sums and products only serve a comparison, so their formulas wait.
+
     def __add__(self, other):
-        return _apply("+", self, other)
+        return _later(int.__add__(self, other), "+", self, other) if isinstance(other, int) else NotImplemented
 
     def __radd__(self, other):
-        return _apply("+", other, self)
+        return _later(int.__radd__(self, other), "+", other, self) if isinstance(other, int) else NotImplemented
 
     def __sub__(self, other):
-        return _apply("-", self, other)
+        return _later(int.__sub__(self, other), "-", self, other) if isinstance(other, int) else NotImplemented
 
     def __rsub__(self, other):
-        return _apply("-", other, self)
+        return _later(int.__rsub__(self, other), "-", other, self) if isinstance(other, int) else NotImplemented
 
     def __mul__(self, other):
-        return _apply("*", self, other)
+        return _later(int.__mul__(self, other), "*", self, other) if isinstance(other, int) else NotImplemented
 
     def __rmul__(self, other):
-        return _apply("*", other, self)
+        return _later(int.__rmul__(self, other), "*", other, self) if isinstance(other, int) else NotImplemented
 
     def __floordiv__(self, other):
         return _apply("//", self, other)
@@ -85,6 +94,32 @@ class Size(int):
 
     def __index__(self):
         return self
+
+
+class Chosen(Size):
+    """The number of one of a few values of any kind, by a column: what stands in a program where rows differ in something that is
+    no number."""
+
+    values: tuple[Any, ...]
+
+    @staticmethod
+    def of(number: Size, values: tuple[Any, ...]) -> Chosen:
+        """The value whose number stands in a column."""
+        self = Chosen(int(number), number.formula)
+        self.values = values
+        return self
+
+    def told(self, tell: Callable[[Any], int]) -> int:
+        """What `tell` says of the value."""
+        result: int = tell(self.values[0])
+        for n, (before, value) in enumerate(pairwise(self.values), 1):
+            result = result + (tell(value) - tell(before)) * (1 - less(self, n))
+        return result
+
+
+def told(value: Any, tell: Callable[[Any], int]) -> int:
+    """What `tell` says of a value, of which rows may choose different ones."""
+    return value.told(tell) if isinstance(value, Chosen) else tell(value)
 
 
 def formula(value: int) -> Formula:
@@ -121,23 +156,38 @@ def single(n: int) -> bool:
     return n == 1 and fixed(n)
 
 
+def _later(value: int, op: str, a: int, b: int) -> Size:
+    """A result whose formula waits until it is asked for."""
+    self = int.__new__(Size, value)
+    self._made = op, a, b
+    return self
+
+
 def _apply(op: str, a, b):
+    """A quotient or a remainder; a plain number where it is the same in every row."""
     if not isinstance(a, int) or not isinstance(b, int):
         return NotImplemented
     value = _OPERATIONS[op](int(a), int(b))
-    match op, formula(a), formula(b):
+    f, g = formula(a), formula(b)
+    known = _simplified(op, f, g)
+    return value if known[0] == "const" and "const" not in (f[0], g[0]) else Size(value, known)
+
+
+def _simplified(op: str, f: Formula, g: Formula) -> Formula:
+    """The formula of an operation on two."""
+    match op, f, g:
         case ("+", f, ("const", 0)) | ("+", ("const", 0), f) | ("-", f, ("const", 0)):
-            return Size(value, f)
+            return f
         case ("*", f, ("const", 1)) | ("*", ("const", 1), f) | ("//", f, ("const", 1)):
-            return Size(value, f)
+            return f
         case "-", ("const", 0), ("-", ("const", 0), f):
-            return Size(value, f)
+            return f
         case "//", ("*", _, _) as f, g if (quotient := _quotient(f, g)) is not None:
-            return Size(value, quotient) if quotient[0] != "const" else value
+            return quotient
         case _, ("const", x), ("const", y):
-            return Size(value, ("const", _OPERATIONS[op](x, y)))
+            return ("const", _OPERATIONS[op](x, y))
         case _, f, g:
-            return Size(value, (op, f, g))
+            return (op, f, g)
 
 
 def _factors(f: Formula) -> list[Formula]:

@@ -339,8 +339,19 @@ def _highest(dtype: str):
     return const(dtypes.limits(dtype)[1], dtype)
 
 
-sum = comm_reducer(lambda x, y: x + y, lambda dtype: const(0, dtype), name="sum")
-prod = comm_reducer(lambda x, y: x * y, lambda dtype: const(1, dtype), name="prod")
+def _neutral(name: str, value: int) -> Callable:
+    """`value` in any dtype of numbers, for the reducer `name`."""
+
+    def identity(dtype: str) -> Const:
+        if dtype == "bool":
+            raise TypeError(f"{name} needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all")
+        return const(value, dtype)
+
+    return identity
+
+
+sum = comm_reducer(lambda x, y: x + y, _neutral("sum", 0), name="sum")
+prod = comm_reducer(lambda x, y: x * y, _neutral("prod", 1), name="prod")
 max = comm_reducer(lambda x, y: maximum(x, y), _lowest, name="max")
 min = comm_reducer(lambda x, y: minimum(x, y), _highest, name="min")
 

@@ -60,13 +60,14 @@ def call(name: str, *args: Any) -> Any:
 
 
 @cache
-def context(device: int = 0) -> Any:
-    """The primary context of a device, which torch uses as well, made current."""
+def _primary(device: int) -> Any:
     call("cuInit", 0)
-    handle = call("cuDeviceGet", device)
-    result = call("cuDevicePrimaryCtxRetain", handle)
-    call("cuCtxSetCurrent", result)
-    return result
+    return call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", device))
+
+
+def context(device: int = 0) -> None:
+    """Make the primary context of a device, which torch uses as well, current in this thread."""
+    call("cuCtxSetCurrent", _primary(device))
 
 
 def attribute(name: str, device: int = 0) -> int:
@@ -118,6 +119,7 @@ def launch(
 
 def synchronize(stream: int = 0) -> None:
     """Wait for a stream; raises what went wrong in it."""
+    context()
     call("cuStreamSynchronize", stream)
 
 
@@ -140,6 +142,7 @@ class DeviceArray:
 
     def numpy(self) -> np.ndarray:
         """A copy on the host."""
+        context()
         result = np.empty(self.shape, self.dtype)
         if self.nbytes:
             call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
@@ -151,6 +154,7 @@ class DeviceArray:
 
     def __del__(self) -> None:
         try:
+            context()  # whichever thread this is
             call("cuMemFree", self.pointer)
         except (DeviceError, AttributeError, ImportError, TypeError):
             return  # the context, or the interpreter, is gone
@@ -176,22 +180,21 @@ ON_DEVICE = (2, 13)  # kDLCUDA, kDLCUDAManaged
 def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     """Of an array on the device: its address, shape, dtype, whether it is C-contiguous, and what keeps it alive.
 
-    Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else.
+    Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else, and for another device than the
+    first.
     """
+    where, number = a.__dlpack_device__() if hasattr(a, "__dlpack_device__") else (ON_DEVICE[0], 0)
+    if int(where) in ON_DEVICE and number:
+        raise TypeError(f"must be on device 0, where kernels run, got {type(a).__name__} on device {number}")
     try:
         interface = getattr(a, "__cuda_array_interface__", None)
-    except (RuntimeError, TypeError, AttributeError):  # torch has none for bfloat16, and for tensors that need gradients
+    except (RuntimeError, TypeError, AttributeError):  # torch has none for tensors that need gradients, and for some types
         interface = None
-    if interface is not None:
+    if interface is not None and "V" not in interface["typestr"]:  # as which torch describes bfloat16
         dtype = np.dtype(interface["typestr"])
         shape, strides = tuple(interface["shape"]), interface.get("strides")
-        return (
-            int(interface["data"][0] or 0),
-            shape,
-            dtype.name,
-            strides is None or _contiguous(shape, strides, dtype.itemsize),
-            a,
-        )
+        whole = strides is None or _contiguous(shape, strides, dtype.itemsize)
+        return int(interface["data"][0] or 0), shape, dtype.name, whole, a
     if not hasattr(a, "__dlpack__"):
         raise TypeError(f"must be on the device, with DLPack or __cuda_array_interface__, got {type(a).__name__}")
     capsule = a.detach().__dlpack__() if hasattr(a, "detach") else a.__dlpack__()

@@ -8,11 +8,11 @@ aligned, and are unrolled otherwise.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from tir import dtypes
-from tir.affine import Interval, Polynomial, coefficient, polynomial
+from tir.affine import Interval, polynomial
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
@@ -42,12 +42,12 @@ from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
 from ..passes.gpu_kernels import AXES, GPUError
 from ..passes.gpu_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
 from ..passes.gpu_sync import BARRIER
-from .expressions import STORAGE, VALUE, Expressions, flat, stored, wide
+from .banks import Access
+from .expressions import STORAGE, VALUE, WIDEST, Expressions, at_once, flat, stored
 from .lanes import in_step, together
 from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
-WIDEST = 16  # bytes that a thread can load or store at once
 COPIES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
 STATIC = 48 * 1024  # bytes of shared memory that need no permission from the driver
 UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
@@ -67,12 +67,14 @@ KEYWORDS = frozenset(_WORDS.split())
 @dataclass(frozen=True)
 class Source:
     """CUDA C of a program: all of `text`, of which `kernels` holds the functions alone; `lines` says, by line number from 1,
-    which statement of the IR a line came from; `shared_bytes` the dynamic shared memory that each kernel needs at launch."""
+    which statement of the IR a line came from; `shared_bytes` the dynamic shared memory that each kernel needs at launch, and
+    `accesses` how each touches shared memory, with the ranges of the variables in it."""
 
     text: str
     kernels: str
     lines: dict[int, str]
-    shared_bytes: tuple[int, ...] = field(default=())
+    shared_bytes: tuple[int, ...] = ()
+    accesses: tuple[tuple[tuple[Access, ...], dict[str, Interval]], ...] = ()
 
 
 def cuda_source(func: PrimFunc | Program, target=None) -> str:
@@ -91,7 +93,8 @@ def emit(program: Program) -> Source:
     for w in writers:
         notes |= {line + n + 1: note for n, note in w.notes.items()}
         line += len(w.lines) + 1
-    return Source(head + kernels, kernels, notes, tuple(w.dynamic for w in writers))
+    accesses = tuple((tuple(w.write.shared), w.write.ranges) for w in writers)
+    return Source(head + kernels, kernels, notes, tuple(w.dynamic for w in writers), accesses)
 
 
 class _Kernel:
@@ -180,6 +183,7 @@ class _Kernel:
                 self.line("}")
             case Let(var, value, body):
                 self.line(f"const {VALUE[var.dtype]} {self.name(var.name)} = {self.write(value)};", s)
+                self.write.bound[var.name] = substitute(value, self.write.bound)
                 self.stmt(body)
             case Allocate(buffer, body):
                 if not all(isinstance(d, Const) for d in buffer.shape):
@@ -195,7 +199,7 @@ class _Kernel:
             case Evaluate(Const()):
                 pass
             case Evaluate(Call(op, args)) if op in (*PRODUCTS, LDMATRIX, TRANSPOSED):
-                places = [f"{self.names[x.buffer.name]} + {self.write.offset(x.buffer, x.indices)}" for x in args]  # type: ignore[attr-defined]
+                places = [f"{self.names[x.buffer.name]} + {self.write.offset(x.buffer, x.indices, WIDEST)}" for x in args]  # type: ignore[attr-defined]
                 self.line(f"{op}({', '.join(places)});", s)
             case Evaluate(value):
                 self.line(f"{self.write(value)};", s)
@@ -212,6 +216,8 @@ class _Kernel:
     def loop(self, s: For) -> None:
         if s.kind is Kind.UNROLLED or self.indexes_local(s):
             self.line("#pragma unroll")
+            if isinstance(s.extent, Const):
+                self.write.unrolled[s.var] = int(s.extent.value)
         kind = VALUE[s.var.dtype]
         extent = self.write(s.extent)
         name = self.name(s.var.name)
@@ -285,12 +291,12 @@ class _Kernel:
             self.loop(s.with_(kind=Kind.UNROLLED, body=store))
             return
 
-        def place(buffer: Buffer, indices: tuple[Expr, ...], part: int) -> str:
-            return self.place(buffer, indices, s.var, part, inside)
+        def place(buffer: Buffer, indices: tuple[Expr, ...], part: int, width: int) -> str:
+            return self.place(buffer, indices, s.var, part, inside, width)
 
         if isinstance(store.value, Load) and width and vectors.get(store.value) == width:  # a copy
             for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype)):
-                to, source = place(store.buffer, store.indices, part), place(store.value.buffer, store.value.indices, part)
+                to, source = (place(x.buffer, x.indices, part, width) for x in (store, store.value))
                 self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
             return
         self.line("{", s)
@@ -301,7 +307,7 @@ class _Kernel:
             self.line(f"__align__(16) {kind} {name}[{n}];")
             per, vector = w // dtypes.nbytes(x.dtype), VECTOR[w]
             for part in range(0, n, per):
-                self.line(f"*({vector}*)({name} + {part}) = *(const {vector}*)({place(x.buffer, x.indices, part)});")
+                self.line(f"*({vector}*)({name} + {part}) = *(const {vector}*)({place(x.buffer, x.indices, part, w)});")
             names[x] = name
         target = ""
         if width:
@@ -320,15 +326,17 @@ class _Kernel:
         if width:
             per, vector = width // dtypes.nbytes(store.buffer.dtype), VECTOR[width]
             for part in range(0, n, per):
-                to = place(store.buffer, store.indices, part)
+                to = place(store.buffer, store.indices, part, width)
                 self.line(f"*({vector}*)({to}) = *(const {vector}*)({target} + {part});", store)
         self.depth -= 1
         self.line("}")
 
-    def place(self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, part: int, ranges: dict[str, Interval]) -> str:
-        """The address of lane number `part`."""
+    def place(
+        self, buffer: Buffer, indices: tuple[Expr, ...], lane: Var, part: int, ranges: dict[str, Interval], width: int
+    ) -> str:
+        """The address of lane number `part`, at which `width` bytes are moved."""
         start = simplify(substitute(flat(buffer, indices, ranges), {lane: Const(0, lane.dtype)}) + part, ranges)
-        return f"{self.names[buffer.name]} + {self.write(wide(start, buffer))}"
+        return f"{self.names[buffer.name]} + {self.write.start(start, buffer, width)}"
 
     def copy(self, store: Store, value: Expr, lane: Var | None = None, n: int = 1) -> bool:
         """Write a copy from global to shared memory that nobody waits for, if so many bytes can be moved so."""
@@ -352,9 +360,7 @@ class _Kernel:
         if condition is not None:
             there = f", {self.write(simplify(substitute(condition, {lane: Const(0, lane.dtype)}), inside))}"
         for part in range(0, n, width // each):
-            to, origin = (
-                self.place(b, i, lane, part, inside) for b, i in ((store.buffer, store.indices), (source.buffer, source.indices))
-            )
+            to, origin = (self.place(x.buffer, x.indices, lane, part, inside, width) for x in (store, source))
             self.line(f"copy_async<{width}>({to}, {origin}{there});", store)
         return True
 
@@ -362,15 +368,7 @@ class _Kernel:
         """The bytes that can be moved at once when lanes 0 to n - 1 touch elements one after another; 0 if they do not."""
         if buffer.scope == "local":
             return 0
-        p = polynomial(flat(buffer, indices, ranges))
-        if coefficient(p, lane.name) != 1:
-            return 0
-        base: Polynomial = {m: c for m, c in p.items() if lane not in m}
-        each = dtypes.nbytes(buffer.dtype)
-        step = WIDEST // each
-        while step > 1 and (n % step or any(c % step for c in base.values())):
-            step //= 2
-        return step * each if step > 1 else 0
+        return at_once(polynomial(flat(buffer, indices, ranges)), lane, n, dtypes.nbytes(buffer.dtype))
 
 
 def _gathers(s: For) -> bool:

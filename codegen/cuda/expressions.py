@@ -6,13 +6,15 @@ import math
 from collections.abc import Mapping
 
 from tir import dtypes
-from tir.affine import Interval
+from tir.affine import Interval, Polynomial, coefficient, polynomial
 from tir.ir import COMPARISONS, INTRINSICS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.memory import SHARED
 from tir.simplify import bounds, simplify, wraps
 from tir.traverse import substitute, variables
 
 from ..passes.gpu_fragments import TF32
 from ..passes.gpu_reduce import SHUFFLE
+from .banks import Access
 
 # Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
 STORAGE = {
@@ -27,16 +29,21 @@ MATH = {name: name for name in INTRINSICS} | {"abs": "fabs"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
 ATOM = 9
+WIDEST = 16  # bytes that a thread can load or store at once
 LARGE = 2**31  # elements from which an offset needs 64 bits
 
 
 class Expressions:
-    """Writes expressions; `names` gives the C name of each variable and buffer, `lanes` the registers that hold vector loads."""
+    """Writes expressions; `names` gives the C name of each variable and buffer, `lanes` the registers that hold vector loads,
+    `bound` the values of variables that have one, and `unrolled` the extents of unrolled loops. `shared` has all accesses to
+    shared memory."""
 
     def __init__(self, names: Mapping[str, str], ranges: dict[str, Interval]):
         self.names, self.ranges = names, ranges
         self.lanes: dict[Load, str] = {}
-        self.flat: set[str] = set()
+        self.bound: dict[str, Expr] = {}
+        self.unrolled: dict[Var, int] = {}
+        self.shared: dict[Access, None] = {}
 
     def __call__(self, e: Expr) -> str:
         return self.at(e, 0)
@@ -138,10 +145,38 @@ class Expressions:
 
     def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element as an lvalue."""
-        return f"{self.names[buffer.name]}[{self.offset(buffer, indices)}]"
+        return f"{self.names[buffer.name]}[{self.offset(buffer, indices, dtypes.nbytes(buffer.dtype))}]"
 
-    def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
-        return self(wide(flat(buffer, indices, self.ranges), buffer))
+    def offset(self, buffer: Buffer, indices: tuple[Expr, ...], width: int) -> str:
+        """The place of an element, from which on each thread moves `width` bytes."""
+        return self.start(flat(buffer, indices, self.ranges), buffer, width)
+
+    def start(self, offset: Expr, buffer: Buffer, width: int) -> str:
+        """The row-major place `offset`, from which on each thread moves `width` bytes."""
+        if buffer.scope in SHARED:
+            self.touch(substitute(offset, self.bound), dtypes.nbytes(buffer.dtype), width)
+        return self(wide(offset, buffer))
+
+    def touch(self, offset: Expr, size: int, width: int) -> None:
+        """Note an access to shared memory. What an unrolled loop loads one by one, from places that follow one another, the
+        assembler loads at once."""
+        places = polynomial(offset)
+        for lane, n in self.unrolled.items():
+            if width == size and lane.name in variables(offset) and (found := at_once(places, lane, n, size)):
+                offset, width = substitute(offset, {lane: Const(0, lane.dtype)}), found
+        self.shared[Access(simplify(offset, self.ranges), size, width)] = None
+
+
+def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:
+    """The bytes that can be moved at once when lanes 0 to n - 1 touch elements of so many bytes one after another; 0 if they do
+    not."""
+    if coefficient(places, lane.name) != 1:
+        return 0
+    base = [c for m, c in places.items() if lane not in m]
+    step = WIDEST // size
+    while step > 1 and (n % step or any(c % step for c in base)):
+        step //= 2
+    return step * size if step > 1 else 0
 
 
 def flat(buffer: Buffer, indices: tuple[Expr, ...], ranges: Mapping[str, Interval]) -> Expr:

@@ -15,6 +15,7 @@ from tir import dtypes
 from tir.ir import Buffer, PrimFunc
 
 from ..kernel import ArgumentError, Timing
+from .banks import ways
 from .compile import Binary, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
 from .emit import Source
@@ -30,11 +31,13 @@ _SCALARS = {
 
 @dataclass(frozen=True)
 class Report:
-    """What each kernel of a function takes, from NVRTC's assembler, with its threads and dynamic shared memory in bytes."""
+    """What each kernel of a function takes, from NVRTC's assembler, with its threads and dynamic shared memory in bytes, and how
+    many threads of a warp wait for one bank of shared memory at worst (`banks.ways`: 1 if none waits for another)."""
 
     kernels: tuple[Resources, ...]
     threads: tuple[int, ...]
     dynamic: tuple[int, ...]
+    ways: tuple[int, ...]
 
     @property
     def spills(self) -> int:
@@ -42,10 +45,11 @@ class Report:
         return sum(k.spill_stores + k.spill_loads for k in self.kernels)
 
     def __str__(self) -> str:
-        head = f"{'kernel':24} {'threads':>7} {'registers':>9} {'spills':>7} {'stack':>6} {'shared':>7}"
+        head = f"{'kernel':24} {'threads':>7} {'registers':>9} {'spills':>7} {'stack':>6} {'shared':>7} {'ways':>4}"
         rows = [
-            f"{k.name:24} {threads:7} {k.registers:9} {k.spill_stores + k.spill_loads:7} {k.stack:6} {k.shared + dynamic:7}"
-            for k, threads, dynamic in zip(self.kernels, self.threads, self.dynamic, strict=True)
+            f"{k.name:24} {threads:7} {k.registers:9} {k.spill_stores + k.spill_loads:7} {k.stack:6} {k.shared + dynamic:7} "
+            f"{ways:4}"
+            for k, threads, dynamic, ways in zip(self.kernels, self.threads, self.dynamic, self.ways, strict=True)
         ]
         return "\n".join([head, *rows])
 
@@ -65,10 +69,14 @@ class CudaKernel:
         self._written = frozenset(name for k in program.kernels for name in k.written)
 
     def report(self) -> Report:
-        """Registers, spills and shared memory of each kernel; no GPU is needed."""
-        known = {r.name: r for r in self.binary.resources}
-        rows = tuple(known[k.name] for k in self.program.kernels)
-        return Report(rows, tuple(prod(k.block) for k in self.program.kernels), self._source.shared_bytes)
+        """Registers, spills, shared memory and its conflicts of each kernel; no GPU is needed."""
+        known, kernels = {r.name: r for r in self.binary.resources}, self.program.kernels
+        worst = tuple(
+            max((ways(access, k, ranges) for access in accesses), default=1)
+            for k, (accesses, ranges) in zip(kernels, self._source.accesses, strict=True)
+        )
+        rows = tuple(known[k.name] for k in kernels)
+        return Report(rows, tuple(prod(k.block) for k in kernels), self._source.shared_bytes, worst)
 
     @cached_property
     def _module(self) -> Module:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from tir.affine import Interval
 from tir.analysis.regions import extent_range
 from tir.ir import Buffer, Const, Expr, For, Let, PrimFunc, Stmt, Var
+from tir.memory import SHARED
 from tir.simplify import simplify, simplify_tree
 from tir.traverse import stores, substitute, walk, walk_stmts
 
 from ..passes import simplify_all
 from ..passes.gpu_buffers import fold_gaps, hoist_shared, local_buffers, place_local, place_shared
 from ..passes.gpu_fragments import fragments
-from ..passes.gpu_kernels import AXES, SHARED, GPUError, Nest, distribute, divide, interleave, strip, used
+from ..passes.gpu_kernels import AXES, GPUError, Nest, distribute, divide, interleave, strip, used
 from ..passes.gpu_pipeline import pipeline, settle
 from ..passes.gpu_reduce import cross_thread
 from ..passes.gpu_sync import barriers

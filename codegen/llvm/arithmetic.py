@@ -110,6 +110,7 @@ class Arithmetic(Memory):
             return home.known[key]
         home.known[key] = value = self.within(home, write)
         self.born[value.name] = home
+        self.sources[value.name] = self.variables(e)
         return value
 
     def wrapped(self, e: Expr) -> Value:
@@ -362,9 +363,7 @@ class Arithmetic(Memory):
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
         """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
         outer = self.mask, self.idle
-        if self.mask is not None:
-            mask = self.op(f"and {mask}, {self.mask.name}", "i1", mask.lanes)
-        self.mask, self.idle = mask, True
+        self.mask, self.idle = self.narrowed(mask), True
         value = self.splat(self._typed_value(e))
         self.mask, self.idle = outer
         return value

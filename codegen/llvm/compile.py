@@ -29,11 +29,13 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def machine(target) -> llvm.TargetMachine:
-    """LLVM's description of the target, without its own vectorisers in mind."""
+def machine(target, level: int | None = None) -> llvm.TargetMachine:
+    """LLVM's description of the target, without its own vectorisers in mind; `level`, 0 to 3, is how hard it tries in generating
+    code, if not as `MACHINE` says."""
     _initialize()
     triple = llvm.Target.from_triple(llvm.get_process_triple())
-    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, **MACHINE)
+    options = MACHINE if level is None else {**MACHINE, "opt": level}
+    return triple.create_target_machine(cpu=target.mcpu, features=target.mattr, **options)
 
 
 def optimize(text: str, target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:

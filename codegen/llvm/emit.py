@@ -209,8 +209,7 @@ class Function(Arithmetic, Threads):
 
         Where no lane is active, it is branched around; unless the first lane is known to be, or the body is a small store.
         """
-        if self.mask is not None:
-            mask = self.op(f"and {mask.full} {mask.name}, {self.mask.name}", "i1", mask.lanes)
+        mask = self.narrowed(mask)
         small = _small(body)
         some_lane = not small and condition is not None and self._first_lane_holds(condition)
 
@@ -268,10 +267,11 @@ class Function(Arithmetic, Threads):
     def unrolled_loop(self, s: For) -> None:
         n = int(s.extent.value)  # type: ignore[attr-defined]
         self.ranges[s.name] = (0, n - 1)
+        self.unrolled[s.name] = n, self.top, frozenset(self.top.defined)
         for i in range(n):
             self.constants[s.name] = i
             self.stmt(s.body)
-        del self.constants[s.name]
+        del self.constants[s.name], self.unrolled[s.name]
 
     def ragged_loop(self, s: For) -> None:
         """A serial loop that runs differently often in each lane: as often as the longest lane, the others masked off."""

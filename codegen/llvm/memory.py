@@ -12,6 +12,7 @@ from tir.simplify import simplify
 from tir.traverse import walk
 
 from ..passes.lanes import updated
+from .turn import turned
 from .values import ALIGNMENT, CodegenError, Frame, Place, Value, memory_type, register_type, type_suffix, typed
 from .writer import Writer
 
@@ -83,8 +84,8 @@ class Memory(Writer):
             offset: Polynomial = {}
             for index, dim in zip(access.indices, access.buffer.shape, strict=True):
                 offset = add(multiply(offset, polynomial(dim)), polynomial(simplify(index, self.ranges)))
-            if any(type(atom) is Binary and not self._uniform(atom) for m in offset for atom in m):
-                offset = polynomial(simplify(to_expr(offset), self.ranges))  # lanes may run on from row to row
+            if any(type(atom) is Binary and self._moves(atom) for m in offset for atom in m):
+                offset = polynomial(simplify(to_expr(offset), self.ranges))  # lanes and copies may run on from row to row
             stride: int | None = 0
             if self.lane is not None:
                 lane = next((m for m in offset if len(m) == 1 and type(m[0]) is Var and m[0].name == self.lane[0]), None)
@@ -100,6 +101,10 @@ class Memory(Writer):
             nested = any(v in self.constants for m in offset for atom in m for v in self.variables(atom))
             found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
         return found
+
+    def _moves(self, e: Expr) -> bool:
+        """Whether the value differs between lanes or between copies of unrolled loops."""
+        return not self._uniform(e) or any(n in self.constants for n in self.variables(e))
 
     def point(self, place: Place) -> str:
         """A pointer to the element, in the first lane."""
@@ -177,7 +182,7 @@ class Memory(Writer):
 
     def _free_registers(self) -> int:
         """The vector registers that are left beside the accumulators and what a statement needs."""
-        return (32 if self.module.target.vector_bits >= 512 else 16) - self.pinned - BUSY  # type: ignore[attr-defined]
+        return self.module.target.registers - self.pinned - BUSY  # type: ignore[attr-defined]
 
     def _fetch_ahead(self, place: Place, write: bool) -> None:
         """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
@@ -231,6 +236,8 @@ class Memory(Writer):
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
         if place.stride in STRIDES:
             return self._strided(self.point(place), place.stride, type, align, version)
+        if (column := self._column(place, type, version)) is not None:
+            return column
         pointers = self.pointers(place)
         mask = self._mask(lanes)
         if self.wanted is not None:
@@ -288,6 +295,45 @@ class Memory(Writer):
                 result = self.op(f"shufflevector {result}, {row}, <{lanes} x i32> <{picks}>", type, lanes)
         assert result is not None
         return result
+
+    def _column(self, place: Place, type: str, version: int) -> Value | None:
+        """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
+        there are lanes are loaded row by row at the first copy, and turned round in registers. None where there is no such loop.
+
+        All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe.
+        """
+        assert self.lane is not None
+        lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
+        conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
+        if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
+            return None
+        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in place.offset for a in m))
+        for loop, step in place.copies:
+            count, frame, defined = self.unrolled.get(loop, (0, None, frozenset()))
+            column = self.constants[loop] % lanes
+            if step != 1 or frame is not self.top or self.constants[loop] - column + lanes > count:
+                continue
+            if used & {loop, *(self.top.defined - defined)}:
+                continue
+            pointer, start = self._base(place)
+            start -= column * size
+            key = ("square", pointer, start, place.stride, lanes, version, *conditions)
+            if (key, 0) not in self.top.known:
+                rows = [self._whole_row(pointer, start + n * place.stride * size, n, type, size, version) for n in range(lanes)]
+                for n, value in enumerate(turned(self, rows, 8 * size)):
+                    self.top.known[key, n] = value
+            return self.top.known[key, column]
+        return None
+
+    def _whole_row(self, pointer: str, start: int, lane: int, type: str, size: int, version: int) -> Value:
+        """As many elements of `size` bytes as there are lanes, one after the other; zeros where this lane is masked off."""
+        outer, wanted = self.mask, self.wanted
+        if outer is not None:
+            active = self.op(f"extractelement {outer}, i64 {lane}", "i1", key=("active", outer.name, lane))
+            self.wanted = active if wanted is None else self.op(f"and {active}, {wanted.name}", "i1")
+        row = self._row(self._further(pointer, start), type, size, version, None, size)
+        self.wanted = wanted
+        return row
 
     def _mask(self, lanes: int) -> str:
         return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"

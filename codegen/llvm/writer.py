@@ -45,6 +45,9 @@ class Writer:
         self.born: dict[str, Frame] = {}  # of values that were hoisted: the frame they are in
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
+        self.sources: dict[str, frozenset[str]] = {}  # of conditions that were hoisted: the variables that decide them
+        # Unrolled loops being written: the number of copies, the frame they stand in, and what was defined there before.
+        self.unrolled: dict[str, tuple[int, Frame, frozenset[str]]] = {}
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
         self.given: frozenset[str] = (
@@ -160,6 +163,16 @@ class Writer:
         self.frames += inner
         self.mask, self.idle = mask, idle
         return result
+
+    def narrowed(self, mask: Value) -> Value:
+        """The lanes of `mask` in which the present mask holds too."""
+        if self.mask is None:
+            return mask
+        both = self.op(f"and {mask}, {self.mask.name}", "i1", mask.lanes, key=("and", mask.name, self.mask.name))
+        parts = [self.sources.get(m.name) for m in (mask, self.mask)]
+        if parts[0] is not None and parts[1] is not None:
+            self.sources[both.name] = parts[0] | parts[1]
+        return both
 
     def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
         self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")

@@ -10,12 +10,13 @@ import numpy as np
 from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, PrimFunc, Seq, Stmt, Store, annotation
+from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained
-from .gpu_kernels import AXES, SHARED, WARP_SCOPE, GPUError, Nest, is_thread, used
+from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
 from .gpu_sync import POINTS, collect
 from .lower_blocks import ALIGNED
 

@@ -34,11 +34,11 @@ from tir.ir import (
     annotation,
     seq,
 )
+from tir.memory import SHARED, WARP
 from tir.simplify import simplify
 from tir.traverse import children, fresh, loads, map_children, rewrite, substitute, variables, walk, walk_stmts
 
-from .gpu_kernels import SHARED, WARP_SCOPE, GPUError, Nest
-from .gpu_reduce import WARP
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest
 
 INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names

@@ -27,13 +27,15 @@ from tir.ir import (
     annotation,
     seq,
 )
+from tir.memory import SHARED
 from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
 
 AXES = ("x", "y", "z")
 LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
-SHARED = ("shared", "shared.dyn")
 WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 MAX_THREADS = 1024
+MAX_DEPTH = 64  # threads of axis z
+MAX_ROWS = 65535  # blocks of axes y and z
 RESIDENT = "resident_blocks"  # an annotation of a loop bound to blocks or threads: registers leave room for so many blocks
 MAX_RESIDENT = 32
 
@@ -135,6 +137,13 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
         block.append(max(int(e.value) for e in given))  # type: ignore[attr-defined]
     if prod(block) > MAX_THREADS:
         raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
+    if block[2] > MAX_DEPTH:
+        raise GPUError(f"{name}: {block[2]} threads of axis z are more than {MAX_DEPTH}; bind a smaller loop, or threadIdx.x")
+    for a, blocks in zip(AXES[1:], grid[1:], strict=True):
+        if isinstance(blocks, Const) and blocks.value > MAX_ROWS:
+            raise GPUError(
+                f"{name}: {blocks.value} blocks of axis {a} are more than {MAX_ROWS}; bind a smaller loop, or blockIdx.x"
+            )
     return Nest(name, grid, tuple(block), axes, body, max(resident))  # type: ignore[arg-type]
 
 

@@ -23,10 +23,11 @@ from tir.ir import (
     conjunction,
     seq,
 )
+from tir.memory import SHARED
 from tir.simplify import simplify
 from tir.traverse import fresh, loads, map_children, rewrite, stores, substitute, walk, walk_stmts
 
-from .gpu_kernels import SHARED, GPUError
+from .gpu_kernels import GPUError
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
 DOUBLE = "double_buffer"  # an annotation of a loop: two of them

@@ -32,11 +32,11 @@ from tir.ir import (
     guarded,
     seq,
 )
+from tir.memory import WARP
 from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk_stmts
 
 from .gpu_kernels import AXES, GPUError, is_thread
 
-WARP = 32
 SHUFFLE = "shuffle_xor"  # a call: the value, the distance in lanes, the mask of lanes that take part
 
 

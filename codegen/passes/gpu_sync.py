@@ -39,11 +39,12 @@ from tir.ir import (
     conjuncts,
     seq,
 )
+from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
 
-from .gpu_kernels import AXES, SHARED, WARP_SCOPE, GPUError, Nest, is_thread, used
+from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
 
 BARRIER = "sync_threads"
 LANES = "lanes"  # of a warp, which touch together what an instruction of a warp touches: two of them stand for all

@@ -11,11 +11,11 @@ from __future__ import annotations
 from schedule.error import ScheduleError
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
-from tir.ir import PrimFunc
+from tir.ir import Load, PrimFunc
 
 from . import conv2d, depthwise, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .processor import Described, Processor
-from .structure import contraction, epilogue
+from .structure import contraction, epilogue, extent, is_plain, stored
 
 __all__ = [
     "Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise", "schedule",
@@ -39,6 +39,7 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
 def _apply(s: Schedule, processor: Processor) -> bool:
     """Schedule all blocks; says whether all were recognised: products first, as they take what follows them along."""
     _inline_chains(s)
+    _inline_permutations(s)
     names = [b.name for b in blocks_below(s.func.body)]
     done: set[str] = set()
     for name in names:
@@ -86,4 +87,18 @@ def _inline_chains(s: Schedule) -> None:
     """Put elementwise blocks into their elementwise consumer, where they have one only, and it works at the same points."""
     for block in [b.name for b in blocks_below(s.func.body)]:
         if elementwise.matches(find_block(s.func, block)) and epilogue(s, block) is not None:
+            s.compute_inline(block)
+
+
+def _inline_permutations(s: Schedule) -> None:
+    """Have a matrix product read its operand where it is, if that is a copy for it alone with the dimensions in another order: it
+    packs the operand anyway."""
+    for block in [b.name for b in blocks_below(s.func.body)]:
+        copy, consumers = find_block(s.func, block), s.get_consumers(block)
+        if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):
+            continue
+        source, product = stored(copy).value, gemm.matches(find_block(s.func, consumers[0]))
+        if product is None or extent(product.rows[-1]) < gemm.FEW or not isinstance(source, Load) or not is_plain(source):
+            continue
+        if source.buffer.name not in (product.left.buffer.name, product.right.buffer.name):
             s.compute_inline(block)

@@ -15,11 +15,11 @@ from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
-from .gemm import WORTH_THREADS, packed, register_tile, tile_cycles
+from .gemm import WORTH_THREADS, packed, register_tile, tile_cycles, walk_columns, walk_tiles
 from .processor import Processor
 from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
 
-DEEP = 128  # steps of a sum from which on turning tiles round costs little
+DEEP = 32  # steps of a sum from which on turning tiles round costs little
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +110,35 @@ def cycles(c: Convolution, processor: Processor) -> float:
     tile = tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
-    turned_weights = last_axis(c.weights) != c.channels[-1].var.name
-    copy = size((*c.groups, *c.channels, *c.sums)) * (1.0 if turned_weights else 0.2)
-    return count * tile + copy + (0.5 * size((*c.groups, *c.channels, *c.pixels)) if c.turned else 0.0)
+    weights = size((*c.groups, *c.channels, *c.sums))
+    across = last_axis(c.weights) != c.channels[-1].var.name  # panels are then read from as many lines as they have channels
+    each = 0.2 if not across else 0.5 if weights * c.contraction.bits // 8 <= processor.l2 else 1.0
+    return count * tile + weights * each + (0.2 * size((*c.groups, *c.channels, *c.pixels)) if c.turned else 0.0)
+
+
+def parts(c: Convolution, t: Tiles, processor: Processor) -> list[int]:
+    """Into how many parts each axis of the sum is cut, the outer ones first, so that a part of a panel of weights stays in half
+    of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
+    turned round.
+    """
+    nbytes, room = c.contraction.bits // 8, processor.l2 // 2
+    left = ceil(size(c.sums) * t.channels * nbytes / room)
+    if c.turned and size(c.pixels) * t.channels * nbytes > room:
+        left = 1
+    counts = []
+    for it in c.sums:
+        n = extent(it)
+        fitting = [d for d in range(left, 2 * left + 1) if n % d == 0]
+        counts.append(fitting[0] if fitting else n if n < left else 1)
+        left = ceil(left / counts[-1])
+    return counts
 
 
 def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a convolution, whose loops are still as they were made, and its elementwise consumer `epilogue`, if there is one.
 
-    Loops, outermost first: groups, tiles of channels (threads, where there are enough), rows of pixels, tiles of pixels, sums,
-    pixels and channels of a tile. ScheduleError where a step is refused.
+    Loops, outermost first: groups, tiles of channels (threads, where there are enough), parts of the sum, rows of pixels, tiles
+    of pixels, sums, pixels and channels of a tile. ScheduleError where a step is refused.
     """
     t = tiles(c, processor) if sizes is None else sizes
     block = c.contraction.block
@@ -129,30 +148,35 @@ def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None
     rows = [loop_of(it) for it in c.pixels[:-1]]
     c0, c1 = s.split(loop_of(c.channels[-1]), [None, t.channels], preserve_unit_iters=False)
     p0, p1 = s.split(loop_of(c.pixels[-1]), [None, t.pixels], preserve_unit_iters=False)
-    s.reorder(*groups, c0, *rows, p0, *(loop_of(it) for it in c.sums), p1, c1)
-
     axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
     threads = processor.cores if size(axes) >= WORTH_THREADS else 1
     panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
     by_panels = threads == 1 or panels % threads == 0 or panels >= 4 * threads
+    blocks, sums = [], []
+    for it, count in zip(c.sums, parts(c, t, processor), strict=True):
+        *cut, rest = s.split(loop_of(it), [count, None]) if by_panels and count > 1 else [loop_of(it)]
+        blocks += cut
+        sums.append(rest)
+    s.reorder(*groups, c0, *blocks, *rows, p0, *sums, p1, c1)
+
     copy = packed(s, block, c.weights, c.channels[-1].var.name, t.channels, False)
     if by_panels:
-        s.compute_at(copy, c0, preserve_unit_loops=True)  # a panel is packed just before it is used
-    if last_axis(c.weights) == c.channels[-1].var.name:
-        s.vectorize(s.get_loops(copy)[-1])
-    else:
-        s.unroll(s.get_loops(copy)[-1])
+        s.compute_at(copy, [c0, *blocks][-1], preserve_unit_loops=True)  # a panel is packed just before it is used
+    lanes = processor.lanes(c.contraction.bits)
+    walk_tiles(s, copy, c.weights, c.channels[-1].var.name, lanes)
     if not by_panels:
-        s.parallel(s.fuse(*s.get_loops(copy)[:2]))
+        s.parallel(s.get_loops(copy)[0])
 
     if epilogue is not None:
-        s.reverse_compute_at(epilogue, p0, preserve_unit_loops=True)
+        s.reverse_compute_at(epilogue, c0 if blocks else p0, preserve_unit_loops=True)
         if c.turned:
             rank = len(c.contraction.store.indices)
             names = [f"d{n}" for n in range(rank)]
             last = next(n for n, i in enumerate(c.contraction.store.indices) if i == c.channels[-1].var)
             order = [n for n in names if n != names[last]] + [names[last]]
             s.transform_layout(block, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+            loops = s.get_loops(epilogue)[-rank:]
+            walk_columns(s, loops[last], loops[-1], lanes)
         s.vectorize(s.get_loops(epilogue)[-1])
     s.unroll(p1)
     s.vectorize(c1)
@@ -161,4 +185,4 @@ def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None
         s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
-__all__ = ["Convolution", "Tiles", "apply", "cycles", "matches", "suits", "tiles"]
+__all__ = ["Convolution", "Tiles", "apply", "cycles", "matches", "parts", "suits", "tiles"]

@@ -17,11 +17,12 @@ from tir.ir import Block, Load, Var
 from tir.traverse import stores
 
 from .processor import Processor, balanced
-from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
+from .structure import Contraction, contraction, extent, is_plain, iterations, last_axis, loop_of, size
 
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
 REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
-WORTH_THREADS = 3 << 20  # multiply-adds below which a second thread may cost more than it saves: some twenty microseconds
+FEW = 4  # rows from which on turning round columns pays that lie across
+WORTH_THREADS = 1 << 20  # multiply-adds below which a second thread may cost more than it saves: some ten microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
         mt,
         nt,
         left=left and N >= 2 * nr and M > 1,
-        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= 4),
+        right=right or (last_axis(c.right) != c.columns[-1].var.name and M >= FEW),
         by_rows=by_rows,
     )
 
@@ -158,13 +159,9 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
         if alone:  # pack the columns of a product just before it; threads share products
             shared = outer[: len(products)]
             s.compute_at(copy, shared[-1], preserve_unit_loops=True)
-        loops = s.get_loops(copy)
-        if last_axis(c.right) == c.columns[-1].var.name:
-            s.vectorize(loops[-1])
-        else:
-            s.unroll(loops[-1])  # the copy is turned round: its elements come from as many lines
+        walk_tiles(s, copy, c.right, c.columns[-1].var.name, processor.lanes(c.bits))
         if not alone and threads > 1:
-            s.parallel(loops[0])
+            s.parallel(s.get_loops(copy)[0])
     if epilogue is not None:
         place = c1 if t.kc >= extent(c.sums[-1]) else r0 if t.by_rows else c0
         s.reverse_compute_at(epilogue, place, preserve_unit_loops=True)
@@ -198,8 +195,33 @@ def packed(s: Schedule, block: str, load: Load, axis: str, tile: int, inner: boo
     return copy
 
 
+def walk_tiles(s: Schedule, copy: str, load: Load, axis: str, lanes: int) -> None:
+    """Fill the tiles that `packed` made, in vectors along `axis`; where that is not how the operand lies in memory, in squares
+    that are turned round in registers, and what lies behind an element of `axis` as one row."""
+    *others, rows = s.get_loops(copy)
+    if last_axis(load) != axis:
+        behind = len(load.indices) - 1 - [i.name if isinstance(i, Var) else "" for i in load.indices].index(axis)
+        columns = others[-1]
+        if behind > 1 and (iterations(s, columns) or 0) % lanes:
+            columns = s.fuse(*others[-behind:])
+        walk_columns(s, columns, rows, lanes)
+    s.vectorize(s.get_loops(copy)[-1])
+
+
+def walk_columns(s: Schedule, columns: str, rows: str, lanes: int) -> None:
+    """Have the loop `rows`, which walks rows far apart and is to be vectorised, take as many elements of each row as there are
+    lanes before it goes on, written out; the loop `columns` around it, if it has as many iterations, walks along the rows."""
+    if (iterations(s, columns) or 0) < lanes:
+        return
+    _, column = s.split(columns, [None, lanes])
+    if (iterations(s, rows) or 0) > lanes:
+        row, lane = s.split(rows, [None, lanes])
+        s.reorder(row, column, lane)
+    s.unroll(column)
+
+
 def _shape(s: Schedule, block: str):
     return stores(find_block(s.func, block).body)[0].buffer.shape
 
 
-__all__ = ["Tiles", "apply", "matches", "register_tile", "tile_cycles", "tiles"]
+__all__ = ["Tiles", "apply", "matches", "packed", "register_tile", "tile_cycles", "tiles", "walk_columns", "walk_tiles"]

@@ -35,6 +35,17 @@ class Tiles:
     pixels: int
 
 
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of a convolution whose pixels are one axis, that of `pixels`, and the blocks that became part of others."""
+
+    outer: list[str]
+    channels: str
+    sums: list[str]
+    pixels: str
+    inlined: list[str]
+
+
 def row(c: Convolution) -> tuple[Iter, ...]:
     """The pixel axes that are the last dimensions of the result: they are made one."""
     axes = {it.var.name: it for it in c.pixels}
@@ -105,15 +116,34 @@ def apply(
     else:
         done.append(epilogue)
     threads = processor.cores if size((*c.groups, *c.channels, *c.pixels, *c.sums)) >= WORTH_THREADS else 1
+    nest = as_rows(s, c, epilogue, threads)
+    if size(pixels) < t.pixels:
+        s.storage_align(block, 0, -2, t.pixels, 0)  # a tile may be wider than a row
+    c0, c1 = s.split(nest.channels, [None, t.channels], preserve_unit_iters=False)
+    p0, p1 = s.split(nest.pixels, [None, t.pixels], preserve_unit_iters=False)
+    weights = size((*c.channels, *c.sums)) * c.contraction.bits // 8
+    first = [p0, c0] if weights < processor.l2 // 2 else [c0, p0]
+    s.reorder(*nest.outer, *first, *nest.sums, c1, p1)
+    s.reverse_compute_at(epilogue, first[1], preserve_unit_loops=True)
+    s.vectorize(s.get_loops(epilogue)[-1])
+    s.unroll(c1)
+    s.vectorize(p1)
+    if threads > 1:
+        s.parallel(s.fuse(*nest.outer, *first))
+    return [*done, *nest.inlined]
+
+
+def as_rows(s: Schedule, c: Convolution, epilogue: str, threads: int) -> Nest:
+    """Make the pixels of `row` one axis, the last, of a convolution, whose loops are still as they were made, and of its
+    elementwise consumer; the image is unrolled, by so many threads, where that is needed. ScheduleError where a step is
+    refused."""
+    block, pixels = c.contraction.block, row(c)
     places = {i.name: n for n, i in enumerate(c.weights.indices) if isinstance(i, Var)}
     sums = sorted(c.sums, key=lambda it: places[it.var.name])
-    if not in_place(c):
-        done += _unrolled(s, c, sums, threads)
+    inlined = [] if in_place(c) else _unrolled(s, c, sums, threads)
     flat = [it.var.name for it in pixels]
     dims = [i.name for i in c.contraction.store.indices if isinstance(i, Var)]
     s.transform_layout(block, ("write", 0), _map(dims, dims[: -len(pixels)], flat, pixels))
-    if size(pixels) < t.pixels:
-        s.storage_align(block, 0, -2, t.pixels, 0)  # a tile may be wider than a row
     order = [it.var.name for it in (*c.groups, *c.channels, *c.pixels[: -len(pixels)])]
     steps = [it.var.name for it in sums]
     axes = [it.var.name for it in find_block(s.func, block).iters]
@@ -122,22 +152,10 @@ def apply(
     dims = [i.name for i in stored(after).indices if isinstance(i, Var)]
     axes = [it.var.name for it in after.iters]
     s.transform_block_layout(epilogue, _map(axes, dims[: -len(pixels)], dims[-len(pixels) :], pixels))
-
-    loops = dict(zip([*order, *steps], s.get_loops(block), strict=False))
-    channel = c.channels[-1].var.name
-    c0, c1 = s.split(loops[channel], [None, t.channels], preserve_unit_iters=False)
-    p0, p1 = s.split(s.get_loops(block)[-1], [None, t.pixels], preserve_unit_iters=False)
-    outer = [loops[name] for name in order if name != channel]
-    weights = size((*c.channels, *c.sums)) * c.contraction.bits // 8
-    first = [p0, c0] if weights < processor.l2 // 2 else [c0, p0]
-    s.reorder(*outer, *first, *(loops[name] for name in steps), c1, p1)
-    s.reverse_compute_at(epilogue, first[1], preserve_unit_loops=True)
-    s.vectorize(s.get_loops(epilogue)[-1])
-    s.unroll(c1)
-    s.vectorize(p1)
-    if threads > 1:
-        s.parallel(s.fuse(*outer, *first))
-    return done
+    *made, last = s.get_loops(block)
+    loops = dict(zip([*order, *steps], made, strict=True))
+    channels = loops.pop(c.channels[-1].var.name)
+    return Nest([loops[name] for name in order if name in loops], channels, [loops[name] for name in steps], last, inlined)
 
 
 def _unrolled(s: Schedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
@@ -182,4 +200,4 @@ def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter
     return f"lambda {', '.join(names)}: ({', '.join([*outer, number])},)"
 
 
-__all__ = ["Tiles", "apply", "cycles", "in_place", "row", "suits", "tiles"]
+__all__ = ["Nest", "Tiles", "apply", "as_rows", "cycles", "in_place", "row", "suits", "tiles"]

@@ -15,7 +15,7 @@ class Described(Protocol):
     @property
     def vector_bits(self) -> int: ...
     @property
-    def mattr(self) -> str: ...
+    def registers(self) -> int: ...
     @property
     def l1(self) -> int: ...
     @property
@@ -37,9 +37,8 @@ class Processor:
 
     @classmethod
     def of(cls, target: Described) -> Processor:
-        """The processor that a target describes. AVX-512 and NEON have 32 vector registers, what came before them 16."""
-        registers = 32 if target.vector_bits >= 512 or "+neon" in target.mattr.split(",") else 16
-        return cls(target.num_cores, target.vector_bits, registers, target.l1, target.l2, target.l3)
+        """The processor that a target describes."""
+        return cls(target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3)
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""
@@ -48,9 +47,9 @@ class Processor:
 
 def partial_results(length: int, lanes: int, registers: int) -> int:
     """How many partial results a reduction of so many steps is to have: up to `registers` vectors of them, such that they divide
-    it, or so many that the last, partial round does not count, or one vector."""
+    it into two rounds or more, or so many that the last, partial round does not count, or one vector."""
     for count in range(registers, 1, -1):
-        if length % (count * lanes) == 0:
+        if length % (count * lanes) == 0 and length >= 2 * count * lanes:
             return count * lanes
     return registers * lanes if length >= 4 * registers * lanes else lanes
 

@@ -21,7 +21,7 @@ from .processor import Processor, partial_results
 from .structure import contraction, extent, is_elementwise, loop_of, stored
 
 REGISTERS = 4  # vector registers of partial results: a sum has a latency of four cycles or less, two begin in one
-WORTH_THREADS = 1 << 16  # elements below which a second thread costs more than it saves
+WORTH_THREADS = 1 << 15  # elements below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ def apply(s: Schedule, found: Rows, processor: Processor, registers: int = REGIS
         length = extent(next(it for it in find_block(s.func, stage).iters if it.axis is Axis.REDUCE))
         width = partial_results(length, lanes, registers)
         if length < 2 * width:
+            s.annotate(inner, "combine_lanes", True)
             continue
         _, lane = s.split(inner, [None, width])
         partial = s.rfactor(lane, -1)

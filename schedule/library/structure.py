@@ -15,8 +15,9 @@ from tir.traverse import loads, variables
 class Contraction:
     """A sum of products of two factors, out[...] = sum of left[...] * right[...].
 
-    The axes by where they occur: `batch` in both factors and the result, `rows` in `left` and the result, `columns` in `right`
-    and the result, `sums` in the factors only. The last dimension of the result is an axis of `right`.
+    The axes by where they occur: `batch` in both factors and the result (or in the result alone, of extent 1), `rows` in `left`
+    and the result, `columns` in `right` and the result, `sums` in the factors only. The last dimension of the result is an axis
+    of `right`.
     """
 
     block: str
@@ -79,14 +80,14 @@ def contraction(block: Block) -> Contraction | None:
             sums.append(it)
         else:
             groups[name in in_left, name in in_right].append(it)
-    if groups[False, False] or not sums:
+    if size(tuple(groups[False, False])) > 1 or not sums:
         return None
     return Contraction(
         block.name,
         body,
         left,
         right,
-        tuple(groups[True, True]),
+        (*groups[False, False], *groups[True, True]),
         tuple(groups[True, False]),
         tuple(groups[False, True]),
         tuple(sums),
@@ -122,8 +123,9 @@ def _used(load: Load) -> set[str]:
 
 
 def is_plain(load: Load) -> bool:
-    """Whether each index of an element is an axis of its own."""
-    return all(isinstance(i, Var) for i in load.indices) and len(_used(load)) == len(load.indices)
+    """Whether each index of an element is an axis of its own, or the only one of its dimension."""
+    axes = [i for i, n in zip(load.indices, load.buffer.shape, strict=True) if n != Const(1, n.dtype) or not isinstance(i, Const)]
+    return all(isinstance(i, Var) for i in axes) and len(_used(load)) == len(axes)
 
 
 def last_axis(load: Load) -> str | None:

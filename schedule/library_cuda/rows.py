@@ -13,13 +13,13 @@ from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Block, Call, Const, Load, Store, Var
+from tir.memory import WARP
 from tir.traverse import loads, variables, walk
 
 from ..library.structure import is_elementwise
 from .launch import LANES, PROCESSORS
 
 SHARED = 48 * 1024  # bytes of shared memory of a block
-WARP = 32
 MOST = 1024  # threads of a row
 STREAMING = 256  # threads of a row that is too long for registers
 HELD = 64  # elements that a thread holds, of all rows together

@@ -1,8 +1,8 @@
 """Products of matrices on tensor cores.
 
-A block's tile goes to shared memory several steps ahead (`pipeline_stages`), in rows with 16 bytes between, so that `ldmatrix`
-meets no bank twice; each warp loads its part into registers (scope `warp`) and multiplies by `mma`. Where axes do not fill tiles,
-the product is padded with zeros in shared memory.
+A block's tile goes to shared memory several steps ahead (`pipeline_stages`), in rows with some bytes between, so that a warp
+meets no bank twice (`align`); each warp loads its part into registers (scope `warp`) and multiplies by `mma`. Where axes do not
+fill tiles, the product is padded with zeros in shared memory.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
+from tir.ir import Load
+from tir.memory import WARP
 
-from ..library.structure import Contraction, last_axis, loop_of, size
+from ..library.structure import Contraction, iterations, last_axis, loop_of, size
 from .launch import fetch, rasterise, stage
 
-WARP = 32
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
 LEAST = 16  # rows, columns and steps of a product that are worth a tile
 
@@ -110,16 +111,34 @@ def multiply(s: Schedule, c: Contraction, after: str | None, how: Instruction, t
         s.bind(y, "threadIdx.y")
         s.bind(x, "threadIdx.z")
     threads = (("threadIdx.y", tile.warps[0]), ("threadIdx.z", tile.warps[1]), ("threadIdx.x", WARP))
-    bank = 16 // dtypes.nbytes(c.left.buffer.dtype)
-    for copy in shared:
-        fetch(s, copy, 2, threads)
-        s.storage_align(copy, 0, -2, 4 * bank, bank)
+    for copy, factor in zip(shared, (c.left, c.right), strict=True):
+        fetch(s, copy, _apart(s, copy), threads)
+        align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
     s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
     s.unroll(kk)
     s.annotate(ko, "pipeline_stages", tile.stages)
     _write_back(s, after, tile)
+
+
+def _apart(s: Schedule, copy: str) -> int:
+    """Where two rows of a tile are 128 bytes, which are stored at once, take rows that are four apart: the next one begins 80
+    bytes on, in banks that the first one has. Returns over how many loops the tile is copied."""
+    row, column = [x.name for x in loops_of(s.func, copy)][-2:]
+    if 2 * (iterations(s, column) or 0) * dtypes.nbytes(find_block(s.func, copy).body.buffer.dtype) != 128:  # type: ignore[attr-defined]
+        return 2
+    rows, two, four = s.split(row, [None, 2, 4])
+    s.reorder(rows, four, two)
+    return 4
+
+
+def align(s: Schedule, copy: str, factor: Load, step: str) -> None:
+    """Have the rows of a tile end where the threads of a warp meet different banks: 16 bytes off a multiple of 64 for `ldmatrix`,
+    which loads 8 rows of 16 bytes at once; 32 off a multiple of 128 for elements that come by themselves, from 4 rows of 8."""
+    nbytes = dtypes.nbytes(factor.buffer.dtype)
+    multiple, offset = (128, 32) if nbytes == 4 and last_axis(factor) != step else (64, 16)
+    s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
 
 
 def load_fragments(s: Schedule, held: list[str], factors: tuple, step: str, how: Instruction) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from schedule import ScheduleError
 from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
-from tir.traverse import blocks, loads, variables
+from tir.traverse import blocks, loads, stores, variables
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer
-from ..sketch import State, extent
+from ..sketch import State, extent, is_spatial
 
 THREADS = (128, 32, 64, 256, 512, 1024)
 WIDEST = 16  # bytes that a thread moves at once
@@ -62,34 +64,45 @@ def _bound(state: State, name: str) -> bool:
 
 def _bind(state: State, name: str) -> None:
     s = state.schedule
-    b = state.block(name)
-    loops = s.get_loops(name)
-    placing = {v for it in b.iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
-    spatial = [x for x in loops if x in placing]
-    reducing = [x for x in loops if x not in placing]
-    spatial = spatial or [s.add_unit_loop(loops[0] if loops else name)]
-    after = None
-    if reducing and b.init is not None:
-        s.reorder(*spatial, *reducing)
-        after = elementwise_consumer(state, name)
-        if after is not None and not state.is_output(name) and not _bound(state, after):
+    reducing = state.block(name).is_reduction and state.block(name).init is not None
+    result = name
+    if reducing:
+        after = _taker(state, name)
+        if after is not None:
             s.set_scope(name, 0, "local")
+            result = after
         else:
-            after = s.cache_write(name, 0, "local")
-    lanes = _lanes(state, name) if not reducing else (1,)
+            result = s.cache_write(name, 0, "local")
+    b = state.block(result)
+    loops = s.get_loops(result)
+    placing = {v for it in b.iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
+    spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
+    lanes = _lanes(state, name) if not b.is_reduction and not reducing else (1,)
     vector = []
     if len(lanes) > 1:
         spatial[-1], *vector = state.split_choice(f"{name} vector", spatial[-1], lanes)
     fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    if after is not None:
-        s.reverse_compute_at(after, fused, preserve_unit_loops=True)
     outer, inner = state.split_choice(f"{name} threads", fused, THREADS)
     s.bind(outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
     for loop in vector:
         s.vectorize(loop)
     if reducing:
+        s.compute_at(name, inner)
+    if reducing or b.is_reduction:
         state.choose(f"{name} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(inner, "pragma_auto_unroll_max_step", most))
+
+
+def _taker(state: State, name: str) -> str | None:
+    """The only consumer of a temporary that no thread runs yet, if it reads each of its elements once."""
+    consumers = state.schedule.get_consumers(name)
+    if len(consumers) != 1 or state.is_output(name) or _bound(state, consumers[0]):
+        return None
+    b, (made,) = state.block(consumers[0]), stores(state.block(name).body)[:1]
+    read = [x for x in loads(b.body) if x.buffer.name == made.buffer.name]
+    elements = prod(extent(it) for it in state.block(name).iters if is_spatial(it))
+    once = len(set(read)) == 1 and prod(extent(it) for it in b.iters) == elements
+    return b.name if once and not b.is_reduction and isinstance(b.body, Store) else None
 
 
 def _lanes(state: State, name: str) -> tuple[int, ...]:

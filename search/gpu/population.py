@@ -14,7 +14,8 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import Access
-from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, WARP, reserved
+from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, reserved
+from tir.memory import WARP
 
 from ..geometry import nests
 from ..sketch import Sketch, Tile
@@ -181,11 +182,12 @@ class _Tiled:
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
-        """The elements of a row, which may be skewed, and ends 16 bytes off a multiple of 64 for tensor cores."""
+        """The elements of a row, which may be skewed; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
+        128."""
         if not self.cores:
             return -(-span // 8) * 8 + 4
-        bank = 16 // nbytes
-        return span + (bank - span) % (4 * bank)
+        rest = (16 // nbytes - span) % (64 // nbytes)
+        return span + (np.maximum(rest, (8 - span) % 32) if nbytes == 4 else rest)
 
 
 def _tiled(sketch: Sketch) -> list[_Tiled]:

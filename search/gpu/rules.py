@@ -6,9 +6,12 @@ from ..rules.rule import Rule
 from ..rules.skip import Skip
 from .elements import InlineElements
 from .rows import CrossThreadReduction
+from .split_sum import SplitSum
 from .tensor_cores import TileForTensorCores
 from .tiling import TileThroughShared
 
-GPU: tuple[Rule, ...] = (CrossThreadReduction(), TileForTensorCores(), TileThroughShared(), InlineElements(), Skip())
+GPU: tuple[Rule, ...] = (
+    CrossThreadReduction(), SplitSum(), TileForTensorCores(), TileThroughShared(), InlineElements(), Skip(),
+)  # fmt: skip
 
 GPU_ANSOR: tuple[Rule, ...] = (CrossThreadReduction(), TileThroughShared(ours=False), InlineElements(), Skip())

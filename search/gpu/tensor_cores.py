@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schedule.library.structure import Contraction, extent, last_axis, loop_of
 from schedule.library_cuda import products
-from schedule.library_cuda.tensor_cores import TF32, WARP, Instruction, instruction, load_fragments
-from tir import dtypes
+from schedule.library_cuda.tensor_cores import TF32, Instruction, align, instruction, load_fragments
 from tir.ir import Block, annotation
+from tir.memory import WARP
 
 from ..rules.rule import Verdict
 from ..sketch import Hole, Product, State, Tile
@@ -88,10 +88,9 @@ def _tile(state: State, c: Contraction, how: Instruction) -> None:
     blocks = bind_blocks(s, grid)
     _bind_warps(state, s.get_loops(first)[1:3])
     _bind_warps(state, [wy, wx])
-    bank = 16 // dtypes.nbytes(c.left.buffer.dtype)
-    for copy in shared:
+    for copy, factor in zip(shared, (c.left, c.right), strict=True):
         fetch(state, copy, [Hole(warp_columns), Hole(warp_rows), WARP])
-        s.storage_align(copy, 0, -2, 4 * bank, bank)
+        align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
     s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")

@@ -121,14 +121,17 @@ class LocalMeasurer:
         seed: int = 0,
     ):
         builder = builder or builder_of(task.target)
-        self.task, self.limits, self.seed = task, limits or Limits(), seed
+        self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
         self._ids = itertools.count(1)
         self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
-        self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
+        try:
+            self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
+        except OSError as error:  # the temporary folder is full, missing or another user's
+            raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
         self._resident = resident = self.limits.memory or half_of_memory()
         spec = WorkerSpec(
             func=pickle.dumps(task.func),
@@ -172,7 +175,8 @@ class LocalMeasurer:
         """Draw the inputs, and compute the expected results if the workload is a known one. WorkerError if it cannot be done."""
         answer = self._ask(self._workers[0], self.limits.setup, op="prepare", seed=self.seed, distribution=distribution)
         if answer["outcome"] != "ok":
-            raise WorkerError(f"no input data could be made: {answer['outcome']}: {answer.get('message', '')}")
+            reason = answer.get("message", answer["outcome"])
+            raise WorkerError(f"no input data could be made in {self._directory.parent}: {reason}")
 
     def prepare(self) -> Baseline:
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
@@ -369,7 +373,8 @@ class LocalMeasurer:
             for worker in running:
                 selector.register(worker.stdout, selectors.EVENT_READ, worker)
             timeout = min(min(job.deadline, worker.look()) for worker, job in running.items()) - time.monotonic()
-            dead = {key.data for key, _ in selector.select(max(0.0, timeout)) if not key.data.pump()}
+            arrived = {key.data for key, _ in selector.select(max(0.0, timeout))}
+        dead = {worker for worker in running if (worker in arrived or not worker.running) and not worker.pump()}
         for worker, job in running.items():
             if worker.inbox:
                 events.extend((worker, m) for m in worker.inbox)

@@ -53,25 +53,30 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: Watch | None = None
         self.excess: int | None = None
+        self.closed = False
         self.start()
 
     # --- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process and tell it its task; `wait_ready` waits until it has understood."""
+        """Start the process and tell it its task; `wait_ready` waits until it has understood. WorkerError where there can be
+        none."""
         spec = self._spec
         threads = str(spec.threads)
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, threads)}
-        self._errors: IO[bytes] = tempfile.TemporaryFile(dir=spec.directory)  # noqa: SIM115 (closed with the worker)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "search.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            start_new_session=True,
-        )
+        try:
+            self._errors: IO[bytes] = tempfile.TemporaryFile(dir=spec.directory)  # noqa: SIM115 (closed with the worker)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "search.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:  # the temporary folder is gone or full, or there are too many processes or files
+            raise WorkerError(f"a worker process could not be started: {error}") from None
         os.set_blocking(self.stdout, False)
         self._decoder = wire.Decoder()
         self.inbox: list[wire.Message] = []
@@ -79,6 +84,7 @@ class WorkerProcess:
         self.known.clear()
         self.ready = self.ended = False
         self._watch = self.excess = None
+        self._garbled = False
         self._start_deadline = time.monotonic() + START_LIMIT
         header = {
             "op": "start",
@@ -120,6 +126,8 @@ class WorkerProcess:
     def death(self) -> str:
         """How the process, which has ended or closed its pipe, ended: the name of its signal or its exit status."""
         assert self._process is not None
+        if self._garbled:
+            return "something else wrote to the pipe of its answers"
         try:
             code = self._process.wait(timeout=5.0)  # a core of a large process takes a while to tear down
         except subprocess.TimeoutExpired:
@@ -159,11 +167,16 @@ class WorkerProcess:
         self.ready = False
 
     def restart(self) -> None:
+        """Start the process anew; WorkerError after `close`, which another thread may have called meanwhile."""
+        if self.closed:
+            raise WorkerError("the worker processes were closed")
         self.kill()
         self._errors.close()
         self.start()
 
     def close(self) -> None:
+        """End the process for good."""
+        self.closed = True
         self.kill()
         self._errors.close()
 
@@ -191,18 +204,25 @@ class WorkerProcess:
             pass  # it has died; the next receive says so
 
     def pump(self) -> bool:
-        """Read what has arrived into `inbox`; False where the worker has closed its end (it has died)."""
+        """Read what has arrived into `inbox`; False where nothing more will: the worker has closed its end, or has died, though
+        a child of it may hold its end, or something else wrote to it."""
+        alive = self.running
         while True:
             try:
                 data = os.read(self.stdout, 1 << 16)
+                self.inbox += self._decoder.feed(data)
             except BlockingIOError:
-                return True
-            except (OSError, ValueError):
+                self.ended |= not alive
+                return alive
+            except OSError:
                 return False
+            except ValueError:  # these are no messages; or the pipe was closed by another thread
+                self._garbled = True
+                self.kill()
+                data = b""
             if not data:
                 self.ended = True
                 return False
-            self.inbox += self._decoder.feed(data)
 
     def receive(self, deadline: float) -> wire.Message | None:
         """The next message; None if the worker has died (then it has `ended`), holds too much memory (an `excess`), or
@@ -213,6 +233,7 @@ class WorkerProcess:
                 remaining = min(deadline, self.look()) - time.monotonic()
                 if self.excess is not None or deadline <= time.monotonic():
                     return None
-                if selector.select(max(0.0, remaining)) and not self.pump() and not self.inbox:
+                arrived = selector.select(max(0.0, remaining))
+                if (arrived or not self.running) and not self.pump() and not self.inbox:
                     return None
         return self.inbox.pop(0)

@@ -138,7 +138,7 @@ class Records:
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
         known = (task.key, structure(task.func), task.name, shape, dtype, task.flop, task.func.script())
-        own = (run, task.key, fingerprint(task.target), task.target, task.threads, processor(), json.dumps(versions()), seed)
+        own = (run, task.key, fingerprint(task.target), task.target, task.threads, processor(), json.dumps(versions()), int(seed))
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
             connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))

@@ -71,12 +71,17 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
             raise RecordsError(f"there is no records file {path}")
         if not path.absolute().parent.is_dir():
             raise RecordsError(f"cannot make the records file {path}: there is no folder {path.absolute().parent}")
+    elif not path.is_file():
+        raise RecordsError(f"{path} is no regular file; the name of a records file was expected")
     try:
-        connection = sqlite3.connect(path, timeout=BUSY, isolation_level=None)
-    except sqlite3.Error as error:
+        connection = sqlite3.connect(path.absolute(), timeout=BUSY, isolation_level=None)  # `:memory:` is a name like others
+    except (sqlite3.Error, ValueError) as error:
         raise RecordsError(f"cannot open the records file {path}: {error}") from None
     try:
         _claim(connection, path)
+    except sqlite3.OperationalError as error:  # it is locked, it may not be written, or the disk is full
+        connection.close()
+        raise RecordsError(f"cannot use the records file {path}: {error}") from None
     except sqlite3.Error as error:
         connection.close()
         raise RecordsError(f"{path} is not a records file, or is damaged: {error}") from None
@@ -108,7 +113,8 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite ends it itself where the disk is full
+            connection.execute("ROLLBACK")
         raise
 
 

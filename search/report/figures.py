@@ -55,6 +55,13 @@ def _drawn(into: list[str], width: float, height: float, label: str) -> Iterator
     into.append(re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg))
 
 
+def _legend(axes: Axes) -> None:
+    """The legend above the axes, where it hides nothing."""
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, fontsize=8, borderaxespad=0.2, handletextpad=0.4, columnspacing=1.2
+    )
+
+
 def tuning_curve(result: Result) -> str:
     """The speed of each candidate and of the best so far, by trial; what failed stands on the axis."""
     drawn: list[str] = []
@@ -73,7 +80,7 @@ def tuning_curve(result: Result) -> str:
                 axes.axhline(_speed(result, seconds), color=colour, linestyle="--", linewidth=1, label=name)
         axes.set(xlabel="trial", ylabel=_unit(result), ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.legend(loc="lower right", fontsize=8)
+        _legend(axes)
     return drawn[0]
 
 
@@ -91,14 +98,20 @@ def predicted(result: Result) -> str | None:
     return drawn[0]
 
 
-def sketches(result: Result) -> str:
-    """Of each sketch how many trials it got, how many were valid, and how many were the best when they ended."""
-    wins: Counter[str] = Counter()
+def wins(measurements: Sequence[Measurement]) -> Counter[str]:
+    """How many candidates of each sketch were the best when they ended."""
+    won: Counter[str] = Counter()
     best = math.inf
-    for m in result.measurements:
+    for m in measurements:
         if m.max_error is not None and m.seconds < best:
             best = m.seconds
-            wins[m.candidate.sketch] += 1
+            won[m.candidate.sketch] += 1
+    return won
+
+
+def sketches(result: Result) -> str:
+    """Of each sketch how many trials it got, how many were valid, and how many were the best when they ended."""
+    won = wins(result.measurements)
     trials = Counter(m.candidate.sketch for m in result.measurements)
     valid = Counter(m.candidate.sketch for m in result.measurements if m.outcome == "ok")
     names = [name for name, _ in trials.most_common()][::-1]
@@ -106,14 +119,14 @@ def sketches(result: Result) -> str:
     with _drawn(drawn, 4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as axes:
         places = np.arange(len(names))
         for offset, (label, counts, colour) in zip(
-            (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", wins, ORANGE)), strict=True
+            (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", won, ORANGE)), strict=True
         ):
             bars = axes.barh(places + offset, [counts[name] for name in names], 0.23, color=colour, label=label)
             axes.bar_label(bars, fontsize=7, padding=2)
         axes.set_yticks(places, names)
         axes.set(xlabel="candidates")
         axes.grid(axis="y", visible=False)
-        axes.legend(loc="lower right", fontsize=8)
+        _legend(axes)
     return drawn[0]
 
 
@@ -140,10 +153,11 @@ def roofline(result: Result, bandwidth: float | None) -> str:
         ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
         x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
         if result.peak:
-            axes.plot(x, np.full(len(x), result.peak), color=GREY, linestyle="--", linewidth=1)
+            axes.plot(x, np.full(len(x), result.peak / 1e9), color=GREY, linestyle="--", linewidth=1)
         if result.peak and bandwidth:
-            axes.plot(x, np.minimum(result.peak, bandwidth * x), color="black")
-        valid = [result.task.flop / m.seconds for m in result.measurements if m.outcome == "ok"]
+            axes.plot(x, np.minimum(result.peak, bandwidth * x) / 1e9, color="black")
+        speed = result.task.flop / 1e9
+        valid = [speed / m.seconds for m in result.measurements if m.outcome == "ok"]
         axes.plot([intensity] * len(valid), valid, "_", color=BLUE, markersize=9, alpha=0.5, label="candidates")
         marks = (
             ("best", result.seconds, "*", ORANGE),
@@ -152,9 +166,9 @@ def roofline(result: Result, bandwidth: float | None) -> str:
         )
         for name, seconds, mark, colour in marks:
             if seconds is not None:
-                axes.plot([intensity], [result.task.flop / seconds], mark, color=colour, label=name)
-        axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="operations a second")
-        axes.legend(loc="lower right", fontsize=8)
+                axes.plot([intensity], [speed / seconds], mark, color=colour, label=name)
+        axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
+        _legend(axes)
     return drawn[0]
 
 

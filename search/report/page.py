@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from html import escape
 from pathlib import Path
+
+import numpy as np
+
+from costmodel.metrics import rank_correlation
+from tir.tune.saved import write_atomically
+from tir.tune.table import duration
 
 from ..provenance import processor, versions
 from ..result import Result
@@ -15,7 +22,7 @@ body { max-width: 1080px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; } p { margin: .3rem 0; color: #555; }
 table { border-collapse: collapse; margin: .6rem 0; } td, th { padding: .2rem .9rem .2rem 0; text-align: right; }
 td:first-child, th:first-child { text-align: left; } th { border-bottom: 1px solid #ccc; font-weight: 600; }
-td.text { text-align: left; } svg { max-width: 100%; height: auto; }
+td.text, th.text { text-align: left; } summary { color: #555; cursor: pointer; } svg { max-width: 100%; height: auto; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 2rem; }
 .pair > * { min-width: 0; } pre { background: #f6f6f4; padding: .8rem; overflow: auto; font-size: 12px; line-height: 1.35; }
 """
@@ -27,7 +34,7 @@ def write(path: str | Path, result: Result) -> None:
     from codegen.peak import copy_bandwidth
 
     text = page(result, copy_bandwidth(result.task.target, threads=result.task.threads))
-    Path(path).write_text(text, encoding="utf-8")
+    write_atomically(Path(path), text)
 
 
 def page(result: Result, bandwidth: float | None = None) -> str:
@@ -44,6 +51,9 @@ def page(result: Result, bandwidth: float | None = None) -> str:
     shares = f"Candidates were running, to be timed and checked, for {result.measuring:.0%} of the time."
     if result.scored_per_second is not None:
         shares += f" The cost model judged {result.scored_per_second:,.0f} candidates a second."
+    if any(result.scored.values()):
+        symbolic, concrete = (result.scored.get(how, 0) for how in ("symbolic", "concrete"))
+        shares += f" It judged {symbolic:,} by formulas that they share, {concrete:,} each as a program of its own."
     roof = "The roof is what arithmetic and memory allow if every parameter is moved once"
     roof += f": {result.peak / 1e9:.0f} GFLOP/s" if result.peak else ""
     roof += f", {bandwidth / 1e9:.0f} GB/s." if bandwidth else "."
@@ -53,11 +63,12 @@ def page(result: Result, bandwidth: float | None = None) -> str:
         _timings(result),
         _section("Speed by trial", "Each candidate, and the best checked one so far.", figures.tuning_curve(result)),
         '<div class="pair">',
-        _section("Predicted and measured", "What the cost model said before it was measured.", figures.predicted(result)),
+        _section("Predicted and measured", _ranking(result), figures.predicted(result)),
         _section("Roofline", roof, figures.roofline(result, bandwidth)),
         _section("Sketches", "How the trials were shared out, and which sketches won.", figures.sketches(result)),
         _section("Time", shares, figures.phases(result)),
         "</div>",
+        _sketches(result),
         _failures(result),
         _programs(result),
         f"<p>{escape(made)}</p>",
@@ -74,14 +85,41 @@ def _section(title: str, text: str, figure: str | None) -> str:
 def _timings(result: Result) -> str:
     """The table of the end: what was written, found, and numpy."""
     rows = []
+    if result.baseline_stopped is not None:
+        rows.append(("as written", f"> {duration(result.baseline_stopped)}", "stopped", "–", "–"))
     for name, seconds in (("as written", result.baseline), ("best", result.seconds), ("numpy", result.numpy)):
         if seconds is None:
             continue
         speed = result.task.flop / seconds
         share = f"{speed / result.peak:.1%}" if result.peak else "–"
         ratio = f"{result.numpy / seconds:.2f}" if result.numpy else "–"
-        rows.append((name, f"{seconds * 1e3:.4g} ms", f"{speed / 1e9:.2f}", share, ratio))
+        rows.append((name, duration(seconds), f"{speed / 1e9:.2f}", share, ratio))
     return _table(("", "time", "GFLOP/s", "of peak", "× numpy"), rows)
+
+
+def _ranking(result: Result) -> str:
+    """How well the scores of the cost model rank what was measured."""
+    text = "What the cost model said before it was measured."
+    scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
+    if len(scored) < 3:
+        return text
+    scores, seconds = (np.array(values) for values in zip(*((m.candidate.score, m.seconds) for m in scored), strict=True))
+    return f"{text} Rank correlation: {rank_correlation(scores, seconds):.2f}."
+
+
+def _sketches(result: Result) -> str:
+    """A row a sketch, the fastest first: what it got, what it won, and the rules that made it."""
+    won, of = figures.wins(result.measurements), defaultdict(list)
+    for m in result.measurements:
+        of[m.candidate.sketch].append(m)
+    rows = []
+    for name, tried in sorted(of.items(), key=lambda item: min(m.seconds for m in item[1])):
+        best = min(m.seconds for m in tried)
+        valid = sum(m.outcome == "ok" for m in tried)
+        made = "; ".join(result.rules.get(name, ()))
+        rows.append((name, made, str(len(tried)), str(valid), str(won[name]), duration(best) if valid else "–"))
+    head = ("sketch", "made by", "trials", "valid", "new bests", "best")
+    return "<h2>Candidates by sketch</h2>" + _table(head, rows, text=1) if rows else ""
 
 
 def _failures(result: Result) -> str:
@@ -90,19 +128,25 @@ def _failures(result: Result) -> str:
 
 
 def _programs(result: Result) -> str:
-    """The loop nest as it was written beside the best one."""
-    written, best = result.task.func.script(), result.schedule.func.script()
-    columns = (("As written", written), (f"Best, {result.seconds * 1e3:.4g} ms", best))
-    cells = "".join(f"<div><h2>{title}</h2><pre>{escape(script)}</pre></div>" for title, script in columns)
-    return f'<div class="pair">{cells}</div>'
+    """The loop nest as it was written beside the best one; the scripts of both, and the steps from one to the other."""
+    written, best = result.task.func, result.schedule.func
+    columns = (("As written", written), (f"Best, {duration(result.seconds)}", best))
+    cells = "".join(f"<div><h2>{title}</h2><pre>{escape(func.outline())}</pre></div>" for title, func in columns)
+    more = (
+        ("The script as written", written.script()),
+        ("The best script", best.script()),
+        ("Its steps", str(result.schedule.trace)),
+    )
+    folded = "".join(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" for title, text in more)
+    return f'<div class="pair">{cells}</div>{folded}'
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], text: int | None = None) -> str:
     """A table; column number `text` is words."""
 
-    def cell(n: int, value: str) -> str:
-        return f"<td{' class=text' if n == text else ''}>{escape(value)}</td>"
+    def cell(n: int, value: str, tag: str = "td") -> str:
+        return f"<{tag}{' class=text' if n == text else ''}>{escape(value)}</{tag}>"
 
-    lines = ["<tr>" + "".join(f"<th>{escape(h)}</th>" for h in head) + "</tr>"]
+    lines = ["<tr>" + "".join(cell(n, h, "th") for n, h in enumerate(head)) + "</tr>"]
     lines += ["<tr>" + "".join(cell(n, value) for n, value in enumerate(row)) + "</tr>" for row in rows]
     return f"<table>{''.join(lines)}</table>"

@@ -22,6 +22,7 @@ from .direct import DirectConvolution, TransposedConvolution
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .packing import Packing, product
+from .pixels import PixelsInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, rule
@@ -35,6 +36,7 @@ DEFAULT: tuple[Rule, ...] = (
     FuseProducts(),
     Packing(),
     DirectConvolution(),
+    PixelsInLanes(),
     TransposedConvolution(),
     CacheWrite(unless=product),
     TilingWithFusion(only=True),
@@ -70,6 +72,6 @@ LIMITED: tuple[Rule, ...] = (
 
 __all__ = [
     "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DirectConvolution", "FunctionRule", "FuseProducts", "FuseRows", "Inline",
-    "InlineAgain", "MultiLevelTiling", "Packing", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip", "Tiling",
-    "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "rule",
+    "InlineAgain", "MultiLevelTiling", "Packing", "PixelsInLanes", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip",
+    "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "rule",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedule import ScheduleError
 from schedule.library import transposed
 from schedule.library.conv2d import Convolution, matches
@@ -16,14 +18,14 @@ ANY = Tiling(needed=reuses_data)
 
 
 class DirectConvolution:
-    """A convolution is tiled so that a few pixels of a row by some vectors of output channels stay in registers while the whole
-    sum runs (Georganas et al., SC 2018): pixels are broadcast, and the weights of a panel of channels lie together, in the order
-    in which they are used, in a copy that annotation adds. Ansor knows one order of axes, that of the definition, in which the
-    last one written has the lanes.
+    """A convolution is tiled so that a few pixels, of one row or of several, by some vectors of output channels stay in registers
+    while the whole sum runs (Georganas et al., SC 2018): pixels are broadcast, and the weights of a panel of channels lie
+    together, in the order in which they are used, in a copy that annotation adds. Ansor knows one order of axes, that of the
+    definition, in which the last one written has the lanes.
 
-    Loops, outermost first: groups; panels of channels; other pixels; tiles of a row of pixels; the sum; pixels, unrolled;
-    channels, a vector. The elementwise consumer is computed for each tile; where the channels are not the last dimension of the
-    result, it turns the tile round, and one that only does so is made if there is none.
+    Loops, outermost first: groups; panels of channels; other pixels; tiles of rows and of a row of pixels; the sum; rows and
+    pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile; where the channels are not the last
+    dimension of the result, it turns the tile round, and one that only does so is made if there is none.
     """
 
     name = "direct convolution"
@@ -42,23 +44,24 @@ class DirectConvolution:
         assert c is not None
         consumer = elementwise_consumer(new, block)
         groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-        rows = [loop_of(it) for it in c.pixels[:-1]]
         sums = [loop_of(it) for it in c.sums]
         try:
             if c.turned and consumer is None:
                 consumer = new.schedule.cache_write(block, 0, "global")
             c0, c1 = _split(new, block, c.channels[-1], loop_of(c.channels[-1]), vector=True)
-            p0, p1 = _split(new, block, c.pixels[-1], loop_of(c.pixels[-1]))
-            new.schedule.reorder(*groups, c0, *rows, p0, *sums, p1, c1)
+            rows, within = _tiled(new, block, [(it, loop_of(it), 1) for it in c.pixels])
+            p0 = rows.pop()
+            new.schedule.reorder(*groups, c0, *rows, p0, *sums, *within, c1)
             if consumer is not None:
                 new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
                 new.marks[consumer] = "fused"
             if c.turned:
                 new.schedule.transform_layout(block, ("write", 0), _channels_last(c))
+                new.levels[consumer] = _squares(new, consumer, c)
         except ScheduleError:
             return []
         new.marks[block] = "direct"
-        new.levels[block] = [[*groups, c0], rows, [p0], sums, [p1], [c1]]
+        new.levels[block] = [[*groups, c0], rows, [p0], sums, within, [c1]]
         return [new]
 
 
@@ -68,8 +71,8 @@ class TransposedConvolution:
     no condition is left inside, and there the nest is that of a direct convolution. Ansor has an attribute of the computation for
     that, which asks for axes to be unrolled, so that the code generator finds the zeros.
 
-    Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of a row of pixels; classes of the
-    kernel and the sum; pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile.
+    Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
+    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile.
     """
 
     name = "transposed convolution"
@@ -92,22 +95,34 @@ class TransposedConvolution:
         try:
             for axis, stride in strides.items():
                 loops[axis] = new.schedule.split(*loops[axis], [None, stride])
-            *rows, pixel = [loops[it.var.name] for it in t.c.rows]
             sums = [loops[it.var.name] for it in t.c.sums]
             c0, c1 = _split(new, block, t.channels, loop_of(t.channels), vector=True)
-            p0, p1 = _split(new, block, t.c.rows[-1], pixel[0], parts=strides.get(t.c.rows[-1].var.name, 1))
-            panels = [c0, *(loop for own in (*rows, pixel) for loop in own[1:])]
-            others = [own[0] for own in rows]
+            names = [(it, loops[it.var.name][0], strides.get(it.var.name, 1)) for it in t.c.rows]
+            others, within = _tiled(new, block, names)
+            p0 = others.pop()
+            panels = [c0, *(loop for it in t.c.rows for loop in loops[it.var.name][1:])]
             reduced = [*(loop for own in sums for loop in own[1:]), *(own[0] for own in sums)]
-            new.schedule.reorder(*panels, *others, p0, *reduced, p1, c1)
+            new.schedule.reorder(*panels, *others, p0, *reduced, *within, c1)
             if consumer is not None:
                 new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
                 new.marks[consumer] = "fused"
         except ScheduleError:
             return []
         new.marks[block] = "direct"
-        new.levels[block] = [panels, others, [p0], reduced, [p1], [c1]]
+        new.levels[block] = [panels, others, [p0], reduced, within, [c1]]
         return [new]
+
+
+def _tiled(state: State, block: str, pixels: Sequence[tuple[Iter, str, int]]) -> tuple[list[str], list[str]]:
+    """Split the loops of the last two axes of pixels, each given with its loop and its number of classes, by open lengths;
+    returns the outer loops of all axes, and the inner ones."""
+    outer, inner = [], []
+    for n, (it, loop, parts) in enumerate(pixels, 1 - len(pixels)):
+        if n >= -1 and extent(it) > parts:
+            loop, within = _split(state, block, it, loop, parts=parts)
+            inner.append(within)
+        outer.append(loop)
+    return outer, inner
 
 
 def _split(state: State, block: str, it: Iter, loop: str, vector: bool = False, parts: int = 1) -> list[str]:
@@ -117,6 +132,13 @@ def _split(state: State, block: str, it: Iter, loop: str, vector: bool = False, 
     missing = count * parts - extent(it)
     state.tiles.append(Tile(block, it.var.name, count, False, columns, vector, bits, unit=parts, missing=missing))
     return names
+
+
+def _squares(state: State, consumer: str, c: Convolution) -> list[list[str]]:
+    """The two loops of a tile that its consumer turns round: over channels, and over pixels."""
+    indices = c.contraction.store.indices
+    nest = state.schedule.get_loops(consumer)[-len(indices) :]
+    return [[next(loop for loop, i in zip(nest, indices, strict=True) if i == c.channels[-1].var)], [nest[-1]]]
 
 
 def _channels_last(c: Convolution) -> str:

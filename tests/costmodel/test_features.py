@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 
 import tir
+from codegen.target import Target
 from costmodel import NAMES, Machine, features, program
 from costmodel.features import ANSOR, CHUNK
+from schedule import replay
+from search.family import family
+from search.geometry import machine
+from search.sample import sample
+from search.space import generate
 from tests.search.programs import matmul
-from tir import te
+from tir import te, workloads
 
 MACHINE = Machine(2, 512, 32 << 10, 1 << 20, 32 << 20)
 ROW = np.empty((1, 0), dtype=np.int64)
@@ -193,3 +199,43 @@ def test_populations_come_in_pieces():
     one = features(program(matmul()), ROW, MACHINE)
     assert many.shape == (1, CHUNK + 7, len(NAMES)) and (many == one).all()
     assert features(program(matmul()), np.empty((0, 0), dtype=np.int64), MACHINE).shape == (1, 0, len(NAMES))
+
+
+def test_annotations_are_described():
+    """Chunks of three iterations of 13 are taken in rounds of two threads: 5 chunks, 3 rounds, time for 18 iterations."""
+    s = tir.Schedule(matmul(13, 109, 7))
+    i, j, k = s.get_loops("C")
+    s.parallel(i)
+    plain = described(s.func)[0]
+    assert [plain[name] for name in ("chunk", "dynamic", "prefetch", "streamed")] == [0, 0, 0, 0]
+    assert plain["tasks_waste"] == close(14 / 13)
+    s.annotate(i, "chunk", 3)
+    s.annotate(i, "schedule", "dynamic")
+    s.annotate(k, "prefetch", [["A", 4], ["B", 8]])
+    s.annotate(j, "non_temporal", "C")
+    (f,) = described(s.func)
+    assert (f["chunk"], f["dynamic"], f["prefetch"], f["streamed"]) == (close(3), 1, close(8), 1)
+    assert f["tasks_waste"] == close(18 / 13)
+    s.annotate(k, "prefetch", ["A", 5])
+    s.annotate(j, "non_temporal", [])
+    s.annotate(k, "pipeline_stages", 3)
+    s.annotate(i, "resident_blocks", 2)
+    (f,) = described(s.func)
+    assert f["prefetch"] == close(5) and f["streamed"] == 0 and f["stages"] == close(3) and f["resident"] == close(2)
+
+
+def test_rows_that_differ_in_annotations_differ_in_features():
+    """As the steps of their own traces say, of which the symbolic program is one for all."""
+    target = Target("llvm", num_cores=2, l3=1 << 20)
+    sketch = generate(workloads.make("softmax", (2048, 1024)).func, target)[-1]
+    rows = sample(sketch, target, 24, np.random.default_rng(0))
+    names = ("chunk", "dynamic", "prefetch", "streamed")
+    places = [NAMES.index(name) for name in names]
+    seen = set()
+    for members, shared in family(sketch).programs(rows):
+        found = features(shared, rows[members], machine(target))
+        for n, row in enumerate(rows[members]):
+            own = features(program(replay(sketch.func, sketch.trace(row)).func), ROW, machine(target))
+            assert found[:, n, places] == pytest.approx(own[:, 0, places], rel=2**-20)
+            seen |= {(name, v) for name, p in zip(names, places, strict=True) for v in own[:, 0, p].tolist()}
+    assert {name for name, _ in seen} == set(names) and all(len([v for m, v in seen if m == name]) > 1 for name in names)

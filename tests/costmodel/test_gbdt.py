@@ -16,7 +16,7 @@ from tests.search.programs import matmul
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 MACHINE = machine(TWO)
-QUICK = Boosting(trees=30, added=8, depth=4)
+QUICK = Boosting(trees=30, added=8, depth=4, rate=0.2, share=0.5)
 
 
 def some_rows(n: int, seed: int = 0, shape=(40, 109, 130)) -> tuple[Family, np.ndarray]:
@@ -130,6 +130,55 @@ def test_a_file_of_another_version_is_refused(tmp_path):
     np.savez(tmp_path / "old.npz", **content)
     with pytest.raises(ValueError, match=r"old.npz holds a model over other features than this version has; train it anew from"):
         GBDTModel.load(tmp_path / "old.npz", MACHINE)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """The arrays of a model that learned."""
+    f, rows = some_rows(30)
+    model = GBDTModel(MACHINE, boosting=QUICK)
+    model.update(f, rows, pretended(f, rows))
+    model.score(f, rows)
+    path = tmp_path_factory.mktemp("model") / "model.npz"
+    model.save(path)
+    with np.load(path) as data:
+        return dict(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason"),
+    [
+        ("features", lambda a: a + len(NAMES), r"`features` has numbers outside of 0..\d+"),
+        ("features", lambda a: -1 - a, "`features` has numbers outside of 0"),
+        ("program", lambda a: a + 1, "`program` has numbers outside of 0..29"),
+        ("task", lambda a: a + 7, "`task` has numbers outside of 0..0"),
+        ("matrix", lambda a: a[:, :-1], "`matrix` has the shape .* which does not fit the others"),
+        ("matrix", lambda a: np.full_like(a, np.nan), "`matrix` has elements that are no numbers"),
+        ("thresholds", lambda a: a.astype(float), "`thresholds` is float64 of shape"),
+        ("values", lambda a: a[:, 1:], "trees of 15 leaves and 15 inner nodes"),
+        ("seconds", lambda a: -a, "times or counts that are not positive"),
+        ("tasks", lambda a: a.astype(object), "Object arrays cannot be loaded"),
+    ],
+)
+def test_a_file_that_was_changed_is_refused(content, name, change, reason, tmp_path):
+    np.savez(tmp_path / "changed.npz", **(content | {name: change(content[name])}))
+    with pytest.raises(ValueError, match=f"changed.npz is no model that GBDTModel.save wrote, or is damaged: {reason}"):
+        GBDTModel.load(tmp_path / "changed.npz", MACHINE)
+
+
+def test_what_is_no_model_is_refused(content, tmp_path):
+    path = tmp_path / "model.npz"
+    with pytest.raises(FileNotFoundError, match=r"there is no model .*model.npz; GBDTModel.save writes one"):
+        GBDTModel.load(path, MACHINE)
+    np.savez(path, **content)
+    whole = path.read_bytes()
+    for damaged in (b"", b"no archive", whole[: len(whole) // 2], whole[:400] + bytes(64) + whole[464:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"model.npz is no model that GBDTModel.save wrote, or is damaged: "):
+            GBDTModel.load(path, MACHINE)
+    np.savez(path, **(content | {"is_gpu": np.array(True)}))
+    with pytest.raises(ValueError, match=r"model.npz holds a model for a GPU, which says nothing of a processor"):
+        GBDTModel.load(path, MACHINE)
 
 
 def test_other_tasks_give_a_start():

@@ -18,9 +18,15 @@ TARGET = Target("cuda")
 MODEL = GPUModel(machine(TARGET))
 
 
+def whole(func):
+    """The sketch of a product whose sum is not split."""
+    (sketch,) = [s for s in generate(func, TARGET) if not s.made]
+    return sketch
+
+
 def scores(shape, *rows):
     """Of rows that give (vthread, threads, elements, elements) of i and j, and the two steps of k."""
-    sketch = generate(workloads.make("gmm", shape).func, TARGET)[0]
+    sketch = whole(workloads.make("gmm", shape).func)
     full = [[1, *i, *j, *k, *sketch.stand_ins()[11:]] for i, j, k in rows]
     return MODEL.score(family(sketch), np.array(full, dtype=np.int64))
 
@@ -44,7 +50,7 @@ def test_a_small_product_wants_many_blocks():
 def cores(shape, factor, *rows):
     """The clocks of rows of a product on tensor cores that give (group, warps, fragments) of i, (warps, fragments) of j, the steps
     of k, the elements that a thread copies at once, and the tiles that take turns."""
-    sketch = generate(product(factor, *shape), TARGET)[0]
+    sketch = whole(product(factor, *shape))
     columns = {c.name.removeprefix("C "): c.column for c in sketch.choices}
     full = np.array([sketch.stand_ins() for _ in rows])
     for row, (*tiles, width, stages) in zip(full, rows, strict=True):
@@ -68,6 +74,13 @@ def test_tensor_cores_want_large_warps_wide_copies_ahead_and_groups_of_rows():
 def test_a_small_product_wants_small_tiles_of_tensor_cores():
     large, small = cores((256, 256, 1024), "float16", (1, 2, 4, 4, 4, 2, 8, 4), (1, 2, 1, 2, 1, 4, 8, 4))
     assert small < large
+
+
+def test_a_long_sum_with_few_results_is_better_split():
+    split, *_, whole = generate(product("float16", 128, 128, 8192), TARGET)
+    rng = np.random.default_rng(0)
+    best = [MODEL.score(family(s), sample(s, TARGET, 200, rng)).max() for s in (split, whole)]
+    assert split.made and not whole.made and best[0] > best[1] + np.log(2)
 
 
 def test_it_tells_rows_and_not_sketches_without_tiles_apart():

@@ -276,7 +276,8 @@ def test_refuses_unknown_buffers():
         s,
         lambda s: s.cache_read("C", 0, "two words"),
         """
-        cache_read('C', 0, 'two words'): a storage scope is a name such as `local` or `global`, got 'two words'
+        cache_read('C', 0, 'two words'): no storage scope is named 'two words'; there are: global, shared, shared.dyn, warp, \
+local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
         """,
     )
 

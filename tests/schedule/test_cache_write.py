@@ -374,7 +374,8 @@ def test_refuses_unknown_buffers():
         s,
         lambda s: s.cache_write("C", 0, ""),
         """
-        cache_write('C', 0, ''): a storage scope is a name such as `local` or `global`, got ''
+        cache_write('C', 0, ''): no storage scope is named ''; there are: global, shared, shared.dyn, warp, local, register, \
+wmma.matrix_a, wmma.matrix_b, wmma.accumulator
         """,
     )
     refuse(

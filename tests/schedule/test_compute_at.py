@@ -685,3 +685,13 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
           hint: move blocks before loops are marked
         """,
     )
+
+
+def test_loops_inside_of_the_block_keep_their_names():
+    s = Schedule(chain())
+    s.cache_read("B", "A", "local")
+    s.blockize("ax1")
+    s.compute_at("A_local_o", "i", preserve_unit_loops=True)
+    well_formed(s.func)
+    assert s.get_loops("A_local_o") == ["i", "ax0", "ax1_1"] and s.get_loops("A_local") == ["ax1"]
+    same_numbers(chain(), s.func)

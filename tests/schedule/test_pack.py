@@ -236,6 +236,41 @@ pack('B', 0): `B` reads `A` at 2 places
     )
 
 
+def test_an_operand_that_is_read_backwards():
+    """The copy has the order of the operand there."""
+    A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, 13), name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    before = te.create_prim_func([A, B, te.compute((7, 13), lambda i, j: te.sum(A[i, k] * B[4 - k, j], axis=k), name="C")])
+    s = Schedule(before)
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    s.pack("C", "B")
+    check(
+        s,
+        before,
+        """
+        @T.prim_func
+        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
+            T.func_attr({"tir.noalias": T.bool(True)})
+            # with T.block("root"):
+            B_global = T.alloc_buffer((4, 5, 4))
+            for ax0_1, ax1_1, ax2 in T.grid(4, 5, 4):
+                with T.block("B_global"):
+                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                    B_global[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 13, B[v1, v0 * 4 + v2], T.float32(0.0))
+            for j_0, i, k, j_1 in T.grid(4, 7, 5, 4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(j_0 * 4 + j_1 < 13)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_global[v_j // 4, 4 - v_k, v_j % 4]
+        """,
+    )
+
+
 def test_an_axis_in_two_dimensions_is_refused():
     s = Schedule(stencil())
     refuse(
@@ -270,6 +305,7 @@ def test_the_refusal_of_the_copy_is_passed_on():
         s,
         lambda s: s.pack("C", 0, "the cache"),
         """
-pack('C', 0, 'the cache'): a storage scope is a name such as `local` or `global`, got 'the cache'
+pack('C', 0, 'the cache'): no storage scope is named 'the cache'; there are: global, shared, shared.dyn, warp, local, \
+register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
 """,
     )

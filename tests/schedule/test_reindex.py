@@ -1,3 +1,5 @@
+import pytest
+
 from schedule import Schedule
 from tests.schedule.harness import check, refuse
 from tests.schedule.programs import chain, matmul
@@ -447,13 +449,14 @@ reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is n
     )
 
 
-def test_a_scope_that_is_no_name_is_refused():
-    s = Schedule(matmul())
+@pytest.mark.parametrize("primitive", ["reindex_cache_read", "reindex_cache_write"])
+def test_refuses_an_unknown_scope(primitive):
     refuse(
-        s,
-        lambda s: s.reindex_cache_write("C", 0, "L1 cache", lambda i, j, k: (i, j)),
-        """
-reindex_cache_write('C', 0, 'L1 cache', 'lambda i, j, k: (i, j)'): a storage scope is a name such as `local` or `global`, got 'L1 cache'
+        Schedule(matmul()),
+        lambda s: getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j)),
+        f"""
+{primitive}('C', 0, 'locale', 'lambda i, j, k: (i, j)'): no storage scope is named 'locale'; did you mean local? \
+there are: global, shared, shared.dyn, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
 """,
     )
 

@@ -1,3 +1,5 @@
+import pytest
+
 from schedule import Schedule
 from tests.schedule.harness import check, refuse
 from tests.schedule.programs import chain
@@ -42,6 +44,24 @@ def test_refuses_a_parameter():
     )
 
 
+@pytest.mark.parametrize("call", [
+    "set_scope('B', 0, 'sharde')",
+    "cache_read('C', 0, 'sharde')",
+    "cache_write('B', 0, 'sharde')",
+    "pack('C', 0, 'sharde')",
+    "stage_mem('C', 'B', 'tile', 'sharde')",
+])  # fmt: skip
+def test_refuses_an_unknown_scope(call):
+    refuse(
+        Schedule(chain()),
+        lambda s: eval(f"s.{call}"),
+        f"""
+        {call}: no storage scope is named 'sharde'; did you mean shared? there are: global, shared, shared.dyn, warp, local, \
+register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+        """,
+    )
+
+
 def test_refuses_the_scope_that_it_has():
     s = Schedule(chain())
     refuse(
@@ -73,12 +93,5 @@ def test_refuses_what_is_not_written():
         set_scope('B', 'A', 'local'): `B` writes no buffer called `A`, but `B`
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes `B`
-        """,
-    )
-    refuse(
-        s,
-        lambda s: s.set_scope("B", 0, "Local!"),
-        """
-        set_scope('B', 0, 'Local!'): a storage scope is a name such as `local` or `global`, got 'Local!'
         """,
     )

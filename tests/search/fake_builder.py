@@ -3,12 +3,17 @@ product."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
+import sys
 import time
 
 import numpy as np
+
+kept: list[int] = []  # open files
 
 
 class ScheduleError(Exception):
@@ -59,8 +64,28 @@ def compile(func, target):
                 os.fork()
                 hog = [hog, np.ones(320 << 20, np.uint8)]
                 time.sleep(1000)
+            case "leaves_child":  # which holds the pipe of the answers
+                if os.fork() == 0:
+                    time.sleep(1000)
+            case "child_and_crash":
+                if os.fork() == 0:
+                    time.sleep(1000)
+                os.kill(os.getpid(), signal.SIGSEGV)
             case "raise":
                 raise RuntimeError("the kernel refused its arguments")
+            case "no_text":
+                raise type("Silent", (Exception,), {"__str__": lambda self: 1 / 0})
+            case "long_text":
+                raise RuntimeError("no " * 100_000)
+            case "end":
+                sys.exit(3)
+            case "files":  # as many as there can be, and for good
+                resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+                kept.extend(os.dup(0) for _ in range(256))
+            case "garbage":
+                for number in filter(lambda n: os.path.exists(f"/proc/self/fd/{n}"), range(3, 64)):
+                    with contextlib.suppress(OSError):
+                        os.write(number, b"\0\0\0\4" + bytes(8) + b"junk")
             case "input":
                 a[0, 0] += 1
             case "outside":

@@ -7,7 +7,7 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.sample import sample
+from search.sample import fit, sample
 from search.sketch import Sketch
 from search.space import generate
 from tests.schedule.harness import same_numbers
@@ -59,3 +59,29 @@ def test_threads_share_no_loop_of_one_iteration():
     sketch = sketch_with(func, "squares: reduce in threads")
     scheduled = replay(func, sketch.trace(sketch.stand_ins())).func
     assert [x.extent.value for x in loops(scheduled.body) if x.kind is Kind.PARALLEL] == [2]
+
+
+@pytest.mark.parametrize("rule", ["direct convolution", "packing", "multi-level tiling"])
+def test_vectors_may_be_half_as_wide(rule):
+    """A column says so: a vector then has half the lanes, and a tile may have an odd number of them."""
+    func = CONVOLUTION if "direct" in rule else workloads.make("gmm", (7, 13, 109)).func
+    sketch = sketch_with(func, rule)
+    (width,) = (c for c in sketch.choices if c.name.endswith(" vectors"))
+    vector = next(t.columns[-1] for t in sketch.tiles if t.vector)
+    block = next(t.block for t in sketch.tiles if t.vector)
+    row = sketch.stand_ins()
+    row[vector] = 24
+    for halved, lanes, tile in ((0, 17 if func is CONVOLUTION else 32, None), (1, 8, 24)):
+        row[width.column] = halved
+        (found,) = fit(sketch, TWO, np.array([row])).tolist()
+        assert halved == 0 or found[vector] == min(tile, next(t.extent for t in sketch.tiles if t.vector))
+        scheduled = replay(func, sketch.trace(found)).func
+        innermost = [x for x in path_to(scheduled.body, block) if isinstance(x, For)][-1]
+        assert (innermost.kind, innermost.extent.value) == (Kind.VECTORIZED, lanes)
+        same_numbers(func, scheduled, seeds=(0,))
+
+
+def test_registers_of_256_bits_are_not_halved():
+    small = Target("llvm", num_cores=2, vector_bits=256)
+    for sketch in generate(workloads.make("gmm", (7, 13, 109)).func, small):
+        assert not any(c.name.endswith(" vectors") for c in sketch.choices)

@@ -125,7 +125,7 @@ def test_children_of_the_best_are_proposed():
 
 
 def test_polish_takes_single_steps_from_the_best():
-    search, rng = evolution(model=Likes(2, 4)), np.random.default_rng(0)
+    search, rng = evolution(model=Likes(2, 4), unseen=100), np.random.default_rng(0)
     batch = search.propose(8, rng)
     assert search.polish(5, rng) == []  # nothing was measured yet
     search.tell([measured(c, 1.0 + n) for n, c in enumerate(batch)])
@@ -192,7 +192,8 @@ def test_a_display_is_told():
     assert search.scored_per_second is None and search.rank_correlation is None
     batch = search.propose(16, rng)
     search.tell([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
-    assert search.scored_per_second > 0 and search.rank_correlation == pytest.approx(1.0)
+    assert search.scored["symbolic"] > 0 == search.scored["concrete"] and search.scored_per_second > 0
+    assert search.rank_correlation == pytest.approx(1.0)
     assert sum(search.shares.values()) == 16
     batch = search.propose(16, rng)
     search.tell([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong

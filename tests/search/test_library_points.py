@@ -28,7 +28,7 @@ def signature(func: PrimFunc, target: Target, unrolled: bool = True) -> Loops:
     """The loops of the lowered program in order, each with how deep it is, its length (0: not constant), and its kind.
 
     Loops of one iteration are left out, and those of one kind that directly contain one another are one: in how many dimensions a
-    copy is counted makes no difference. Without `unrolled`, unrolled loops count as serial ones: an annotation may unroll these.
+    copy is counted makes no difference. Vectors have as many lanes as the next power of two, as they will. Without `unrolled`, unrolled loops count as serial ones: an annotation may unroll these.
     """
     found: Loops = []
 
@@ -39,6 +39,8 @@ def signature(func: PrimFunc, target: Target, unrolled: bool = True) -> Loops:
             return
         length = int(node.extent.value) if isinstance(node.extent, Const) else 0
         kind = node.kind.value if unrolled or node.kind is not Kind.UNROLLED else Kind.SERIAL.value
+        if node.kind is Kind.VECTORIZED:
+            length = 1 << (length - 1).bit_length()
         if length == 1:
             visit(node.body, depth, around)
         elif around is not None and found[around][2] == kind:

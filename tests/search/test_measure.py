@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -56,16 +58,29 @@ def test_every_fault_is_an_outcome(measurer):
         "hang": "run_timeout",
         "memory": "memory",
         "raise": "crash",
+        "no_text": "crash",
+        "long_text": "crash",
+        "end": "crash",
+        "files": "crash",
+        "garbage": "crash",
+        "child_and_crash": "crash",
+        "leaves_child": "ok",
         "wrong": "wrong_result",
         "nothing": "wrong_result",
         "input": "wrong_result",
         "outside": "wrong_result",
         "print": "ok",
     }
-    found = {m.candidate.trace["fault"]: m for m in measurer.measure([candidate(fault=f) for f in faults])}
+    between = [candidate(sleep=0.001, n=n) for n in range(len(faults))]  # what one leaves behind is no other's fault
+    mixed = [c for pair in zip((candidate(fault=f) for f in faults), between, strict=True) for c in pair]
+    measured = list(measurer.measure(mixed))
+    found = {m.candidate.trace["fault"]: m for m in measured if "fault" in m.candidate.trace}
     assert {f: m.outcome for f, m in found.items()} == faults
-    assert found["segfault"].message == "SIGSEGV"
-    assert found["exit"].message == "exit status 3"
+    assert [m.message for m in measured if "fault" not in m.candidate.trace] == [""] * len(between)
+    assert found["segfault"].message.startswith("SIGSEGV")  # what its process printed last may follow
+    assert found["exit"].message.startswith("exit status 3") and found["end"].message == "exit status 1: SystemExit: 3"
+    assert found["no_text"].message == "Silent" and len(found["long_text"].message) <= 4000
+    assert found["garbage"].message.startswith("something else wrote to the pipe of its answers")
     assert found["build_error"].message == "ValueError: no such instruction"
     assert found["hang"].message.startswith("killed after")
     assert found["input"].message == "changed the input `A`"
@@ -229,8 +244,22 @@ def test_a_worker_that_dies_at_once_says_what_it_printed(task, tmp_path, monkeyp
     assert str(error.value) == "a worker process ended before it was ready (exit status 7)\nno licence"
 
 
+def test_where_no_worker_or_no_folder_can_be_had_the_error_says_so(task, fake_builder, tmp_path, monkeypatch):
+    with LocalMeasurer(task, workers=1, builder=fake_builder) as measurer:
+        shutil.rmtree(measurer._directory)  # as those who tidy up temporary folders may
+        (worker,) = measurer._workers
+        with pytest.raises(WorkerError, match=r"a worker process could not be started: .*No such file or directory"):
+            worker.restart()
+        measurer.close()
+        with pytest.raises(WorkerError, match="the worker processes were closed"):
+            worker.restart()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(WorkerError, match=r"no folder for the data could be made: .*; TMPDIR can name another place"):
+        LocalMeasurer(task)
+
+
 def test_closing_leaves_nothing_behind(task, fake_builder):
-    measurer = LocalMeasurer(task, workers=2, builder=fake_builder, limits=QUICK)
+    measurer = LocalMeasurer(task, workers=2, builder=fake_builder, limits=QUICK, seed=np.int64(3))
     measurer.prepare()
     pids = [w._process.pid for w in measurer._workers]
     directory = measurer._directory

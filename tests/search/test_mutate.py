@@ -119,6 +119,23 @@ def test_fit_makes_vectors_whole():
     assert fit(sketch, TWO, np.array([[3], [16], [23], [25], [200]])).ravel().tolist() == [16, 16, 16, 32, 109]
 
 
+def test_a_mutation_takes_vectors_of_half_registers():
+    """They are kept by the others, which change a tile by such a vector."""
+    (sketch, *_) = some_sketches("gmm", (40, 13, 109))
+    width = next(c.column for c in sketch.choices if c.name == "C vectors")
+    vector = next(t.columns[-1] for t in sketch.tiles if t.vector)
+    rng = np.random.default_rng(0)
+    parents = sample(sketch, TWO, 400, rng)
+    parents[:, width] = 0
+    parents = fit(sketch, TWO, parents)
+    mutants = choose(sketch, TWO, parents, rng)
+    halved = mutants[mutants[:, width] == 1]
+    assert len(halved) > 10
+    stepped = TILE_OPERATORS["step"](sketch, TWO, halved, rng)
+    assert (stepped[:, width] == 1).all() and (stepped[:, vector] % 16 == 8).any()
+    assert (parents[:, vector] % 16 == 0).all()
+
+
 def test_choices_take_another_option():
     sketch = bare(choices=(Choice("unroll", 0, (0, 16, 64)), Choice("only", 1, (3,))))
     parents = np.tile([16, 3], (200, 1))

@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tir
@@ -40,7 +41,7 @@ def path(tmp_path) -> Path:
 
 def filled(path: Path, own: Task | None = None, *measurements: Measurement) -> Records:
     records = Records(path)
-    run = records.start(own or task(), seed=7)
+    run = records.start(own or task(), seed=np.int64(7))
     for m in measurements or (
         ok(0.3, 0.1, 0.2, score=0.5),
         ok(0.5),
@@ -210,6 +211,27 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
         Records(tmp_path / "none.db", create=False)
     with pytest.raises(RecordsError, match="the name of a records file was expected, got 3"):
         Records(3)
+    with pytest.raises(RecordsError, match=r"^/dev/full is no regular file"):
+        Records("/dev/full")
+    with pytest.raises(RecordsError, match="cannot open the records file a\\0b"):
+        Records("a\0b")
+
+
+def test_a_name_is_that_of_a_file_whatever_it_means_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Records(":memory:").close()
+    assert (tmp_path / ":memory:").is_file()
+
+
+def test_a_file_that_another_process_holds_is_no_damaged_one(path, monkeypatch):
+    Records(path).close()
+    monkeypatch.setattr("search.records.schema.BUSY", 0.01)
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(RecordsError, match=r"^cannot use the records file .*tune\.db: database is locked$"):
+            Records(path)
+    other.close()
 
 
 def test_damage_found_later_is_one_error(path):

@@ -48,7 +48,10 @@ def drawings(text: str) -> list[str]:
 
 
 def test_the_page_holds_every_figure_and_needs_nothing_else():
-    text = page(result(*RUN, earlier=7, scored_per_second=54321.0), bandwidth=5e10)
+    rules = {"sketch 0": ("C: inline",), "sketch 1": ("C: <strips>",)}
+    text = page(
+        result(*RUN, earlier=7, scored_per_second=54321.0, scored={"symbolic": 4000, "concrete": 13}, rules=rules), bandwidth=5e10
+    )
     figures = drawings(text)
     labels = [re.search(r'aria-label="([^"]+)"', f)[1] for f in figures]
     assert labels == [
@@ -62,9 +65,19 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
     assert not re.search(r"""(src|href)=["'](?!#|data:)|@import|<script|<link""", text)
     names = [set(re.findall(r'id="([^"]+)"', f)) & set(re.findall(r"url\(#([^)]+)\)", f)) for f in figures]
     assert sum(map(len, names)) == len(set().union(*names))  # no figure refers to parts of another
-    assert "after 7 of earlier runs" in text and "judged 54,321 candidates a second" in text and "50% of the time" in text
+    assert (
+        "after 7 of earlier runs" in text
+        and "judged 54,321 candidates a second" in text
+        and "4,000 by formulas" in text
+        and "50% of the time" in text
+    )
     assert "100 GFLOP/s, 50 GB/s" in text
     assert "for i_0, i_1, j, k in T.grid(3, 3, 109, 13)" in text and "for i, j, k in T.grid(7, 109, 13)" in text
+    assert "Rank correlation: 1.00." in text
+    row = r"<td>sketch 1</td><td class=text>C: &lt;strips&gt;</td><td>2</td><td>2</td><td>1</td><td>10 us</td>"
+    assert re.search(row, text) and "<td>as written</td><td>100 us</td>" in text
+    assert "for i_0 in 3, i_1 in 3, j in 109, k in 13 where i_0 * 3 + i_1 &lt; 7:" in text  # the bare nest
+    assert "s.split(&#x27;i&#x27;, [None, 3])  # i_0, i_1" in text
     assert "`k` &lt;carries&gt; a dependence</td>" in text and "and more" not in text
 
 
@@ -75,14 +88,16 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
         {"peak": None, "numpy": None, "baseline": None},
         {"trace": None, "interrupted": True, "phases": {}},
         {"measurements": (RUN[3],)},
+        {"baseline": None, "baseline_stopped": 2.5},
     ],
-    ids=["no trials", "nothing to compare with", "as written", "only failures"],
+    ids=["no trials", "nothing to compare with", "as written", "only failures", "stopped"],
 )
 def test_the_page_is_whole_where_something_is_missing(changes):
     text = page(result(*RUN, **changes) if "measurements" not in changes else result(**changes))
     for figure in drawings(text):
         ElementTree.fromstring(figure)
     assert len(drawings(text)) >= 4 and text.endswith("</html>\n")
+    assert ("<td>as written</td><td>&gt; 2.5 s</td><td>stopped</td>" in text) == ("baseline_stopped" in changes)
 
 
 def test_what_has_to_be_moved_and_what_failed():

@@ -46,8 +46,9 @@ def test_bad_budgets_are_refused(trials, seconds, message):
     ("options", "message"),
     [
         ({"records": 3}, "records takes the name of a file"),
-        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"seed": -1}, "seed must be an integer of at least 0, and below 2[*][*]63, got -1"),
         ({"seed": "a"}, "seed must be an integer"),
+        ({"seed": 1 << 63}, "seed must be an integer .* got 9223372036854775808"),
         ({"callbacks": print}, "callbacks takes a list of functions"),
         ({"callbacks": [3]}, "callbacks takes a list of functions"),
         ({"limits": 3}, "limits takes search.Limits"),

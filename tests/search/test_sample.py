@@ -125,9 +125,15 @@ def test_sizes_that_divide_are_preferred():
 def test_lanes_are_whole_vectors_where_they_fit():
     (sketch, *_) = generate(matmul(7, 13, 109), TWO)
     (column,) = (t.columns[-1] for t in sketch.tiles if t.vector)
-    assert set(sample(sketch, TWO, 1000, np.random.default_rng(0))[:, column]) == {16, 32, 48, 64}
+    (width,) = (c.column for c in sketch.choices if c.name == "C vectors")
+    rows = sample(sketch, TWO, 4000, np.random.default_rng(0))
+    assert set(rows[rows[:, width] == 0, column]) == {16, 32, 48, 64}
+    assert set(rows[rows[:, width] == 1, column]) == {8, 16, 24, 32}
+    assert 0.05 < np.mean(rows[:, width]) < 0.15  # a tenth have half registers
     (sketch, *_) = generate(matmul(7, 13, 13), TWO)
-    assert set(sample(sketch, TWO, 100, np.random.default_rng(0))[:, column]) == {13}
+    rows = sample(sketch, TWO, 100, np.random.default_rng(0))
+    (width,) = (c.column for c in sketch.choices if c.name == "C vectors")
+    assert set(rows[rows[:, width] == 0, column]) == {13}
 
 
 def test_choices_are_drawn_from_their_options():

@@ -12,7 +12,7 @@ from search.family import family
 from search.geometry import machine
 from search.sample import sample
 from search.sketch import Hole, Sketch
-from search.space import generate
+from search.space import annotated, derived, generate, named
 from search.symbolic import symbolic, witness
 from tests.search.agreement import disagreements
 from tests.search.candidates import SHAPES
@@ -36,9 +36,9 @@ def agree(sketch: Sketch, rows: np.ndarray) -> None:
 def test_symbolic_and_concrete_features_agree(name, space):
     """Of each workload, at small odd shapes; `python -m tests.search.agreement` goes through all sketches with many rows."""
     rng = np.random.default_rng(0)
-    shape = SHAPES[name][0]
-    sketches = generate(workloads.make(name, shape).func, TWO, space=space)
-    sketch = sketches[rng.integers(len(sketches))]
+    func = workloads.make(name, SHAPES[name][0]).func
+    states = derived(func, TWO, named(space).rules)
+    sketch = annotated(states[rng.integers(len(states))], named(space), "sketch", func)
     agree(sketch, sample(sketch, TWO, 2, rng))
 
 
@@ -125,4 +125,5 @@ def test_where_the_witness_is_refused_each_row_is_a_program():
     found = list(family(sketch).programs(rows))
     assert [members.tolist() for members, _ in found] == [[0], [2]]
     waste = [features(p, rows[m], MACHINE)[0, 0, NAMES.index("waste")] for m, p in found]
+    assert family(sketch).alone(rows) == 4 and family(sketch).alone(rows[:0]) == 0
     assert waste == pytest.approx(np.log2([1 + 1, 16 / 12 + 1]), rel=2**-20)

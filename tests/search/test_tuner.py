@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
@@ -128,6 +129,53 @@ def test_an_interruption_before_the_first_candidate_returns_the_program_as_writt
     assert result.interrupted and result.trials == 0 and result.trace is None and result.seconds == result.baseline
 
 
+def test_an_interruption_does_not_wait_for_the_making_of_the_search(fake_builder):
+    over, ended = threading.Event(), threading.Event()
+
+    class Measurer(LocalMeasurer):
+        def prepare(self):
+            raise KeyboardInterrupt
+
+    def slow(task):
+        ended.set() if over.wait(30) else None
+        return Wishes([])
+
+    quick = lambda task: Measurer(task, workers=1, builder=fake_builder)  # noqa: E731
+    with pytest.raises(KeyboardInterrupt, match="before anything was found"):
+        autotune(FUNC, "llvm -num-cores 1", search=slow, first=(), measurer=quick)
+    assert not ended.is_set()
+    over.set()
+
+
+def test_a_program_that_never_ran_was_not_stopped(fake_builder, tmp_path, monkeypatch):
+    text = "from fake_builder import *\n\ndef reference(func):\n    return compile(schedule(func, None), '')\n"
+    (tmp_path / "referring_builder.py").write_text(text)  # as one for GPUs, whose programs as written have one thread
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = tune(Wishes([{"sleep": 0.01}]), "referring_builder", workload=None)
+    assert result.trace == {"sleep": 0.01} and result.baseline is result.baseline_stopped is None
+
+
+@pytest.mark.parametrize(
+    ("search", "got"), [(lambda task: Proposing([3]), r"\[3\]"), (lambda task: Proposing(None), "None")], ids=["numbers", "none"]
+)
+def test_a_search_that_proposes_something_else_is_told_so(fake_builder, search, got):
+    with pytest.raises(TypeError, match=f"a search proposes a list of search.Candidate, empty where it has no more; got {got}"):
+        tune(search, fake_builder)
+
+
+class Proposing:
+    """Proposes the same thing again and again."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def propose(self, n, rng):
+        return self.what
+
+    def tell(self, measurements):
+        pass
+
+
 def test_the_program_as_written_races_where_it_is_about_as_fast(fake_builder):
     races = []
     for wish in ({"sleep": 0.098}, {"sleep": 0.05}):
@@ -227,9 +275,10 @@ def test_a_search_says_how_its_model_does(fake_builder):
 
     wishes = [{"sleep": s} for s in (0.01, 0.02, 0.03, 0.04)]
     search = Scored(wishes)
-    search.scored_per_second = 1e5
+    search.scored_per_second, search.scored = 1e5, {"symbolic": 7, "concrete": 2}
     result = tune(search, fake_builder, callbacks=[watch])
     assert rounds == [(pytest.approx(1.0), 1e5)] and result.scored_per_second == 1e5
+    assert result.scored == {"symbolic": 7, "concrete": 2}
     assert [m.candidate.score for m in result.measurements] == [-0.01, -0.02, -0.03, -0.04]
 
 
@@ -249,6 +298,12 @@ def test_another_measurer_can_be_given(fake_builder):
     assert result.trace == {"sleep": 0.02} and made[0].asked == [(0,)]
     with pytest.raises(ValueError, match="another measurer brings its own"):
         autotune(FUNC, measurer=measurer, limits=QUICK)
+    with pytest.raises(ValueError, match=r"measurer takes what makes a search\.Measurer of a task, got 3"):
+        autotune(FUNC, measurer=3)
+    with pytest.raises(ValueError, match="of a task; it made None"):
+        autotune(FUNC, measurer=lambda task: None)
+    with pytest.raises(ValueError, match=r"model takes a name, or an object with score and update .*, got 3"):
+        autotune(FUNC, model=3)
 
 
 def test_options_of_the_named_searches_are_refused_with_another(fake_builder):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
+from search import warm_start
 from search.evolution import Evolution
 from search.family import family
 from search.measure import Candidate, Limits, Measurement
@@ -48,6 +49,14 @@ def test_candidates_of_other_tasks_come_as_rows_of_their_sketches(records):
         first.name: (family(first).task, rows[first.name], [0.3, 0.2, math.inf]),
         second.name: (family(second).task, rows[second.name][:1], [0.1]),
     }
+
+
+def test_a_function_that_cannot_be_read_any_more_is_left_out(records, tmp_path):
+    records.add(records.start(OTHER), measured(SKETCHES[0], sample(SKETCHES[0], TARGET, 1, np.random.default_rng(0))[0].tolist()))
+    lines = [line.replace("T.grid(", "T.lattice(") for line in records.export()]
+    with Records(tmp_path / "older.db") as older:
+        older.import_(lines)
+        assert len(list(examples(records, OWN))) == 1 and list(examples(older, OWN)) == []
 
 
 def test_what_does_not_fit_is_left_out(records):
@@ -110,3 +119,49 @@ def test_the_search_passes_them_to_its_models(records):
     search = Evolution(generate(OWN.func, TARGET), TARGET, Model())
     search.warm_start(examples(records, OWN))
     assert told == [(sketch.name, (1, sketch.columns), [0.1])]
+
+
+def test_similar_tasks_come_first_and_say_how_far_models_are_trusted(records):
+    """Two tasks: a model is taught by the other one before it judges the one most like this, and by that at last."""
+    softmax = Task.of(workloads.make("softmax", (7, 13)).func, TARGET)
+    alike, (other, *_) = SKETCHES[0], generate(softmax.func, TARGET)
+    for task, sketch, n in ((OTHER, alike, 4), (softmax, other, 2)):  # the latest is not like this one
+        run = records.start(task)
+        for k, row in enumerate(sample(sketch, TARGET, n, np.random.default_rng(0)).tolist()):
+            records.add(run, measured(sketch, row, 0.1 * (k + 1)))
+    asked = []
+
+    class Model:
+        def score(self, family, rows):
+            asked.append(("score", family.task, len(rows)))
+            return -np.arange(len(rows), dtype=float)
+
+        def update(self, family, rows, seconds):
+            asked.append(("update", family.task, len(rows)))
+
+    search = Evolution(generate(OWN.func, TARGET), TARGET, Model())
+    search.warm_start(examples(records, OWN))
+    assert asked == [("update", softmax.key, 2), ("score", OTHER.key, 4), ("update", OTHER.key, 4)]
+    (judge,) = search._judges
+    assert judge.wrong == 0 and judge.trust == 1
+
+
+def test_what_lost_a_race_keeps_its_own_time(records):
+    """That it does not count as faster than the winner is nothing that a model should learn."""
+    sketch = SKETCHES[0]
+    first, second = sample(sketch, TARGET, 2, np.random.default_rng(0)).tolist()
+    run = records.start(OTHER)
+    winner, loser = (records.add(run, measured(sketch, row, s)) for row, s in ((first, 0.2), (second, 0.1)))
+    records.won(winner, (winner, loser))
+    ((_, _, seconds),) = examples(records, OWN)
+    assert seconds.tolist() == [0.2, 0.1]
+
+
+def test_patience_is_bounded(records, monkeypatch):
+    for n in (5, 6, 7):
+        task = Task.of(workloads.make("gmm", (n, 13, 9)).func, TARGET)
+        sketch = generate(task.func, TARGET)[0]
+        records.add(records.start(task), measured(sketch, sample(sketch, TARGET, 1, np.random.default_rng(0))[0].tolist()))
+    assert len(list(examples(records, OWN))) == 3
+    monkeypatch.setattr(warm_start, "PATIENCE", 0.0)
+    assert len(list(examples(records, OWN))) <= 1

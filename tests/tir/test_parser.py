@@ -278,13 +278,23 @@ def test_a_module_holds_functions_of_the_dialect_only():
             def f(A): ...
 
 
+def test_relax_is_no_part_of_the_dialect_and_the_import_says_so():
+    with pytest.raises(
+        ImportError, match=r"tir\.script has no relax: .*; take out those under @R\.function, and R from the import"
+    ):
+        from tir.script import relax  # noqa: F401
+    from tir.script import ir_module
+
+    assert ir_module is I.ir_module
+
+
 def test_texts_may_hold_constants_imports_and_several_functions():
     text = """
         '''Programs.'''
         import numpy as np
         from tvm.script import ir as J, tir as P
-        N = 4 * 2 - 1
-        SHAPE: tuple = (N, max(N, 9))
+        N, M = 4 * 2 - 1, 9
+        SHAPE: tuple = (N, max(N, M))
 
         @P.prim_func
         def f(A: P.Buffer(SHAPE, "float32")):
@@ -1342,6 +1352,24 @@ uint64, uint32, uint16, uint8, bool
         """,
     ),
     (
+        "x = T.alloc_buffer((4,), scope='locl')",
+        """
+        <script>:3:36: no storage scope is named 'locl'; did you mean local? there are: global, shared, shared.dyn, warp, \
+local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+            3 |     x = T.alloc_buffer((4,), scope='locl')
+              |                                    ^^^^^^
+        """,
+    ),
+    (
+        "x = T.allocate((4,), 'float32', 'wrap')",
+        """
+        <script>:3:37: no storage scope is named 'wrap'; did you mean warp? there are: global, shared, shared.dyn, warp, \
+local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
+            3 |     x = T.allocate((4,), 'float32', 'wrap')
+              |                                     ^^^^^^
+        """,
+    ),
+    (
         "x = T.alloc_buffer((4, 4), strides=(8, 1))",
         """
         <script>:3:40: buffers are dense and row-major; strides are not in the dialect
@@ -1716,6 +1744,13 @@ def test_errors(case: tuple):
             "<script>:1:1: @T.prim_func belongs above the function `f`, and nothing else\n"
             "    1 | def f(A: T.Buffer((1,))):\n"
             "      | ^^^^^^^^^^^^^^^^^^^^^^^^^",
+        ),
+        (
+            "@R.function\ndef f(x):\n    return x",
+            "<script>:2:1: @T.prim_func belongs above the function `f`, and nothing else\n"
+            "    2 | def f(x):\n"
+            "      | ^^^^^^^^^\n"
+            "  hint: functions of relax are not read; take them out, the others stand for themselves",
         ),
         (
             "print(1)",

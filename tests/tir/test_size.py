@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from tir.affine import polynomial
 from tir.ir import Const, Var, const
 from tir.simplify import simplify
-from tir.size import Formula, Size, fixed, formula, lesser, single
+from tir.size import Chosen, Formula, Size, fixed, formula, lesser, single, told
 
-NAMED = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min}
+NAMED = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min,
+    "<": lambda a, b: int(a < b),
+}  # fmt: skip
 OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, lesser)
 
 
@@ -103,3 +106,14 @@ def test_index_arithmetic_keeps_formulas():
     assert formula(p[(i,)]) == formula(a * b) and formula(p[(j,)]) == formula(b)
     quotient = simplify((i * const(a * b) + j) // const(b), {"i": (0, 6), "j": (0, 4)})
     assert formula(polynomial(quotient)[(i,)]) == formula(a)
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=5), st.data())
+def test_what_is_said_of_a_chosen_value_depends_on_the_row(values: list[str], data: st.DataObject) -> None:
+    numbers = st.integers(0, len(values) - 1)
+    chosen = Chosen.of(Size.column(data.draw(numbers), 2), tuple(values))
+    length = told(chosen, len)
+    assert int(length) == len(values[int(chosen)]) and formula(chosen) == ("column", 2)
+    for n in range(len(values)):
+        assert value(length, (0, 0, n)) == len(values[n])
+    assert told("abc", len) == 3

@@ -298,6 +298,16 @@ def test_mistakes_are_refused_where_they_are_made():
         (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
         (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
         (lambda: te.sum(A[0, k], axis=k, where=3), TypeError, "a condition must be bool, got `3` of dtype int32"),
+        (
+            lambda: te.sum(A[0, k] > 0, axis=k),
+            TypeError,
+            "sum needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
+        ),
+        (
+            lambda: te.prod(A[0, k] > 0, axis=k),
+            TypeError,
+            "prod needs numbers, got bool; use .astype('int32'), or te.max for any and te.min for all",
+        ),
         (lambda: list(A), TypeError, "A has elements only where it is indexed, so it cannot be gone through"),
         (lambda: te.var("n", "float32"), TypeError, "var n: a size must be an integer, got dtype float32"),
         (lambda: te.placeholder((7,), name=3), ValueError, "a name must be a Python identifier, got 3"),

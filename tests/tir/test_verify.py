@@ -234,6 +234,11 @@ def test_ranks_and_dtypes():
         (Let(k, load, Evaluate(zero)), "error: `k` of dtype int32 is bound to a value of dtype float32"),
         (Allocate(Buffer("Z", (zero,)), Evaluate(zero)), "error: buffer `Z` has a dimension of 0; extents must be at least 1"),
         (
+            Allocate(Buffer("Z", (const(7),), scope="locl"), Evaluate(zero)),
+            "error: buffer `Z`: no storage scope is named 'locl'; did you mean local? there are: global, shared, shared.dyn, "
+            "warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator",
+        ),
+        (
             For(i, const(7), Block("b", (spatial(vi, 7, cast(i, "float32")),), Evaluate(vi))),
             'error: the binding of `v_i` must be an integer, got `T.Cast("float32", i)` of dtype float32',
         ),

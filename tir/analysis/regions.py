@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from ..affine import Interval, Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
 from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region, Stmt, Store
 from ..simplify import bounds as expr_bounds
 from ..simplify import simplify
 from ..size import lesser
-from ..traverse import children, substitute, walk
+from ..traverse import N, children, substitute, walk
 
 Regions = dict[str, Region]  # by buffer name
 
@@ -79,109 +80,80 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | N
     subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
     Regions that the author of a block stated are trusted.
     """
-    reads: Regions = {}
-    writes: Regions = {}
-    free: Ranges = ranges or {}
+    found = _Accessed(ranges or {}, only)
+    found.visit(stmt, _Around({}, {}))
+    return found.reads, found.writes
 
-    def wanted(buffer: Buffer) -> bool:
-        return only is None or buffer.name in only
 
-    def note(into: Regions, buffer: Buffer, indices: tuple[Expr, ...], inner: dict[str, Interval]) -> None:
-        region = relax(indices, buffer, inner, free)
-        into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What holds at an access: the ranges of the loops passed, what variables are bound to, and whether the blocks around leave
+    reads and writes to be found (their authors may have stated them)."""
 
-    def state(into: Regions, region: Region, bindings: dict[str, Expr], inner: dict[str, Interval]) -> None:
-        # Both corners of the stated box, as if they were two accesses.
-        if not wanted(region.buffer):
-            return
-        first = tuple(substitute(r.min, bindings) for r in region.ranges)
-        last = tuple(substitute(r.min + r.extent - 1, bindings) for r in region.ranges)
-        note(into, region.buffer, first, inner)
-        note(into, region.buffer, last, inner)
+    ranges: dict[str, Interval]
+    bindings: dict[str, Expr]
+    reads: bool = True
+    writes: bool = True
 
-    def visit(n: Node, inner: dict[str, Interval], bindings: dict[str, Expr]) -> None:
+    def closed(self, e: N) -> N:
+        """An expression over the loop variables alone."""
+        return substitute(e, self.bindings)
+
+    def binding(self, bindings: dict[str, Expr]) -> _Around:
+        return replace(self, bindings={**self.bindings, **bindings})
+
+
+class _Accessed:
+    """Collects the regions that statements access; `free` are the ranges of the variables free in them."""
+
+    def __init__(self, free: Ranges, only: Collection[str] | None):
+        self.free, self.only = free, only
+        self.reads: Regions = {}
+        self.writes: Regions = {}
+
+    def visit(self, n: Node, around: _Around) -> None:
         match n:
             case For(var, extent, body):
-                inside = {**inner, var.name: extent_range(substitute(extent, bindings), {**free, **inner})}
-                visit(body, inside, bindings)
+                own = extent_range(around.closed(extent), {**self.free, **around.ranges})
+                self.visit(body, replace(around, ranges={**around.ranges, var.name: own}))
             case Block():
-                if only is not None and not any(type(x) is Buffer and x.name in only for x in walk(n)):
-                    return
-                bound = {**bindings}
-                for it in n.iters:
-                    visit(it.binding, inner, bindings)
-                    bound[it.var.name] = substitute(it.binding, bindings)
-                visit(n.predicate, inner, bindings)
-                for region in n.reads or ():
-                    state(reads, region, bound, inner)
-                for region in n.writes or ():
-                    state(writes, region, bound, inner)
-                if n.reads is None or n.writes is None:
-                    r, w = _own_accesses(n, bound)
-                    for buffer, indices, extra in r if n.reads is None else ():
-                        note(reads, buffer, indices, {**inner, **extra})
-                    for buffer, indices, extra in w if n.writes is None else ():
-                        note(writes, buffer, indices, {**inner, **extra})
+                if self.only is None or any(type(x) is Buffer and x.name in self.only for x in walk(n)):
+                    self.block(n, around)
             case Let(var, value, body):
-                visit(value, inner, bindings)
-                visit(body, inner, {**bindings, var.name: substitute(value, bindings)})
+                self.visit(value, around)
+                self.visit(body, around.binding({var.name: around.closed(value)}))
             case Load(buffer, indices):
-                for i in indices:
-                    visit(i, inner, bindings)
-                if wanted(buffer):
-                    note(reads, buffer, tuple(substitute(i, bindings) for i in indices), inner)
+                self.visit_all(indices, around)
+                if around.reads:
+                    self.note(self.reads, buffer, indices, around)
             case Store(buffer, indices, value):
-                for i in indices:
-                    visit(i, inner, bindings)
-                visit(value, inner, bindings)
-                if wanted(buffer):
-                    note(writes, buffer, tuple(substitute(i, bindings) for i in indices), inner)
+                self.visit_all((*indices, value), around)
+                if around.writes:
+                    self.note(self.writes, buffer, indices, around)
             case Buffer():
                 pass
             case _:
-                for c in children(n):
-                    visit(c, inner, bindings)
+                self.visit_all(children(n), around)
 
-    def _own_accesses(block: Block, bindings: dict[str, Expr]):
-        """Accesses in the body and init of a block, as (buffer, indices over loop variables, ranges of loops inside)."""
-        r: list[tuple[Buffer, tuple[Expr, ...], dict[str, Interval]]] = []
-        w: list[tuple[Buffer, tuple[Expr, ...], dict[str, Interval]]] = []
+    def visit_all(self, nodes: Iterable[Node], around: _Around) -> None:
+        for n in nodes:
+            self.visit(n, around)
 
-        def inside(n: Node, extra: dict[str, Interval], bound: dict[str, Expr]) -> None:
-            match n:
-                case For(var, extent, body):
-                    inside(body, {**extra, var.name: extent_range(extent, {**free, **extra})}, bound)
-                case Block():
-                    nested = {**bound, **{it.var.name: substitute(it.binding, bound) for it in n.iters}}
-                    for part in (n.init, n.body):
-                        if part is not None:
-                            inside(part, extra, nested)
-                case Let(var, value, body):
-                    inside(value, extra, bound)
-                    inside(body, extra, {**bound, var.name: substitute(value, bound)})
-                case Load(buffer, indices):
-                    for i in indices:
-                        inside(i, extra, bound)
-                    if wanted(buffer):
-                        r.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
-                case Store(buffer, indices, value):
-                    for i in (*indices, value):
-                        inside(i, extra, bound)
-                    if wanted(buffer):
-                        w.append((buffer, tuple(substitute(i, bound) for i in indices), extra))  # type: ignore[misc]
-                case Buffer():
-                    pass
-                case _:
-                    for c in children(n):
-                        inside(c, extra, bound)
+    def block(self, b: Block, around: _Around) -> None:
+        self.visit_all((*(it.binding for it in b.iters), b.predicate), around)
+        inside = around.binding({it.var.name: around.closed(it.binding) for it in b.iters})
+        for wanted, into, regions in ((around.reads, self.reads, b.reads), (around.writes, self.writes, b.writes)):
+            for region in regions or () if wanted else ():  # both corners of the box, as if they were two accesses
+                self.note(into, region.buffer, tuple(r.min for r in region.ranges), inside)
+                self.note(into, region.buffer, tuple(r.min + r.extent - 1 for r in region.ranges), inside)
+        inside = replace(inside, reads=around.reads and b.reads is None, writes=around.writes and b.writes is None)
+        if inside.reads or inside.writes:
+            self.visit_all([part for part in (b.init, b.body) if part is not None], inside)
 
-        for part in (block.init, block.body):
-            if part is not None:
-                inside(part, {}, bindings)
-        return r, w
-
-    visit(stmt, {}, {})
-    return reads, writes
+    def note(self, into: Regions, buffer: Buffer, indices: tuple[Expr, ...], around: _Around) -> None:
+        if self.only is None or buffer.name in self.only:
+            region = relax([around.closed(i) for i in indices], buffer, around.ranges, self.free)
+            into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
 
 
 def block_regions(block: Block) -> tuple[Regions, Regions]:

@@ -69,6 +69,11 @@ NARROW_FLOATS = (
 )
 
 
+# The value of each pattern of 16 bits, as a float32.
+FLOAT16_VALUES = np.arange(1 << 16).astype(np.uint16).view(np.float16).astype(np.float32)
+BFLOAT16_VALUES = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
+
+
 def plain_names() -> dict[str, Any]:
     """The names that generated code may use, when Python runs it."""
 
@@ -90,19 +95,13 @@ def plain_names() -> dict[str, Any]:
         span = high - low + 1
         return lambda x: x if type(x) is int and low <= x <= high else (int(x) - low) % span + low
 
-    def float16_value(bits):
-        return np.float32(bits.view(np.float16))
-
     def float16_bits(x):
         return np.float16(x).view(np.uint16)
-
-    def bfloat16_value(bits):
-        return (np.uint32(bits) << np.uint32(16)).view(np.float32)
 
     names: dict[str, Any] = {
         "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
         "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
-        "float16_value": float16_value, "float16_bits": float16_bits, "bfloat16_value": bfloat16_value,
+        "float16_value": FLOAT16_VALUES.__getitem__, "float16_bits": float16_bits, "bfloat16_value": BFLOAT16_VALUES.__getitem__,
         "bfloat16_bits": bfloat16_bits, "float16": lambda x: np.float32(np.float16(x)),
         "bfloat16": lambda x: np.float32(round_to(float(x), *NARROW_FLOATS[1][1:])),
         "exp": unary64(np.exp), "log": unary64(np.log), "sqrt": unary64(np.sqrt), "tanh": unary64(np.tanh), "erf": math.erf,

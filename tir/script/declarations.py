@@ -25,6 +25,7 @@ from ..ir import (
     as_expr,
     binary,
 )
+from ..memory import check_scope
 from ..simplify import equal, simplify
 from ..traverse import N, substitute
 from . import tir as namespace_tir
@@ -192,6 +193,12 @@ class Declarations(Expressions):
     def dtype(self, node: ast.expr) -> str:
         return self.guard(dtypes.check, node, self.string(node))
 
+    def storage_scope(self, arguments: dict[str, ast.expr]) -> str:
+        """The storage scope among the arguments of a declaration; "" stands for "global"."""
+        if "scope" not in arguments:
+            return "global"
+        return self.guard(check_scope, arguments["scope"], self.string(arguments["scope"]) or "global")
+
     def shape(self, node: ast.expr) -> tuple[Expr, ...]:
         if isinstance(node, (ast.Tuple, ast.List)):
             result: list[Expr] = []
@@ -222,7 +229,7 @@ class Declarations(Expressions):
             if isinstance(extent, Const) and extent.value < 0:
                 raise self.error(f"an extent cannot be negative, got {extent}", arguments["shape"])
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
-        scope = (self.string(arguments["scope"]) if "scope" in arguments else "") or "global"
+        scope = self.storage_scope(arguments)
         if "strides" in arguments:
             given = self.value(arguments["strides"])
             if given not in (None, (), []):
@@ -305,7 +312,7 @@ class Declarations(Expressions):
         arguments = self.arguments(namespace_tir.allocate, node)
         extents = self.shape(arguments["extents"])
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
-        scope = self.string(arguments["scope"]) if "scope" in arguments else "global"
+        scope = self.storage_scope(arguments)
         if "condition" in arguments and self.value(arguments["condition"]) not in (True, TRUE):
             raise self.error("memory is allocated always, not under a condition", arguments["condition"])
         pointer = Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name))

@@ -28,8 +28,8 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
     """The function, or the module, that a text defines.
 
     The text holds one function under `@T.prim_func` or one class under `@I.ir_module` (several functions make a module called
-    Module), import lines, and constants such as `N = 128`; it may be indented as a whole. Nothing is executed. ScriptError says
-    where it is no program.
+    Module), import lines, and constants such as `N = 128` or `N, M = 7, 13`; it may be indented as a whole. Nothing is executed.
+    ScriptError says where it is no program.
     """
     if not isinstance(source, str):
         raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
@@ -55,6 +55,9 @@ def _parsed(text: Source) -> PrimFunc | Module:
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
                 captured[name] = outside.value(value)
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+                found = outside.items(values)
+                captured |= {ast.unparse(name): value for name, value in zip(names, found, strict=True)}
             case ast.FunctionDef():
                 _decorated(s, "prim_func", outside)
                 functions.append(Function(text, captured, live=False).function(s))
@@ -145,7 +148,9 @@ def _decorated(s: ast.FunctionDef | ast.ClassDef, name: str, outside: Expression
     if names != [name]:
         what = "function" if isinstance(s, ast.FunctionDef) else "class"
         above = f"@{'T' if name == 'prim_func' else 'I'}.{name}"
-        raise outside.error(f"{above} belongs above the {what} `{s.name}`, and nothing else", s)
+        relax = any(ast.unparse(d).startswith(("R.", "relax.")) for d in s.decorator_list)
+        hint = "functions of relax are not read; take them out, the others stand for themselves" if relax else None
+        raise outside.error(f"{above} belongs above the {what} `{s.name}`, and nothing else", s, hint)
 
 
 def _module(s: ast.ClassDef, text: Source, captured: dict[str, Any], outside: Expressions) -> Module:

@@ -1,8 +1,12 @@
 """`python -m tir.tune`."""
 
+import os
 import sys
 
-from . import main
+from . import INTERRUPTED, main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status >= INTERRUPTED:  # a thread may still be at work, and nobody waits for what it does
+        os._exit(status)
+    sys.exit(status)

@@ -50,10 +50,10 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
         rows = [("unscheduled", unscheduled), ("applied", best.seconds), ("numpy", numpy)]
         print(heading(header) + "\n\n" + timings(rows, task.flop, peak), file=report)
         print(error_line(best.max_error, comparison.tolerance), file=report)
+        func = scheduled(task.func, saved["trace"], options)
+        print(f"\n{func.script() if args.show else func.outline()}", file=report)
     else:
         print(f"error: the schedule in {args.apply} is not valid here: {best.outcome}: {best.message}", file=sys.stderr)
-    if ok and args.show:
-        print(scheduled(task.func, saved["trace"], options).script(), file=report)
     if args.json:
         seconds = (unscheduled, best.seconds if ok else None, numpy)
         print(as_json(header, count([best]), task.flop, *seconds, best.max_error, comparison.tolerance, elapsed))

@@ -23,6 +23,7 @@ SEARCHES = ("evolution", "random")
 MODELS = ("gbdt", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
 THREADS_A_PROCESSOR = 16  # more is a slip of the pen
+SEEDS = 1 << 63  # what a column of the records can hold
 
 # Which options go with what; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--space", choices=SPACES, help="which rules make the sketches (default full)")
     p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
     p.add_argument("--keep", type=_count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
-    p.add_argument("--show", action="store_true", help="print the scheduled program")
+    p.add_argument("--show", action="store_true", help="print the whole script of the best program instead of its loop nest")
     p.add_argument("--list", action="store_true", help="list the workloads and end")
     p.add_argument(
         "--json", action="store_true", help="end with one JSON object on standard output; all else goes to standard error"
@@ -118,7 +119,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
-_seed = _count
+def _seed(text: str) -> int:
+    if (seed := _count(text)) >= SEEDS:
+        raise argparse.ArgumentTypeError(f"an integer below 2**63 was expected, got {text!r}")
+    return seed
 
 
 def _positive_float(text: str) -> float:
@@ -153,6 +157,11 @@ def check(args: argparse.Namespace) -> str:
         from .. import workloads
 
         raise Usage(f"name a workload{' to tune' if mode == 'a workload' else ''}: {', '.join(workloads.names())}")
+    elif args.words and (meant := _meant(args)):
+        from .. import workloads
+
+        if args.words[0] not in workloads.names():
+            raise Usage(f"no workload and no command is named {args.words[0]!r}{meant}")
     return mode
 
 

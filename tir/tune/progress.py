@@ -30,7 +30,7 @@ class LineProgress:
         self.phase = "starting"
 
     def __call__(self, event: Event) -> None:
-        from search.events import Finished, Measured, Prepared, RoundEnded, ShootOut, Started
+        from search.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
 
         match event:
             case Started(task, trials, seconds):
@@ -41,9 +41,10 @@ class LineProgress:
                 self.prepared(baseline, numpy, sketches, earlier)
             case Measured(_, trials, outcomes, best):
                 self.trials, self.outcomes, self.best = trials, outcomes, best
-                self.refresh()
-            case RoundEnded(correlation=correlation, scored_per_second=scored):
-                self.correlation, self.scored = correlation, scored
+            case NewBest(measurement):
+                self.new_best(measurement.candidate.sketch)
+            case RoundEnded(best=best, correlation=correlation, scored_per_second=scored):
+                self.best, self.correlation, self.scored = best, correlation, scored  # the best may be of an earlier run
                 self.round_ended()
             case ShootOut(contenders):
                 self.phase = "final race"
@@ -52,7 +53,8 @@ class LineProgress:
                 self.phase = "done"
 
     def prepared(self, baseline: Any, numpy: float | None, sketches: int | None, earlier: int) -> None:
-        parts = [f"unscheduled {duration(baseline.seconds) if baseline.outcome == 'ok' else baseline.outcome}"]
+        ended = {"ok": duration(baseline.seconds), "run_timeout": baseline.message}
+        parts = [f"unscheduled {ended.get(baseline.outcome, baseline.outcome)}"]
         parts += [] if numpy is None else [f"numpy {duration(numpy)}"]
         parts += [] if self.peak is None else [f"peak {self.peak / 1e9:.0f} GFLOP/s"]
         parts += [] if sketches is None else [f"{sketches} sketch{'es' if sketches != 1 else ''}"]
@@ -61,8 +63,8 @@ class LineProgress:
         if baseline.outcome not in ("ok", "run_timeout"):
             self.line(f"warning: the program as written is not valid: {baseline.outcome}: {baseline.message}")
 
-    def refresh(self) -> None:
-        """A candidate has ended."""
+    def new_best(self, sketch: str) -> None:
+        """A candidate of this sketch is the best so far; the line of its round will say so."""
 
     def round_ended(self) -> None:
         self.line(self.status())
@@ -101,6 +103,12 @@ class LineProgress:
         parts = [] if self.correlation is None else [f"rank correlation {self.correlation:.2f}"]
         return parts if self.scored is None else [*parts, f"{self.scored:,.0f} scored/s"]
 
+    def used(self) -> float:
+        """The share of the budget that is used up, 0 to 1."""
+        shares = [] if not self.total else [self.trials / self.total]
+        shares += [] if self.seconds is None else [(time.monotonic() - self.started) / self.seconds]
+        return min(1.0, max(shares, default=0.0))
+
     def time_left(self) -> float | None:
         """Seconds until the budget is used up, as far as can be told."""
         now = time.monotonic()
@@ -128,24 +136,28 @@ class LiveProgress(LineProgress):
 
     def render(self) -> Any:
         """The table as it is now."""
+        from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        table.add_row(self.spinner(), self.phase)
+        table.add_column(no_wrap=True, min_width=6, style="dim")
+        table.add_column()
+        table.add_row(Text(self.spinner(), "bold"), Text(self.phase, "bold"))
         if self.phase != "searching":
             return table
         of = f" of {self.total}" if self.total else ""
+        trials = Text(f"{self.trials}{of}: {self.outcomes.get('ok', 0)} valid; failed: ")
         failures = tally({k: n for k, n in self.outcomes.items() if k != "ok"})
-        table.add_row("trials", f"{self.trials}{of}: {self.outcomes.get('ok', 0)} valid; failed: {failures}")
+        table.add_row("trials", trials.append(failures, "" if failures == "none" else "red"))
         if self.best is not None:
             times = f", {self.numpy / self.best:.2f} x numpy" if self.numpy else ""
-            table.add_row("best", f"{duration(self.best)}, {self.speed()}{times}")
+            table.add_row("best", Text(f"{duration(self.best)}, {self.speed()}{times}", "bold green"))
         if model := self.model():
             table.add_row("model", ", ".join(model))
         left = self.time_left()
         table.add_row("time", f"{time.monotonic() - self.started:.0f} s" + ("" if left is None else f", {left:.0f} s left"))
+        table.add_row("", ProgressBar(total=1.0, completed=self.used(), width=40))
         return table
 
     def spinner(self) -> str:
@@ -153,6 +165,10 @@ class LiveProgress(LineProgress):
 
     def round_ended(self) -> None:
         """The table is up to date already."""
+
+    def new_best(self, sketch: str) -> None:
+        assert self.best is not None
+        self.line(f"{time.monotonic() - self.started:5.1f} s  {duration(self.best):>8}  {self.speed()}  {sketch}")
 
     def race(self, contenders: int) -> None:
         self.phase = _race(contenders)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -56,7 +57,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             except RecordsError as error:
                 raise Usage(f"--records: {error}") from None
         if not args.quiet:
-            progress = LiveProgress() if sys.stderr.isatty() else LineProgress(sys.stderr)
+            progress = LiveProgress() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else LineProgress(sys.stderr)
             stack.callback(progress.close)
             callbacks.append(progress)
         try:
@@ -94,11 +95,12 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
     if args.report is not None:
         _report(args.report, result, report)
-    if args.show:
-        print(scheduled(result.task.func, result.trace, options).script(), file=report)
+    func = scheduled(result.task.func, result.trace, options)
+    print(f"\n{func.script() if args.show else func.outline()}", file=report)
     if args.json:
         seconds = (result.baseline, result.seconds, result.numpy)
-        print(as_json(header, result.outcomes, result.task.flop, *seconds, result.max_error, result.tolerance, result.elapsed))
+        errors = result.max_error, result.tolerance
+        print(as_json(header, result.outcomes, result.task.flop, *seconds, *errors, result.elapsed, result.scored))
     return 130 if result.interrupted else 0
 
 

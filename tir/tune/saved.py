@@ -26,7 +26,11 @@ def versions() -> dict[str, str]:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace the contents of `path` in one step: whoever reads it, or whatever ends this process, finds the old or the new
-    whole."""
+    whole. What is no file, as a pipe or a device, is written to; a link stays one."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name + ".", suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

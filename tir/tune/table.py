@@ -34,6 +34,7 @@ def as_json(
     max_error: float | None,
     tolerance: float | None,
     elapsed: float,
+    scored: dict[str, int] | None = None,
 ) -> str:
     content = {
         **{k: header[k] for k in ("workload", "shape", "target", "threads")},
@@ -44,6 +45,7 @@ def as_json(
         "max_error": max_error,
         "tolerance": tolerance,
         "elapsed": round(elapsed, 3),
+        **({"scored": scored} if scored else {}),
     }
     return json.dumps(content, allow_nan=False)
 
@@ -55,16 +57,19 @@ def heading(header: dict[str, Any]) -> str:
     return f"{known}  {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
 
 
-def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None) -> str:
-    """The table: one row a program, compared with the unscheduled one and with numpy. The rows are so named."""
+def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | None, *, stopped: float | None = None) -> str:
+    """The table: one row a program, compared with the unscheduled one and with numpy. The rows are so named; `stopped` says that
+    the unscheduled one was, after so many seconds."""
     times = dict(rows)
     unscheduled, numpy = times.get("unscheduled"), times.get("numpy")
     lines = [f"{'':<12} {'time':>12} {'GFLOP/s':>10} {'of peak':>8} {'speed-up':>9} {'x numpy':>8}"]
     for name, seconds in rows:
+        if name == "unscheduled" and stopped is not None:
+            lines.append(f"{name:<12} {f'> {duration(stopped)}':>12} {f'< {flop / stopped / 1e9:.2f}':>10}")
         if seconds is None:
             continue
         share = f"{flop / seconds / peak:.1%}" if peak else "-"
-        speedup = f"{unscheduled / seconds:.2f}" if unscheduled else "-"
+        speedup = f"{unscheduled / seconds:.2f}" if unscheduled else f"> {stopped / seconds:.0f}" if stopped else "-"
         ratio = f"{numpy / seconds:.2f}" if numpy else "-"
         lines.append(f"{name:<12} {duration(seconds):>12} {flop / seconds / 1e9:>10.2f} {share:>8} {speedup:>9} {ratio:>8}")
     return "\n".join(lines)
@@ -79,15 +84,14 @@ def error_line(max_error: float | None, tolerance: float | None) -> str:
 def table(header: dict[str, Any], result: Result) -> str:
     best = [("best found", result.seconds)] if result.trace is not None else []
     rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
-    lines = [heading(header), "", timings(rows, result.task.flop, result.peak), error_line(result.max_error, result.tolerance)]
+    timed = timings(rows, result.task.flop, result.peak, stopped=result.baseline_stopped)
+    lines = [heading(header), "", timed, error_line(result.max_error, result.tolerance)]
     if result.baseline_stopped is not None:
-        times = result.baseline_stopped / result.seconds
-        lines.append(
-            f"the unscheduled program was stopped after {duration(result.baseline_stopped)}: "
-            f"the best found is at least {times:.0f} times as fast"
-        )
+        lines.append(f"the unscheduled program was stopped after {duration(result.baseline_stopped)}")
     ended = "interrupted after " if result.interrupted else ""
     lines.append(f"{ended}{result.trials} trials in {result.elapsed:.1f} s: {tally(result.outcomes)}")
+    if any(result.scored.values()):
+        lines.append(f"candidates scored: {', '.join(f'{n:,} {how}' for how, n in result.scored.items())}")
     lines += sketches(result)
     if result.interrupted:
         lines.append("numpy was timed at the start, not in turns with the best")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..affine import Interval
 from ..analysis.regions import accessed, clip
 from ..ir import Axis, Block, For, Kind, Let, PrimFunc, Stmt, Var
+from ..memory import PER_THREAD
 from ..simplify import prove
 from ..traverse import children, stores, variables
 from .accesses import Access, accesses_in, constant_extents, range_of
@@ -15,7 +16,6 @@ from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, t
 from .report import Finding
 
 _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
-_PER_THREAD = ("warp", "local", "register")
 
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
             if reduces is not None and any(x.buffer.name == name for x in stores(reduces[0])):
                 continue  # the threads combine what each of them has; `bind` says when
             if s.kind is Kind.THREAD and (
-                scope in _PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))
+                scope in PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))
             ):
                 continue
             group = distinct_accesses(group)

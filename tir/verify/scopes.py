@@ -36,6 +36,8 @@ from ..ir import (
     Unary,
     Var,
 )
+from ..memory import SCOPES
+from ..nearest import no_such
 from ..traverse import variables
 from .report import Finding
 
@@ -68,6 +70,8 @@ class Scopes:
     def _declared(self, b: Buffer, scope: Mapping[str, str]) -> None:
         if b.dtype not in dtypes.TABLE:
             self._error(f"buffer `{b.name}` has the unknown dtype {b.dtype!r}")
+        if b.scope not in SCOPES:
+            self._error(f"buffer `{b.name}`: {no_such('storage scope', b.scope, SCOPES)}")
         for dim in b.shape:
             self._integer(dim, f"a dimension of `{b.name}`", scope, {})
             if isinstance(dim, Const) and dim.value < 1:

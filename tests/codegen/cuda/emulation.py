@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from tir import dtypes
 from tir.ir import Buffer
 
 HEADER = Path(__file__).with_name("emulation.h")
-FLAGS = ["-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
+FLAGS = ["-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 compiler = shutil.which("g++")
 
 _HEAD = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+(?:, \d+)?\) (\w+)\((.*)\) \{')
@@ -90,19 +91,56 @@ def emulate_texts(program: Program, *kernels: str) -> list[Emulated]:
     return _compile([(program, emit(program), k) for k in kernels])
 
 
+def library(path: Path, *programs: Program) -> None:
+    """A library of kernels for `fake_driver.cpp`, by their names: what launches each, and the bytes of its parameters (below zero
+    those of scalars, else of the elements of a buffer)."""
+    sources = [emit(p) for p in programs]
+    text = _text([(p, s, s.kernels) for p, s in zip(programs, sources, strict=True)])
+    for n, program in enumerate(programs):
+        for k in program.kernels:
+            sizes = [dtypes.nbytes(p.dtype) * (1 if isinstance(p, Buffer) else -1) for p in k.params]
+            text += f'extern "C" const int params_{k.name}[] = {{{", ".join(map(str, [len(sizes), *sizes]))}}};\n'
+            text += f'extern "C" const char* launch_{k.name}(long long* v, int* grid, int* block, unsigned long long seed)'
+            text += f" {{ return program_{n}::launch_{n}_{k.name}(v, grid, block, seed); }}\n"
+    _build(text, path)
+
+
 def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
-    device = "\n".join(code for code in FUNCTIONS.values() if "asm" not in code)  # the header has the others
-    text = [f'#include "{HEADER}"', device]
-    for n, (program, _, kernels) in enumerate(parts):
-        text.append(f"namespace program_{n} {{\n{_as_cpp(kernels)}\n{''.join(_launcher(k, n) for k in program.kernels)}}}")
     with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
-        source.write_text("\n".join(text))
-        done = subprocess.run([compiler, *FLAGS, str(source), "-o", str(library)], capture_output=True, text=True, check=False)  # type: ignore[list-item]
-        if done.returncode:
-            raise AssertionError(f"{done.stderr[:3000]}\n" + "\n".join(k for _, _, k in parts))
-        loaded = ctypes.CDLL(str(library))
+        path = Path(folder, "kernels.so")
+        _build(_text(parts), path)
+        loaded = ctypes.CDLL(str(path))
     return [Emulated(p, s, loaded, n) for n, (p, s, _) in enumerate(parts)]
+
+
+def _build(text: str, path: Path) -> None:
+    source = path.with_suffix(".cpp")
+    source.write_text(text)
+    _compiled(source, "-shared", "-I", _header().name, "-o", str(path))
+
+
+def _compiled(source: Path, *options: str) -> None:
+    done = subprocess.run([str(compiler), *FLAGS, *options, str(source)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(f"{done.stderr[:3000]}\n{source.read_text()}")
+
+
+@functools.cache
+def _header() -> tempfile.TemporaryDirectory:
+    """A folder with the header, parsed once for all programs of this process: parsing it takes longer than most programs."""
+    folder = tempfile.TemporaryDirectory(prefix="emulation")
+    copy = Path(folder.name, HEADER.name)
+    copy.write_text(HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if "asm" not in code))
+    _compiled(copy, "-x", "c++-header", "-o", f"{copy}.gch")
+    return folder
+
+
+def _text(parts: list[tuple[Program, Source, str]]) -> str:
+    """C++ of programs, each in a namespace."""
+    text = [f'#include "{HEADER.name}"']
+    for n, (program, _, kernels) in enumerate(parts):
+        text.append(f"namespace program_{n} {{\n{_as_cpp(kernels)}\n{''.join(_launcher(k, n) for k in program.kernels)}}}\n")
+    return "\n".join(text)
 
 
 def _as_cpp(kernels: str) -> str:

@@ -2,22 +2,33 @@
 
 The library's schedules of all workloads at odd sizes, against the float64 references; products on tensor cores, pipelines and split
 sums; random rows of the search's sketches; random programs under random schedules, against the interpreter. Each has a process of
-its own, some at a time: what poisons its context, or hangs, is wrong by itself.
+its own, some at a time: what poisons its context, or hangs, is wrong by itself. The tensors of torch come first, where it is there.
+
+What is wrong is a line; its CUDA C, with the schedule and the whole message, is a file of the folder `--sources`, where
+`checks.txt` has all lines again.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import metadata
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
+import tir
+from codegen.cuda import GPUError
 from codegen.cuda.isolated import Tried, attempt
 from codegen.target import Target
 from schedule import library_cuda, replay
@@ -108,47 +119,143 @@ def programs(count: int = 60) -> Iterator[Case]:
             yield exact(f"random program {seed}", func, after, seed)
 
 
-def check(groups: dict[str, Iterator[Case]], tries: Callable[[Case], Tried], workers: int, end: float) -> int:
-    """The number of cases that are wrong. Those that are not reached before `end` (of `time.monotonic`) are counted apart."""
+def check(
+    groups: dict[str, Iterator[Case]], tries: Callable[[Case], Tried], workers: int, end: float, sources: Path, target: Target
+) -> Iterator[tuple[str, int]]:
+    """What there is to say of each group, line by line, with the number of wrong cases that a line tells of. The cases that are
+    not reached before `end` (of `time.monotonic`) are counted apart."""
 
     def tried(one: Case) -> tuple[Case, str | None]:
         if time.monotonic() > end:
             return one, None
         found = tries(one)
-        return one, one.problem(found.outputs) if found.kind == "ok" else f"{found.kind}: {found.message[:300]}"
+        return one, one.problem(found.outputs) if found.kind == "ok" else f"{found.kind}: {found.message}"
 
-    wrong = 0
     with ThreadPoolExecutor(workers) as pool:
         for group, made in groups.items():
             results = [future.result() for future in [pool.submit(tried, one) for one in made if time.monotonic() < end]]
             bad = [(one, problem) for one, problem in results if problem]
             late = sum(problem is None for _, problem in results)
             for one, problem in bad:
-                print(f"WRONG {one.name}: {problem}\n{one.func.script()}")
+                first = problem.strip().splitlines()[0][:200]
+                yield f"WRONG {one.name[:160]}: {first}; {keep(one, problem, sources, target)}", 1
             more = ", not all reached" if late or time.monotonic() > end else ""
-            print(f"{group}: {len(results) - late - len(bad)} right, {len(bad)} wrong{more}", flush=True)
-            wrong += len(bad)
-    return wrong
+            yield f"{group}: {len(results) - late - len(bad)} right, {len(bad)} wrong{more}", 0
+
+
+def keep(one: Case, problem: str, sources: Path, target: Target) -> Path:
+    """Write what is known of a case that is wrong to a file."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "_", one.name)[:60].strip("_")
+    path = sources / f"{slug}_{crc32(one.name.encode()):08x}.cu"
+    sources.mkdir(parents=True, exist_ok=True)
+    try:
+        code = tir.dump(one.func, target)
+    except GPUError as error:
+        code = f"// {error}\n"
+    said = "\n".join(f"// {line}" for line in f"{one.name}\n{problem}\n\n{one.func.script()}".splitlines())
+    path.write_text(f"{said}\n\n{code}")
+    return path
+
+
+def tensors(target: str, timeout: float = 120.0) -> str:
+    """What is wrong with tensors of torch as arguments, tried in a process of its own; empty if nothing."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_tensors, args=(theirs, target), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        return ours.recv() if ours.poll(timeout) else f"nothing within {timeout} s"
+    except EOFError:
+        process.join(5)
+        return f"the process ended with code {process.exitcode}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _tensors(pipe: Connection, target: str) -> None:
+    import torch
+
+    from codegen.kernel import ArgumentError
+    from tir import te
+
+    stream, problems = torch.cuda.Stream(), []
+    for dtype in ("float32", "float16", "bfloat16", "float64", "int32", "int8", "uint8"):
+        try:
+            A = te.placeholder((7, 109), dtype, name="A")
+            func = te.create_prim_func([A, te.compute((7, 109), lambda i, j, A=A: A[i, j] + A[i, j], name="B")])
+            kernel = tir.build(tir.default_schedule(func, target).func, target)
+            a = torch.arange(7 * 109, device="cuda").remainder(50).to(getattr(torch, dtype)).reshape(7, 109)
+            for handle in (0, stream.cuda_stream):
+                out = torch.zeros_like(a)
+                torch.cuda.synchronize()
+                kernel(a, out, stream=handle)
+                torch.cuda.synchronize()
+                if not torch.equal(out, a + a):
+                    problems.append(f"{dtype}: other numbers on stream {handle}")
+            try:
+                kernel(a, a.cpu())
+                problems.append(f"{dtype}: a tensor of the host was taken")
+            except ArgumentError:
+                pass
+        except Exception as error:  # the outermost frame of a child
+            problems.append(f"{dtype}: {type(error).__name__}: {error}")
+    pipe.send("; ".join(problems))
+
+
+def circumstances() -> str:
+    """The versions of what there is."""
+    from codegen.cuda.driver import call
+
+    found = []
+    for name in ("cuda-bindings", "nvidia-cuda-nvrtc", "torch", "triton", "numpy"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"no {name}")
+    return f"driver for CUDA {call('cuDriverGetVersion') / 1000:.1f}, {', '.join(found)}"
 
 
 def main() -> int:
+    from codegen.cuda.compile import available
     from codegen.cuda.driver import architecture, attribute, devices
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=180.0, help="after which no case is started")
+    parser.add_argument("--sources", type=Path, default=Path("build/gpu"), help="the folder of what is wrong")
     options = parser.parse_args()
     if not devices():
         print("there is no GPU here", file=sys.stderr)
         return 2
+    end = time.monotonic() + options.seconds
     target = Target("cuda", arch=architecture())
     workers = max(1, min(8, (os.cpu_count() or 1) - 2))
-    print(f"{target}, {attribute('MULTIPROCESSOR_COUNT')} multiprocessors; {workers} processes at a time", flush=True)
-    groups = {
-        "schedules of the library": library(target), "tensor cores, pipelines, split sums": products(target),
-        "random rows of sketches": candidates(target), "random programs": programs(),
-    }  # fmt: skip
-    end = time.monotonic() + options.seconds
-    return int(check(groups, lambda c: attempt(c.func, str(target), c.arguments), workers, end) > 0)
+    options.sources.mkdir(parents=True, exist_ok=True)
+    wrong = 0
+    with (options.sources / "checks.txt").open("w") as file:
+
+        def say(line: str) -> None:
+            print(line, flush=True)
+            print(line, file=file, flush=True)
+
+        say(f"{target}, {attribute('MULTIPROCESSOR_COUNT')} multiprocessors, {circumstances()}; {workers} processes at a time")
+        if missing := available():
+            say(f"WRONG NVRTC: {missing}")
+            return 1
+        if "no torch" not in circumstances():
+            problem = tensors(str(target))
+            wrong += bool(problem)
+            say(f"tensors of torch: {f'WRONG {problem}' if problem else 'right'}")
+        groups = {
+            "schedules of the library": library(target), "tensor cores, pipelines, split sums": products(target),
+            "random rows of sketches": candidates(target), "random programs": programs(),
+        }  # fmt: skip
+        tries = lambda one: attempt(one.func, str(target), one.arguments, 60.0)  # noqa: E731
+        for line, bad in check(groups, tries, workers, end, options.sources, target):
+            wrong += bad
+            say(line)
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

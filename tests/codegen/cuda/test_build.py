@@ -32,6 +32,7 @@ def test_a_kernel_tells_what_it_takes() -> None:
     assert kernel.source == tir.dump(product(), "cuda -arch sm_80")
     assert report.threads == (128,) and report.spills == 0 and report.kernels[0].registers > 8
     assert report.kernels[0].shared == 3 * 2 * 16 * 16 * 4
+    assert report.ways == (1,)
     assert "gmm_kernel0" in str(report)
 
 
@@ -59,6 +60,27 @@ def test_more_shared_memory_than_the_usual() -> None:
     s.bind(i, "blockIdx.x")
     kernel = tir.build(s.func, "cuda")
     assert kernel.report().dynamic == (80000,) and "extern __shared__" in kernel.source
+
+
+@no_nvrtc
+def test_a_report_tells_of_conflicts_in_shared_memory() -> None:
+    """A tile of 32 by 32, written by rows and read by columns."""
+    A = te.placeholder((64, 64), "float32", name="A")
+    B = te.compute((64, 64), lambda i, j: A[j, i], name="B")
+    for padded, ways in ((False, 32), (True, 1)):
+        s = tir.Schedule(te.create_prim_func([A, B]))
+        copy = s.cache_read("B", 0, "shared")
+        i, j = s.get_loops("B")
+        io, ii, jo, ji = *s.split(i, [None, 32]), *s.split(j, [None, 32])
+        s.reorder(io, jo, ii, ji)
+        s.compute_at(copy, jo)
+        for name in (copy, "B"):
+            s.bind(s.get_loops(name)[-1], "threadIdx.x")
+        s.bind(io, "blockIdx.y")
+        s.bind(jo, "blockIdx.x")
+        if padded:
+            s.storage_align(copy, 0, -2, 32, 1)
+        assert tir.build(s.func, "cuda").report().ways == (ways,)
 
 
 def test_without_nvrtc_the_error_says_what_to_install(monkeypatch) -> None:

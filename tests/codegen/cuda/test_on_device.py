@@ -25,8 +25,12 @@ def some():
     }  # fmt: skip
 
 
+def lines(groups, tries, end, sources):
+    return list(on_device.check(groups, tries, 1, end, sources, TARGET))
+
+
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")
-def test_cases_of_each_kind_are_right(capsys):
+def test_cases_of_each_kind_are_right(tmp_path):
     groups = {kind: list(cases) for kind, cases in some().items()}
     every = [case for cases in groups.values() for case in cases]
     kernels = dict(zip(map(id, every), emulate(*(lower_cuda(case.func, TARGET) for case in every)), strict=True))
@@ -36,22 +40,26 @@ def test_cases_of_each_kind_are_right(capsys):
         kernels[id(case)](*arrays)
         return Tried("ok", 1e-6, "", tuple(arrays))
 
-    assert on_device.check({kind: iter(cases) for kind, cases in groups.items()}, emulated, 1, time.monotonic() + 600) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"{kind}: 1 right, 0 wrong" for kind in ("library", "products", "candidates", "programs")]
+    said = lines({kind: iter(cases) for kind, cases in groups.items()}, emulated, time.monotonic() + 600, tmp_path)
+    assert said == [(f"{kind}: 1 right, 0 wrong", 0) for kind in ("library", "products", "candidates", "programs")]
 
 
-def test_what_is_wrong_is_counted_and_shown(capsys):
-    crashed = Tried("crash", message="the process ended with code -9")
+def test_what_is_wrong_is_counted_and_kept(tmp_path):
+    crashed = Tried("crash", message="the process ended with code -9\nand said no more")
 
     def tries(case):
         return crashed if "37" in case.name else Tried("ok", 1e-6, "", tuple(copies(case.arguments)))
 
-    assert on_device.check({"library": islice(on_device.library(TARGET), 1, 3)}, tries, 1, time.monotonic() + 60) == 2
-    out = capsys.readouterr().out
-    assert "WRONG gmm (37, 29, 41): crash: the process ended with code -9" in out and "library: 0 right, 2 wrong" in out
+    first, second, last = lines(
+        {"library": islice(on_device.library(TARGET), 1, 3)}, tries, time.monotonic() + 60, tmp_path / "sources"
+    )
+    (kept,) = (tmp_path / "sources").glob("gmm_37_29_41_*.cu")
+    assert first == (f"WRONG gmm (37, 29, 41): crash: the process ended with code -9; {kept}", 1)
+    assert second[1] == 1 and last == ("library: 0 right, 2 wrong", 0)
+    text = kept.read_text()
+    assert "// and said no more" in text and "T.thread_binding" in text and "__global__" in text
 
 
-def test_what_is_not_reached_in_time_is_said(capsys):
-    assert on_device.check({"library": some()["library"]}, lambda case: Tried("crash"), 1, time.monotonic() - 1) == 0
-    assert capsys.readouterr().out == "library: 0 right, 0 wrong, not all reached\n"
+def test_what_is_not_reached_in_time_is_said(tmp_path):
+    said = lines({"library": some()["library"]}, lambda case: Tried("crash"), time.monotonic() - 1, tmp_path)
+    assert said == [("library: 0 right, 0 wrong, not all reached", 0)]

@@ -101,8 +101,8 @@ def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
 
 @no_compiler
 def test_long_sums_with_few_results_are_split() -> None:
-    cases = [product(40, 24, 1024, "float32"), product(33, 17, 1536, "float16"), product(16, 48, 2048, "bfloat16", b="t"),
-             product(19, 23, 1013, "float32")]  # fmt: skip
+    cases = [product(7, 13, 1024, "float32"), product(17, 17, 1024, "float16"), product(16, 24, 1024, "bfloat16", b="t"),
+             product(5, 7, 1013, "float32")]  # fmt: skip
     scheduled = [library_cuda.schedule(f).func for f in cases]
     assert all(len(lower_cuda(f, TARGET).kernels) == 2 for f in scheduled)
     texts = check_all(list(zip(scheduled, cases, strict=True)))

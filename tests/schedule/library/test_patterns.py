@@ -10,6 +10,7 @@ from schedule import library, replay
 from schedule.library.structure import epilogue
 from schedule.primitive import find_block
 from tests.schedule.library import patterns
+from tir import te
 
 ROUNDS = 12  # shapes for each pattern
 
@@ -99,6 +100,53 @@ def test_workloads(name, shape, cores):
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
     tir.build(s.func, target)(*inputs, *outputs)
     assert instance.check(outputs, inputs).ok
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("conv3d", (1, 7, 13, 9, 24, 40, 3, 1, 1)),
+        ("conv_bn_relu", (1, 13, 9, 48, 40, 3, 1, 1)),
+        ("conv2d", (1, 48, 9, 11, 67, 3, 3, 1, 1)),
+        ("attention_weights", (2, 13, 3, 7)),
+        ("attention_weights", (1, 64, 5, 109)),
+    ],
+)
+def test_workloads_with_a_small_cache(name, shape, cores):
+    """Sums of convolutions in parts; rows shorter than two rounds of vectors; operands whose dimensions are permuted."""
+    instance = tir.workloads.make(name, shape)
+    target = tir.Target("llvm -l2 32768", num_cores=cores)
+    s = library.schedule(instance.func, target)
+    assert s is not None
+    inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
+    tir.build(s.func, target)(*inputs, *outputs)
+    assert instance.check(outputs, inputs).ok
+
+
+def test_permuted_operands_are_read_where_they_are():
+    """But not where that would make both factors the same array, or pack nothing."""
+    target = tir.Target("llvm", num_cores=1)
+
+    def copies(a, b, rows):
+        turned = te.compute((40, 30), lambda k, j: b[j, k], name="turned")
+        k = te.reduce_axis((0, 40), name="k")
+        s = library.schedule(
+            te.create_prim_func(
+                [
+                    *{a.name: a, b.name: b}.values(),
+                    te.compute((rows, 30), lambda i, j: te.sum(a[i, k] * turned[k, j], axis=k), name="C"),
+                ]
+            ),
+            target,
+        )
+        assert s is not None
+        return "turned" in [x.name for x in tir.traverse.blocks(s.func)]
+
+    a, b = te.placeholder((30, 40), name="A"), te.placeholder((30, 40), name="B")
+    assert not copies(a, b, 30)
+    assert copies(b, b, 30)
+    assert copies(te.placeholder((3, 40), name="A"), b, 3)
 
 
 def blocks(name: str, shape: tuple[int, ...]):

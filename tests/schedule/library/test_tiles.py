@@ -55,12 +55,16 @@ def test_partial_results():
     assert partial_results(96, 16, 4) == 48
     assert partial_results(1000, 16, 4) == 64  # the last round is partial, of sixteen
     assert partial_results(109, 16, 4) == 16
+    assert partial_results(64, 16, 4) == 32  # two rounds
 
 
 def test_processors():
     assert Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2")).registers == 32
     assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).registers == 16
     assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).cores == 2
+    half = Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2 -vector-bits 256"))  # AVX-512 has as many short registers
+    assert (half.lanes(32), half.registers) == (8, 32)
+    assert Processor.of(tir.Target("llvm -mcpu x86-64 -mattr +avx2,+fma -num-cores 2")).registers == 16
 
 
 def block(*tensors):
@@ -127,3 +131,19 @@ def test_unknown_functions_are_left_alone():
     assert library.schedule(symbolic, tir.Target("llvm")) is None
     narrow = tir.workloads.make("conv2d_nhwc", (1, 8, 8, 3, 4, 3, 1, 1))  # fewer channels than lanes
     assert library.schedule(narrow.func, tir.Target("llvm")) is None
+
+
+def test_panels_that_fill_the_cache_are_cut_into_parts():
+    """A part of a panel takes at most half of the second-level cache where the sum can be cut so."""
+
+    def parts(shape, processor, program="conv2d_nhwc", name="Y"):
+        found = conv2d.matches(find_block(tir.workloads.make(program, shape).func, name))
+        return conv2d.parts(found, conv2d.Tiles(7, 64), processor)
+
+    small = Processor(1, 512, 32, 48 << 10, 64 << 10, 32 << 20)
+    assert parts((1, 13, 7, 40, 97, 3, 1, 1), WIDE) == [1, 1, 1]
+    assert parts((1, 13, 7, 40, 97, 3, 1, 1), small) == [3, 1, 1]  # 92 KB
+    assert parts((1, 13, 7, 109, 97, 3, 1, 1), small) == [3, 3, 1]  # 251 KB
+    assert parts((1, 13, 7, 109, 97, 1, 1, 1), small) == [1, 1, 1]  # a prime number of channels is not cut
+    assert parts((1, 9, 7, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [4, 1, 1]
+    assert parts((1, 40, 109, 40, 97, 3, 3, 1, 1), small, "conv2d", "conv") == [1, 1, 1]  # the results would not stay

@@ -12,7 +12,8 @@ from codegen.target import Target
 from schedule import replay
 from search.sample import sample
 from search.space import generate
-from tests.codegen.cuda.emulation import compiler
+from tests.arrays import copies
+from tests.codegen.cuda.emulation import compiler, emulate
 from tests.search.gpu.candidates import PRODUCTS, SHAPES, TARGET, case, product, wrong
 from tir import workloads
 
@@ -33,6 +34,27 @@ def test_random_rows_on_tensor_cores_equal_the_interpreter(name):
     shape = PRODUCTS[name][0]
     assert [sketch.rules[-1] for sketch in generate(case(name, shape).func, TARGET)] == ["C: tiling for tensor cores"]
     assert not list(wrong(name, shape, rows=2))
+
+
+@pytest.mark.parametrize(
+    "name, shape", [("gmm", (9, 1030, 13)), ("float16", (33, 17, 1536)), ("conv_bn_relu", (1, 7, 7, 128, 16, 3, 1, 1))]
+)
+def test_long_sums_with_few_results_may_be_split(name, shape):
+    """Into whole products of parts, and one kernel that adds them up and computes what follows, in any layout."""
+    tried = case(name, shape)
+    sketches = generate(tried.func, TARGET)
+    split = [sketch for sketch in sketches if any("split sum" in rule for rule in sketch.rules)]
+    assert len(split) == 3 and len(sketches) == 4
+    programs = []
+    for sketch in split:
+        row = sample(sketch, TARGET, 1, np.random.default_rng(0)).tolist()[0]
+        programs.append(lower_cuda(replay(tried.func, sketch.trace(row)).func, TARGET))
+        assert len(programs[-1].kernels) == 2
+    if compiler is not None:
+        (kernel,) = emulate(programs[0])
+        arrays = copies(tried.arguments)
+        kernel(*arrays)
+        assert not tried.problem(arrays)
 
 
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")

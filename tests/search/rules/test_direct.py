@@ -52,8 +52,8 @@ def test_a_direct_convolution():
     (new,) = DirectConvolution().apply(state(convolution()), "conv")
     nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
     assert nest == [loop for level in new.levels["conv"] for loop in level]
-    assert [len(level) for level in new.levels["conv"]] == [1, 2, 1, 3, 1, 1]  # as the class says
-    assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v_co": (17, True), "v_ow": (13, False)}
+    assert [len(level) for level in new.levels["conv"]] == [1, 2, 1, 3, 2, 1]  # as the class says
+    assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v_co": (17, True), "v_oh": (7, False), "v_ow": (13, False)}
     assert new.marks == {"conv": "direct", "Y": "fused"}
     assert str(new.block("conv").body.buffer.shape[-1]) == "17"
     same_numbers(convolution(), new.func, seeds=(0,))
@@ -74,10 +74,10 @@ def test_transposed_convolutions():
         assert only(TransposedConvolution(), other) == set()
 
 
-def filled(sketch: Sketch, channels: int, pixels: int) -> list[int]:
+def filled(sketch: Sketch, channels: int, pixels: int, rows: int = 1) -> list[int]:
     row = sketch.stand_ins()
     for t in sketch.tiles:
-        row[t.columns[0]] = channels if t.vector else pixels
+        row[t.columns[0]] = channels if t.vector else pixels if t.axis == "v_w" else rows
     return row
 
 
@@ -88,8 +88,20 @@ def test_classes_of_pixels_meet_classes_of_the_kernel(kernel, stride):
     scheduled = replay(func, sketch.trace(filled(sketch, 16, 3)))
     nest = [x for x in path_to(scheduled.func.body, "Y") if isinstance(x, For)]
     assert [(x.kind, x.extent.value) for x in nest[-2:]] == [(Kind.UNROLLED, 3), (Kind.VECTORIZED, 16)]
-    assert [x.extent.value for x in nest[-7:-5]] == [stride, stride]  # of the kernel, outside of the sum
+    assert [x.extent.value for x in nest[-8:-6]] == [stride, stride]  # of the kernel, outside of the sum
     well_formed(scheduled.func)
+    same_numbers(func, scheduled.func, seeds=(0,))
+
+
+def test_a_tile_may_have_several_rows_and_read_a_copy_of_a_kernel_that_runs_backwards():
+    func = transposed()
+    (sketch,) = [s for s in generate(func, TWO) if "Y: transposed convolution" in s.rules]
+    row = filled(sketch, 16, 3, rows=2)
+    row[next(c.column for c in sketch.choices if c.name == "pack K for Y")] = 1
+    scheduled = replay(func, sketch.trace(row))
+    nest = [x for x in path_to(scheduled.func.body, "Y") if isinstance(x, For)]
+    assert [(x.kind, x.extent.value) for x in nest[-3:]] == [(Kind.UNROLLED, 2), (Kind.UNROLLED, 3), (Kind.VECTORIZED, 16)]
+    assert "K_global" in {b.name for b in blocks(scheduled.func)}
     same_numbers(func, scheduled.func, seeds=(0,))
 
 

@@ -1,0 +1,166 @@
+"""How well the cost model orders candidates that it was not taught of, by how many it was taught.
+
+For each row candidates are measured first, half of them drawn at random and half proposed by the search; with `--save DIR` they
+are kept in `DIR/ROW.db`, so that a second run only learns. Then, for a few draws, those held out are ordered by a formula (the
+tile model), by models that were taught so many of the others, and by one that was taught only the other rows that `DIR` holds,
+as a warm start is.
+
+`pairs` is the share of pairs of candidates more than 2 per cent apart in the right order, `of a sketch` that of pairs from one
+sketch; `top 5%` the share of the fastest twentieth among as many that score highest; `best of 8` the speed of the best of the
+eight highest relative to the best of all; means over the draws. `fit_ms` is how long the trees took.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tir
+from costmodel import CostModel, Family, GBDTModel
+from costmodel.metrics import best_of_top, top_recall
+from search.family import family
+from search.geometry import machine
+from search.oracle import Workload
+from search.records import Records
+from search.space import generate
+from search.strategies import formula
+from search.task import Task
+from search.tuner import autotune
+from search.warm_start import is_of
+
+from . import programs
+from .ablation import DEFAULT, LIMITS, ROWS, TABLE
+from .options import Options
+from .runner import circumstances
+
+TRIALS = 512  # candidates to measure
+
+TAUGHT = (32, 64, 128, 256)  # of them
+
+HELD = 1 / 3  # the share of them that is held out
+
+DRAWS = 3
+
+APART = 0.02
+
+__all__ = ["DEFAULT", "ROWS", "measure"]
+
+
+class Known(NamedTuple):
+    """Measured candidates of one sketch, a row each, with their seconds."""
+
+    about: Family
+    rows: np.ndarray
+    seconds: np.ndarray
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """A result for the formula, one for each number of candidates taught, and one for those of other rows."""
+    target = tir.Target("llvm", num_cores=options.threads)
+    with ExitStack() as stack:
+        folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        mine = gathered(row, target, folder, options)
+        there = [name for name in ROWS if name != row and (folder / f"{name}.db").exists()]
+        others = [known for name in there for known in kept(name, target, folder)]
+    total = sum(len(known.seconds) for known in mine)
+    draws = [np.random.default_rng([options.seed, n]).permutation(total) for n in range(DRAWS)]
+    held = [order[: max(1, round(HELD * total))] for order in draws]
+
+    def result(name: str, taught: Sequence[Sequence[Known]]) -> dict[str, Any]:
+        found, took = [], []
+        for seed, (test, lessons) in enumerate(zip(held, taught, strict=True)):
+            model: CostModel = formula(target)
+            if lessons:
+                model = learner = GBDTModel(machine(target), seed)
+                for known in lessons:
+                    learner.update(*known)
+            begin = time.perf_counter()
+            model.score(mine[0].about, mine[0].rows[:1])  # what is new is learned when it is first asked for
+            took.append(time.perf_counter() - begin)
+            found.append(figures([(model.score(k.about, k.rows), k.seconds) for k in chosen(mine, test)]))
+        means = {name: float(np.mean([f[name] for f in found])) for name in found[0]}
+        return {"taught": name, "held_out": len(held[0]), **means, "fit_ms": 1e3 * float(np.median(took)), **circumstances()}
+
+    yield result("a formula", [()] * DRAWS)
+    for count in TAUGHT:
+        if count <= total - len(held[0]):
+            parts = [chosen(mine, order[len(test) : len(test) + count]) for order, test in zip(draws, held, strict=True)]
+            yield result(str(count), parts)
+    if others:
+        yield result("other rows", [others] * DRAWS)
+
+
+def figures(judged: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+    """How well candidates are ordered, given as scores and seconds for each sketch."""
+    scores, seconds = (np.concatenate(parts) for parts in zip(*judged, strict=True))
+    inside = [(len(s), *ordered(x, s)) for x, s in judged]
+    right, pairs = (sum(entry[n] for entry in inside) for n in (1, 2))
+    everywhere = ordered(scores, seconds)
+    return {
+        "pairs": everywhere[0] / max(1.0, everywhere[1]),
+        "of_a_sketch": right / max(1.0, pairs),
+        "top_5%": top_recall(scores, seconds, max(1, len(seconds) // 20)),
+        "best_of_8": best_of_top(scores, seconds, 8),
+    }
+
+
+def ordered(scores: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """How many pairs are in the right order, equal scores counting half, and how many there are, of those that are APART."""
+    faster = (1 + APART) * seconds[:, None] < seconds[None, :]
+    higher, equal = scores[:, None] > scores[None, :], scores[:, None] == scores[None, :]
+    return np.count_nonzero(faster & higher) + 0.5 * np.count_nonzero(faster & equal), float(np.count_nonzero(faster))
+
+
+def chosen(known: Sequence[Known], places: np.ndarray) -> list[Known]:
+    """The candidates at some places of all, counted through, of the sketches that have any."""
+    found, start = [], 0
+    for k in known:
+        mine = places[(start <= places) & (places < start + len(k.rows))] - start
+        start += len(k.rows)
+        if len(mine):
+            found.append(Known(k.about, k.rows[mine], k.seconds[mine]))
+    return found
+
+
+# --- the candidates ----------------------------------------------------------------------------------------------------
+
+
+def gathered(row: str, target: tir.Target, folder: Path, options: Options) -> list[Known]:
+    """The candidates of a row, those that are missing measured first."""
+    task = _task(row, target)
+    with Records(folder / f"{row}.db") as records:
+        for search, share in (("random", 0.5), ("evolution", 1.0)):
+            missing = round(share * options.trials) - len(records.of(task.key, task.target))
+            if missing > 0:
+                autotune(
+                    task.func, task.target, missing, records=records, seed=options.seed, first=(), workload=task.workload,
+                    limits=LIMITS, search=search,
+                )  # fmt: skip
+    return kept(row, target, folder)
+
+
+def kept(row: str, target: tir.Target, folder: Path) -> list[Known]:
+    """The recorded candidates of a row that its sketches make."""
+    task = _task(row, target)
+    with Records(folder / f"{row}.db") as records:
+        measured = [r.measurement for r in records.of(task.key, task.target)]
+    found = []
+    for sketch in generate(task.func, target):
+        own = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
+        if own:
+            rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
+            found.append(Known(family(sketch), rows, np.array([m.seconds for m in own])))
+    return found
+
+
+def _task(row: str, target: tir.Target) -> Task:
+    program, shape = TABLE[row]
+    instance = programs.instance(program, shape)
+    return Task.of(instance.func, target, workload=Workload(program, shape) if programs.known(program) else None)

@@ -1,0 +1,85 @@
+"""The file in which a model is kept: plain arrays in an `.npz`, none of which is trusted before it was checked."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .features import NAMES
+
+FORMAT = 1  # another one where features, or what is kept, mean something else than before
+
+# What is kept: the type of each array, and its dimensions by name; s statements, p programs, t trees of n + 1 leaves.
+ARRAYS = {
+    "matrix": ("float32", ("s", "columns")),
+    "program": ("int64", ("s",)),
+    "task": ("int64", ("p",)),
+    "seconds": ("float64", ("p",)),
+    "tasks": ("str", ("tasks",)),
+    "features": ("int32", ("t", "n")),
+    "thresholds": ("float32", ("t", "n")),
+    "values": ("float32", ("t", "leaves")),
+    "counts": ("int64", ("two",)),
+}
+
+
+def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> None:
+    """Write the ARRAYS of a model for a processor, or for a GPU."""
+    with open(path, "wb") as file:
+        about = {"format": np.array(FORMAT), "names": np.array(NAMES), "is_gpu": np.array(is_gpu)}
+        np.savez_compressed(file, allow_pickle=False, **about, **arrays)  # type: ignore[arg-type]
+
+
+def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
+    """The ARRAYS in a file. FileNotFoundError if there is none; ValueError for one that is no model, is damaged, of another
+    version, or for the other kind of machine."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no model {path}; GBDTModel.save writes one")
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no .npz file")
+        with np.load(path, allow_pickle=False) as data:
+            if "format" not in data or "names" not in data:
+                raise ValueError("it holds something else")
+            current = data["format"].tolist() == FORMAT and data["names"].tolist() == list(NAMES)
+            kind = bool(data["is_gpu"]) if current else is_gpu
+            found = {name: data[name] for name in ARRAYS} if current else {}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is no model that GBDTModel.save wrote, or is damaged: {error}") from None
+    if not current:
+        raise ValueError(f"{path} holds a model over other features than this version has; train it anew from records")
+    if kind != is_gpu:
+        one, other = ("a GPU", "a processor") if kind else ("a processor", "a GPU")
+        raise ValueError(f"{path} holds a model for {one}, which says nothing of {other}")
+    if (problem := _problem(found)) is not None:
+        raise ValueError(f"{path} is no model that GBDTModel.save wrote, or is damaged: {problem}")
+    return found
+
+
+def _problem(found: Mapping[str, np.ndarray]) -> str | None:
+    """What is wrong with arrays that are to be a model: numbers in them are places in others, which compiled code does not check
+    again. None if nothing is."""
+    sizes: dict[str, int] = {"columns": len(NAMES) + 1, "two": 2}
+    for name, (dtype, dims) in ARRAYS.items():
+        array = found[name]
+        if array.ndim != len(dims) or (array.dtype.kind != "U" if dtype == "str" else array.dtype != dtype):
+            return f"`{name}` is {array.dtype} of shape {array.shape}"
+        for dim, size in zip(dims, array.shape, strict=True):
+            if sizes.setdefault(dim, size) != size:
+                return f"`{name}` has the shape {array.shape}, which does not fit the others"
+    leaves = sizes["leaves"]
+    if sizes["n"] != leaves - 1 or leaves & (leaves - 1):
+        return f"trees of {leaves} leaves and {sizes['n']} inner nodes"
+    for name, size in (("program", sizes["p"]), ("task", sizes["tasks"]), ("features", sizes["columns"])):
+        if found[name].size and not 0 <= found[name].min() <= found[name].max() < size:
+            return f"`{name}` has numbers outside of 0..{size - 1}"
+    for name in ("matrix", "thresholds", "values", "seconds"):
+        if np.isnan(found[name]).any():
+            return f"`{name}` has elements that are no numbers"
+    if (found["seconds"] <= 0).any() or (found["counts"] < 0).any():
+        return "times or counts that are not positive"
+    return None

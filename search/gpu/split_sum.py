@@ -1,0 +1,62 @@
+"""Products with long sums and few results: parts of the sum are products of their own, and another kernel adds them up."""
+
+from __future__ import annotations
+
+from math import prod
+
+from schedule import ScheduleError
+from schedule.library.structure import Contraction, extent
+from schedule.library_cuda import products, split_sum, windows
+from schedule.library_cuda.products import matches
+from tir.traverse import blocks
+
+from ..rules.rule import Verdict
+from ..rules.tiling import elementwise_consumer
+from ..sketch import State
+
+LEAST = 64  # steps of a part
+
+
+class SplitSum:
+    """Split-K: a product, or a convolution, whose results are too few for all processors is rewritten as a batch of products of
+    matrices, one for each part of its sum, which the other rules tile; then the parts are added up (`rfactor`).
+
+    One sketch for each number of parts, since it decides how long the sum is after it is filled up to whole parts: as many as the
+    library takes, half of them, and twice as many.
+    """
+
+    name = "split sum"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        known = {block, f"parts of {block}"} & set(state.marks)
+        if known or state.schedule.get_loops(block) != [loop for _, loop in state.axes(block)]:
+            return Verdict.SKIP
+        c = matches(state.block(block))
+        return Verdict.APPLY if c is not None and products.suits(c) and _parts(c) else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        results = []
+        c = matches(state.block(block))
+        assert c is not None
+        after = None if state.is_output(block) else elementwise_consumer(state, block)
+        for n in _parts(c):
+            new = state.fired(f"{self.name} in {n}", block)
+            known = {b.name for b in blocks(new.func)}
+            try:
+                product, result = windows.as_matrices(new.schedule, c, None if after in state.marks else after)
+                parts, partial = windows.as_matrices(new.schedule, split_sum.apply(new.schedule, product, n), None)
+            except ScheduleError:
+                continue
+            new.made |= {name: new.block(name) for name in (block, parts.block)}
+            new.marks[block] = "combined"
+            new.marks[f"parts of {parts.block}"] = block
+            new.pending += [b.name for b in blocks(new.func) if b.name not in (*known, result, partial)]
+            results.append(new)
+        return results
+
+
+def _parts(c: Contraction) -> list[int]:
+    """Into how many parts a sum may be cut, the library's number first; none if it is short, or there are results enough."""
+    n = split_sum.parts(c)
+    steps = prod(extent(it) for it in c.sums)
+    return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if n > 1 < k and steps >= LEAST * k]

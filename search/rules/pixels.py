@@ -1,0 +1,72 @@
+"""Convolutions with pixels in the lanes of vectors."""
+
+from __future__ import annotations
+
+from schedule import ScheduleError
+from schedule.library import pixels
+from schedule.library.conv2d import Convolution, matches
+from schedule.library.structure import size
+
+from ..sketch import State, Tile, extent
+from .rule import Verdict
+from .tiling import Tiling, elementwise_consumer, reuses_data
+
+ANY = Tiling(needed=reuses_data)
+
+
+class PixelsInLanes:
+    """A convolution whose result has its pixels last is tiled so that some vectors of pixels by a few channels stay in registers
+    while the whole sum runs: the weights are read where they are, an element broadcast to all lanes. All pixels of an image count
+    as one row; where they do not lie in memory like that, the image is unrolled first, so that each step of the sum reads a row
+    (im2col; Chellapilla et al., IWFHR 2006). Nothing has to be turned round, which is dear where sums are short or pixels few.
+
+    Loops, outermost first: groups and other axes; tiles of pixels and tiles of channels, in either order; the sum; channels,
+    unrolled; pixels, a vector. The elementwise consumer is computed for each tile, and is made if there is none.
+    """
+
+    name = "pixels in lanes"
+
+    def applies(self, state: State, block: str) -> Verdict:
+        consumer = elementwise_consumer(state, block)
+        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+            return Verdict.SKIP
+        c = matches(state.block(block))
+        if c is None or c.members is not None or not c.turned:
+            return Verdict.SKIP
+        return Verdict.APPLY if size(pixels.row(c)) >= state.target.lanes(c.contraction.bits) else Verdict.SKIP
+
+    def apply(self, state: State, block: str) -> list[State]:
+        new = state.fired(self.name, block)
+        c = matches(new.block(block))
+        assert c is not None
+        try:
+            self._tile(new, c)
+        except ScheduleError:
+            return []
+        return [new]
+
+    def _tile(self, state: State, c: Convolution) -> None:
+        s, block = state.schedule, c.contraction.block
+        consumer = elementwise_consumer(state, block) or s.cache_write(block, 0, "global")
+        nest = pixels.as_rows(s, c, consumer, threads=1)
+        state.pending = [b for b in state.pending if b not in nest.inlined]
+        (c0, c1), channels = state.split(nest.channels, 2)
+        (p0, p1), vectors = state.split(nest.pixels, 2)
+        last = state.block(block).iters[-1]
+        bits = c.contraction.bits
+        state.tiles.append(Tile(block, c.channels[-1].var.name, extent(c.channels[-1]), False, channels, bits=bits))
+        parts = tuple(it.var.name for it in pixels.row(c))
+        state.tiles.append(Tile(block, last.var.name, extent(last), False, vectors, True, bits, parts=parts))
+        state.branch(
+            f"{block} order",
+            [
+                (label, lambda new, first=first: new.schedule.reorder(*nest.outer, *first, *nest.sums, c1, p1))
+                for label, first in (("channels inside", (p0, c0)), ("pixels inside", (c0, p0)))
+            ],
+        )
+        s = state.schedule
+        s.reverse_compute_at(consumer, s.get_loops(block)[len(nest.outer) + 1], preserve_unit_loops=True)
+        s.vectorize(s.get_loops(consumer)[-1])
+        state.marks[consumer] = "fused"
+        state.marks[block] = "direct"
+        state.levels[block] = [s.get_loops(block)[: len(nest.outer) + 2], [], nest.sums, [c1], [p1]]

@@ -1,0 +1,190 @@
+"""The host's side of the GPU on cuda-python itself, beside a driver that has no GPU (`fake_driver.cpp`).
+
+The tests are in one child process, whose loader finds that driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tir
+from codegen.cuda import driver, lower_cuda
+from codegen.cuda.compile import available
+from codegen.cuda.isolated import attempt
+from schedule import library_cuda
+from tests.arrays import integers
+from tests.codegen.cuda.emulation import compiler, library
+from tir import te
+from tir.ir import PrimFunc
+
+CHILD = "FAKE_CUDA_KERNELS"  # names the library of kernels, in the child
+TARGET = tir.Target("cuda", arch="sm_90")
+inside = pytest.mark.skipif(CHILD not in os.environ, reason="runs in the child of test_the_host_beside_a_driver_without_a_gpu")
+outside = pytest.mark.skipif(
+    CHILD in os.environ or compiler is None or bool(available()), reason=available() or "needs a C++ compiler"
+)
+
+
+def split_sum() -> PrimFunc:
+    """Two kernels, with a temporary between them."""
+    A, B = te.placeholder((9, 1030), "float32", name="A"), te.placeholder((1030, 7), "float32", name="B")
+    k = te.reduce_axis((0, 1030), name="k")
+    C = te.compute((9, 7), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, C], name="split")
+
+
+def sized() -> PrimFunc:
+    """Of any size, which the kernel is told."""
+    n = te.var("n")
+    A = te.placeholder((n,), "float32", name="A")
+    return te.create_prim_func([n, A, te.compute((n,), lambda i: A[i] + te.const(1, "float32"), name="B")], name="sized")
+
+
+def much_shared_memory() -> PrimFunc:
+    """A kernel whose block has 52000 bytes."""
+    A = te.placeholder((2, 13000), "float32", name="A")
+    B = te.compute((2, 13000), lambda i, j: A[i, j] * te.const(2, "float32"), name="B")
+    s = tir.Schedule(te.create_prim_func([A, te.compute((2, 13000), lambda i, j: B[i, 12999 - j], name="C")], name="reversed"))
+    i, j = s.get_loops("C")
+    s.compute_at("B", i)
+    s.set_scope("B", 0, "shared")
+    for loop in (j, s.get_loops("B")[-1]):
+        s.bind(s.split(loop, [None, 128])[1], "threadIdx.x")
+    s.bind(i, "blockIdx.x")
+    return s.func
+
+
+def scheduled() -> dict[str, PrimFunc]:
+    made = {f.name: library_cuda.schedule(f, TARGET.arch).func for f in (split_sum(), sized())}
+    return {**made, "reversed": much_shared_memory()}
+
+
+@outside
+def test_the_host_beside_a_driver_without_a_gpu(tmp_path) -> None:
+    source = Path(__file__).with_name("fake_driver.cpp")
+    fake = tmp_path / "libcuda.so.1"
+    subprocess.run(
+        [compiler, "-std=c++17", "-shared", "-fPIC", "-w", "-fvisibility=hidden", str(source), "-o", str(fake), "-ldl"],  # type: ignore[list-item]
+        check=True,
+    )
+    library(tmp_path / "kernels.so", *(lower_cuda(f, TARGET) for f in scheduled().values()))
+    path = f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    env = {**os.environ, CHILD: str(tmp_path / "kernels.so"), "LD_LIBRARY_PATH": path}
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+    done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and " failed" not in done.stdout, done.stdout[-5000:] + done.stderr[-2000:]
+    assert "8 passed" in done.stdout, done.stdout
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return {name: tir.build(func, TARGET) for name, func in scheduled().items()}
+
+
+@inside
+def test_the_device_is_described() -> None:
+    from search.provenance import gpu
+
+    assert driver.devices() == 1 and driver.architecture() == "sm_90" and driver.attribute("L2_CACHE_SIZE") == 1 << 16
+    assert gpu() == "Emulation"
+
+
+@inside
+def test_kernels_with_temporaries_between_them(kernels) -> None:
+    a, b, c = (a.astype("float32") for a in integers(split_sum(), 0))
+    given = [driver.DeviceArray.of(x) for x in (a, b, c)]
+    for stream in (0, 2):  # the legacy stream, and that of the thread
+        given[2] = driver.DeviceArray.of(c)
+        kernels["split"](*given, stream=stream)
+        driver.synchronize(stream)
+        assert np.array_equal(given[2].numpy(), a @ b)
+
+
+@inside
+def test_other_threads_and_arrays_that_are_dropped(kernels) -> None:
+    """A context is current in one thread; a call does not wait, and its arguments may be dropped at once."""
+    results: list[np.ndarray] = []
+
+    def work() -> None:
+        out = driver.DeviceArray((109,), "float32")
+        kernels["sized"](109, driver.DeviceArray.of(np.arange(109, dtype="float32")), out)
+        results.append(out.numpy())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert np.array_equal(results[0], np.arange(1, 110))
+
+
+class Exported:
+    """An array on the device with DLPack alone, as torch has for some types."""
+
+    def __init__(self, array: driver.DeviceArray):
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self):
+        """The capsule of an array of numpy whose data is elsewhere."""
+        a = self.array
+        capsule = np.empty(a.shape, a.dtype).__dlpack__()
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        tensor = driver._Tensor.from_address(get(capsule, b"dltensor"))
+        tensor.data, tensor.device_type = a.pointer, 2
+        return capsule
+
+
+@inside
+def test_arguments_by_dlpack(kernels) -> None:
+    out = driver.DeviceArray((13,), "float32")
+    kernels["sized"](13, Exported(driver.DeviceArray.of(np.ones(13, "float32"))), Exported(out))
+    assert np.array_equal(out.numpy(), np.full(13, 2))
+
+
+@inside
+def test_much_shared_memory_is_asked_for(kernels) -> None:
+    (a, _) = integers(much_shared_memory(), 0)
+    out = driver.DeviceArray(a.shape, a.dtype)
+    kernels["reversed"](driver.DeviceArray.of(a), out)
+    assert np.array_equal(out.numpy(), 2 * a[:, ::-1])
+
+
+@inside
+def test_times_are_those_of_events(kernels) -> None:
+    arrays = [driver.DeviceArray.of(np.ones(7, "float32")) for _ in range(2)]
+    for flush in (True, False):
+        timing = kernels["sized"].time(7, *arrays, seconds=0.0, runs=3, flush=flush)
+        assert len(timing.samples) == 3 and min(timing.samples) > 0
+
+
+@inside
+def test_a_process_of_its_own() -> None:
+    arrays = integers(split_sum(), 0)
+    tried = attempt(scheduled()["split"], str(TARGET), arrays)
+    assert tried.kind == "ok" and np.array_equal(tried.outputs[2], arrays[0] @ arrays[1]), tried
+
+
+@inside
+def test_what_loses_the_context_is_sticky(kernels) -> None:
+    """The last of the child: nothing works behind it."""
+    short = driver.DeviceArray((13,), "float32")
+    short.shape = (7000,)  # a lie
+    out = driver.DeviceArray((7000,), "float32")
+    kernels["sized"](7000, short, out)
+    with pytest.raises(driver.DeviceError, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        driver.synchronize()
+    assert caught.value.sticky and pickle.loads(pickle.dumps(caught.value)).sticky
+    with pytest.raises(driver.DeviceError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+        driver.DeviceArray((1,), "float32")

@@ -1,0 +1,45 @@
+"""Judges: how far a model is trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costmodel import RandomModel
+from search.ranking import LEAST, MEMORY, START, Judge
+
+SCORES = np.array([4.0, 3.0, 2.0, 1.0])
+SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
+
+
+def judge(right: float = 1.0, wrong: float = 1.0) -> Judge:
+    return Judge(RandomModel(np.random.default_rng(0)), right, wrong)
+
+
+def test_trust_is_earned():
+    j = judge()
+    assert j.trust == LEAST**2
+    j.review([(SCORES, SECONDS)])
+    assert (j.right, j.wrong) == (MEMORY + 6, MEMORY)
+    before = j.trust
+    j.review([(-SCORES, SECONDS)])
+    assert j.trust < before
+    for _ in range(20):
+        j.review([(-SCORES, SECONDS)])
+    assert j.trust == LEAST**2
+
+
+def test_equal_times_say_nothing():
+    j = judge()
+    j.review([(SCORES, np.array([1.0, 1.01, np.inf, np.inf])), (SCORES[:1], SECONDS[:1])])
+    assert (j.right, j.wrong) == (MEMORY + 4, MEMORY)
+
+
+@pytest.mark.parametrize(("scores", "right"), [(SCORES, 1.0), (-SCORES, 0.0), (np.array([4.0, 3.0, 1.0, 2.0]), 5 / 6)])
+def test_another_task_says_how_far_it_is_trusted_at_first(scores, right):
+    j = judge()
+    j.begin([(scores, SECONDS)])
+    assert (j.right, j.wrong) == pytest.approx((START * right, START * (1 - right)))
+    constant = judge(6, 2)
+    constant.begin([(np.zeros(4), SECONDS)])  # has no opinion: as before
+    assert (constant.right, constant.wrong) == (6, 2)

@@ -1,0 +1,182 @@
+"""A function as its bare loop nest: what runs in which order on which elements, in a few lines for the eye; nothing parses it.
+
+Against the script, loops that are nested in one another share a line, a block is its assignment with the loops put in for its
+iteration variables, a loop of one iteration is gone, and so are annotations and dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from ..affine import Interval
+from ..analysis.regions import extent_range
+from ..ir import (
+    TRUE,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kind,
+    Let,
+    Load,
+    Node,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    conjunction,
+)
+from ..simplify import simplify
+from ..traverse import blocks, rewrite, substitute
+from .printer import expr_text
+
+WIDTH = 120
+
+
+def outline(func: PrimFunc) -> str:
+    """The loop nest of `func`: a line for its parameters, one for the buffers that it allocates, then its loops and assignments.
+
+    An update that starts from a value says so: `C[i, j] += A[i, k] * B[k, j]  # from 0`.
+    """
+    scalars = [p.name for p in func.params if isinstance(p, Var)]
+    lines = [f"{func.name}({', '.join([*map(_declared, func.buffers), *scalars])})"]
+    allocated = [*func.allocs, *(buffer for block in blocks(func.body) for buffer in block.allocs)]
+    if allocated:
+        lines.append(f"    allocates {', '.join(map(_declared, allocated))}")
+    _Outline(lines).add(func.body, 1, {}, {})
+    return "\n".join(lines) + "\n"
+
+
+class _Outline:
+    """The lines written so far. `values` has what stands for a variable, `ranges` what a loop variable runs over."""
+
+    def __init__(self, lines: list[str]):
+        self.lines = lines
+
+    def add(self, s: Stmt, depth: int, values: Mapping[str, Expr], ranges: Mapping[str, Interval]) -> None:
+        match s:
+            case Seq(stmts):
+                for x in stmts:
+                    self.add(x, depth, values, ranges)
+            case For() | Block():
+                self._nest(s, depth, dict(values), dict(ranges))
+            case Store(buffer, indices, value):
+                self._write(depth, _assignment(*(self._known(x, values, ranges) for x in (Load(buffer, indices), value))))
+            case If(condition, then, orelse):
+                self._write(depth, f"if {_text(self._known(condition, values, ranges))}:")
+                self.add(then, depth + 1, values, ranges)
+                if orelse is not None:
+                    self._write(depth, "else:")
+                    self.add(orelse, depth + 1, values, ranges)
+            case Let(var, value, body):
+                self._write(depth, f"{var.name} = {_text(self._known(value, values, ranges))}")
+                self.add(body, depth, values, ranges)
+            case Allocate(buffer, body):
+                self._write(depth, f"allocate {_declared(buffer)}")
+                self.add(body, depth, values, ranges)
+            case Evaluate(value):
+                self._write(depth, _text(self._known(value, values, ranges)))
+            case _:
+                assert_never(s)  # type: ignore[arg-type]
+
+    def _nest(self, s: Stmt, depth: int, values: dict[str, Expr], ranges: dict[str, Interval]) -> None:
+        """The loops from here that have nothing beside them, the blocks among them, and what they hold."""
+        heads: list[str] = []
+        condition: Expr = TRUE
+        init = None
+        while init is None:
+            match s:
+                case For(var, extent, body):
+                    extent = self._known(extent, values, ranges)
+                    if extent == Const(1, extent.dtype):
+                        values[var.name] = Const(0, var.dtype)
+                    else:
+                        heads.append(f"{var.name} in {_count(s, _text(extent))}")
+                        ranges[var.name] = extent_range(extent, ranges)
+                    s = body
+                case Block(iters=iters, body=body):
+                    condition = conjunction(condition, self._known(s.predicate, values, ranges))
+                    values |= {it.var.name: self._known(it.binding, values, ranges) for it in iters}
+                    init, s = s.init, body
+                case _:
+                    break
+        where = "" if condition == TRUE else _text(condition)
+        if heads:
+            self._write(depth, f"for {', '.join(heads)}{where and ' where '}{where}:")
+        elif where:
+            self._write(depth, f"if {where}:")
+        depth += bool(heads or where)
+        match init, s:
+            case Store(buffer, indices, value), Store() if (buffer, indices) == (s.buffer, s.indices):
+                self.add(s, depth, values, ranges)
+                self.lines[-1] += f"  # from {_text(self._known(value, values, ranges))}"
+            case None, _:
+                self.add(s, depth, values, ranges)
+            case _:
+                self._write(depth, "at first:")
+                self.add(init, depth + 1, values, ranges)
+                self.add(s, depth, values, ranges)
+
+    def _known(self, e: Expr, values: Mapping[str, Expr], ranges: Mapping[str, Interval]) -> Expr:
+        return simplify(substitute(e, values), ranges)
+
+    def _write(self, depth: int, text: str) -> None:
+        """A line, in two where it is long: after the sign of an assignment, before the condition of loops."""
+        cut = text.find(" where ") if text.startswith("for ") else text.find("= ") + 1
+        if cut > 0 and 4 * depth + len(text) > WIDTH:
+            self.lines.append("    " * depth + text[:cut])
+            depth, text = depth + 2, text[cut + 1 :]
+        self.lines.append("    " * depth + text)
+
+
+def _declared(buffer: Buffer) -> str:
+    scope = "" if buffer.scope == "global" else f" in {buffer.scope}"
+    dtype = "" if buffer.dtype == "float32" else f" {buffer.dtype}"
+    return f"{buffer.name}[{', '.join(map(_text, buffer.shape))}]{dtype}{scope}"
+
+
+def _count(loop: For, extent: str) -> str:
+    match loop.kind:
+        case Kind.SERIAL:
+            return extent
+        case Kind.PARALLEL | Kind.VECTORIZED | Kind.UNROLLED:
+            return f"{loop.kind.value}({extent})"
+        case Kind.THREAD:
+            return f"{loop.thread}({extent})"
+        case _:
+            assert_never(loop.kind)
+
+
+def _assignment(element: Expr, value: Expr) -> str:
+    match value:
+        case Binary("+" | "-" | "*" as op, a, b) if a == element:
+            return f"{_text(element)} {op}= {_text(b)}"
+        case _:
+            return f"{_text(element)} = {_text(value)}"
+
+
+def _text(e: Expr) -> str:
+    """An expression as short text: numbers without their types, functions without the dialect's prefix."""
+    return expr_text(rewrite(e, _short)).replace("T.", "")
+
+
+def _short(node: Node) -> Node | None:
+    match node:
+        case Const(value, dtype) if dtype != "int32":
+            return Var(f"{value:g}" if isinstance(value, float) else str(value))
+        case Cast(dtype, value):
+            return Call(dtype, (value,), dtype)
+        case Select(condition, a, b):
+            return Var(f"({_text(a)} if {_text(condition)} else {_text(b)})")
+        case _:
+            return None
