@@ -253,7 +253,7 @@ class Function(Arithmetic, Threads):
 
     def vector_loop(self, s: For) -> None:
         lanes = int(s.extent.value)  # type: ignore[attr-defined]
-        self.ranges[s.name] = (0, lanes - 1)
+        self.runs_over(s, (0, lanes - 1))
         if lanes == 1:
             self.env[s.name] = Value("0", "i64")
             self.stmt(s.body)
@@ -266,7 +266,7 @@ class Function(Arithmetic, Threads):
 
     def unrolled_loop(self, s: For) -> None:
         n = int(s.extent.value)  # type: ignore[attr-defined]
-        self.ranges[s.name] = (0, n - 1)
+        self.runs_over(s, (0, n - 1))
         self.unrolled[s.name] = n, self.top, frozenset(self.top.defined)
         for i in range(n):
             self.constants[s.name] = i
@@ -288,7 +288,7 @@ class Function(Arithmetic, Threads):
         extent = last or self.index(s.extent)
         start = first.name if first else "0"
         parent = self.top
-        self.ranges[s.name] = extent_range(s.extent, self.ranges)
+        self.runs_over(s, extent_range(s.extent, self.ranges))
         facts = len(self.facts)
         self.facts += loop_facts(s)
         head, done = self.label("loop"), self.label("done")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from math import gcd
 
 from tir import dtypes
-from tir.affine import Polynomial, add, multiply, polynomial, to_expr
-from tir.ir import Binary, Buffer, Expr, Load, Store, Var
+from tir.affine import Interval, Polynomial, add, multiply, polynomial, to_expr
+from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
 from tir.simplify import simplify
 from tir.traverse import walk
 
@@ -76,6 +76,14 @@ class Memory(Writer):
         """The state of the buffers that are read in `terms`."""
         loads = [n for m in terms for atom in m if type(atom) is not Var for n in walk(atom) if isinstance(n, Load)]
         return frozenset((n.buffer.name, self.versions.get(n.buffer.name, 0)) for n in loads)
+
+    def runs_over(self, loop: For, values: Interval) -> None:
+        """A loop begins. Where one of its name ran otherwise before, a main part whose tail this is, places are worked out anew:
+        both may hold the same access."""
+        if self._loops.get(loop.name, (loop.kind, values)) != (loop.kind, values):
+            self._places.clear()
+        self._loops[loop.name] = loop.kind, values
+        self.ranges[loop.name] = values
 
     def place(self, access: Load | Store) -> Place:
         """The flat offset of an access as the loops around it know it; worked out once for all copies of unrolled loops."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tir.affine import Interval
-from tir.ir import Expr, Stmt
+from tir.ir import Expr, Kind, Stmt
 from tir.traverse import variables
 
 from . import scratch
@@ -37,6 +37,7 @@ class Writer:
         self.versions: dict[str, int] = {}
         self.constants: dict[str, int] = {}  # unrolled loops: the copy being written
         self._places: dict[int, Place] = {}
+        self._loops: dict[str, tuple[Kind, Interval]] = {}  # how the last loop of each name ran
         self._variables: dict[int, tuple[Expr, frozenset[str]]] = {}
         self.lane: tuple[str, int] | None = None
         self.mask: Value | None = None

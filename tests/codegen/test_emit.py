@@ -132,6 +132,14 @@ def test_one_access_in_vectors_of_many_lengths():
         same(func, targets=[ONE])
 
 
+@pytest.mark.parametrize("kinds", [(Kind.UNROLLED, Kind.SERIAL), (Kind.SERIAL, Kind.UNROLLED)])
+def test_one_access_in_loops_of_one_name_that_run_otherwise(kinds):
+    """As a main part and its tail have them: what is known of an access in one holds in it alone."""
+    copy = Store(C, (k,), Load(C, (k,)) + Load(A, (k,)))
+    turns = [For(k, Const(extent), copy, kind) for extent, kind in zip((5, 13), kinds, strict=True)]
+    same(PrimFunc("main", (A, C), For(i, Const(2), seq(*turns))))
+
+
 def test_the_same_program_gives_the_same_text():
     """Nothing hangs on where objects lie in memory: what is remembered is not what was there before."""
     s = Schedule(matmul(7, 13, 5))
