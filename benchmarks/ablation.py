@@ -92,7 +92,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         "fastest_s": fastest if math.isfinite(fastest) else None,
         "gflops": task.flop / fastest / 1e9,
         "shares": Roof.measure(options.threads, instance.dtype).shares(task.flop, programs.traffic(instance.func), fastest),
-        "beside": {name: min(1e3, fastest / seconds) for name, seconds in beside.items()},
+        "beside": {name: min(1e3, fastest / seconds) for name, seconds in beside.items() if np.isfinite(fastest)},
         **circumstances(),
     }
     results = []
@@ -169,7 +169,8 @@ def summary(curves: Sequence[Curve], final: Sequence[float], fastest: float) -> 
     times = np.array(curves, dtype=float)
     found = np.isfinite(times[:, -1:])
     with np.errstate(invalid="ignore"):
-        speeds = np.where(found, times[:, -1:] / times, 0.0) * (fastest / np.array(final, dtype=float))[:, None]
+        ratios = np.nan_to_num(fastest / np.array(final, dtype=float))  # 0 where no run of the row found anything
+        speeds = np.where(found, times[:, -1:] / times, 0.0) * ratios[:, None]
     middle = np.median(speeds, axis=0)
     good = np.flatnonzero(middle >= GOOD)
     return {

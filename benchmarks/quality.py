@@ -255,7 +255,8 @@ schedule that needs no search (`default`), numpy and torch are timed in turns, i
 the figures are medians. `s` are the seconds of search; `x NAME` says how many times faster than it what was found is; `found by`
 is the sketch, or `default` where the search found nothing faster; `of peak` the share of the measured peak of arithmetic (a) or
 of copying (c), whichever is more. The rows after those with a goal are cases of the Ansor paper (appendix C), drawn with seed
-{cases.SEED}, for which no schedule was written.
+{cases.SEED}, for which no schedule was written. Operations are counted as the formulas state them: a transposed convolution (t2d)
+also counts those with the zeros between its inputs, which no kernel does, and may stand above the peak.
 """
 
 

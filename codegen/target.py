@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tir.nearest import nearest
 
@@ -107,6 +108,15 @@ def _parse(spec: str) -> dict:
     return given
 
 
+def _integer(key: str, value: Any) -> int:
+    try:
+        if isinstance(value, (bool, float)):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
+
+
 def _complete(given: dict) -> dict:
     kind = given["kind"]
     if kind not in KINDS:
@@ -118,16 +128,11 @@ def _complete(given: dict) -> dict:
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
         value = given.get(key, default)
-        try:
-            result[key] = int(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
-        if isinstance(value, (bool, float)):
-            raise ValueError(f"target option {key} must be an integer, got {value!r}")
+        result[key] = _integer(key, value)
         if result[key] < 1:
             raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
     if kind == "cuda":
-        arch = given.get("arch", "sm_90")
+        arch = given.get("arch") or "sm_90"
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
         fast = {"0": False, "1": True}.get(
@@ -152,10 +157,7 @@ def _complete(given: dict) -> dict:
     if mattr is None:
         mattr = host_features if mcpu == host_cpu else ""
     bits = given.get("vector_bits")
-    try:
-        bits = _vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else int(bits)
-    except ValueError:
-        raise ValueError(f"target option vector_bits must be an integer, got {bits!r}") from None
+    bits = _vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else _integer("vector_bits", bits)
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
     return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": "", "fast_math": False}

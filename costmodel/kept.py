@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -28,10 +30,17 @@ ARRAYS = {
 
 
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> None:
-    """Write the ARRAYS of a model for a processor, or for a GPU."""
-    with open(path, "wb") as file:
-        about = {"format": np.array(FORMAT), "names": np.array(NAMES), "is_gpu": np.array(is_gpu)}
-        np.savez_compressed(file, allow_pickle=False, **about, **arrays)  # type: ignore[arg-type]
+    """Write the ARRAYS of a model for a processor, or for a GPU; what was there before stays until all is written."""
+    about = {"format": np.array(FORMAT), "names": np.array(NAMES), "is_gpu": np.array(is_gpu)}
+    with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, suffix=".part", delete=False) as file:
+        try:
+            np.savez_compressed(file, **about, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, Path(path).resolve())
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
 
 
 def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
@@ -48,7 +57,7 @@ def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:
             current = data["format"].tolist() == FORMAT and data["names"].tolist() == list(NAMES)
             kind = bool(data["is_gpu"]) if current else is_gpu
             found = {name: data[name] for name in ARRAYS} if current else {}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is no model that GBDTModel.save wrote, or is damaged: {error}") from None
     if not current:
         raise ValueError(f"{path} holds a model over other features than this version has; train it anew from records")

@@ -162,10 +162,19 @@ def program(func: PrimFunc, known: Known | None = None) -> Program:
     accesses = [{n.buffer.name for n in walk(f.store) if isinstance(n, (Load, Store))} for f in found]
     inside = [s.allocs for s in walk_stmts(func.body) if isinstance(s, Block)]
     temporary = {b.name for buffers in (func.allocs, *inside) for b in buffers}
-    return Program(tuple(_statement(f, found, accesses, temporary, known) for f in found))
+    numbers: dict[str, int] = {}  # of the statements of each block so far
+    statements = []
+    for f in found:
+        numbers[f.block] = number = numbers.get(f.block, -1) + 1
+        statements.append(_statement(f, number, found, accesses, temporary, known))
+    return Program(tuple(statements))
 
 
-def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], temporary: set[str], known: Known) -> Statement:
+def _statement(
+    f: _Found, number: int, found: list[_Found], accesses: list[set[str]], temporary: set[str], known: Known
+) -> Statement:
+    """The description of a store, the one object for all that say the same, but for two in one program: they have other numbers
+    in their block."""
     key = (id(f.store), *map(id, f.loops))
     if key not in known.nests:
         known.nests[key] = f, *_nest(f)  # with what the key speaks of, so that no other object gets its place
@@ -178,7 +187,7 @@ def _statement(f: _Found, found: list[_Found], accesses: list[set[str]], tempora
     whole = (*key, outside, *others.values())
     if whole not in known.statements:
         new = Statement(f.block, loops, touched, operations(f.store.value), f.useful, outside, others)
-        known.statements[whole] = known.equal.setdefault(_said(new), new)
+        known.statements[whole] = known.equal.setdefault((number, _said(new)), new)
     return known.statements[whole]
 
 

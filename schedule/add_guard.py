@@ -21,8 +21,9 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     version keeps its names. What follows from the condition is dropped from the predicates in it, and likewise in the second.
 
     Rewrite   S   =>   if c: S  else: S'
-    Legal     S' is a copy of S under new names, and exactly one of the two runs. A reduction whose loops occur in the condition
-              must provably start in one version, wherever it starts; the other loses the init.
+    Legal     if the condition neither always nor never holds: S' is a copy of S under new names, and exactly one of the two runs.
+              A reduction whose loops occur in the condition must provably start in one version, wherever it starts; the other,
+              in which it provably does not, loses the init.
     Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
     """
     above = path_to_named(func, block_or_loop)

@@ -15,7 +15,7 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
     """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
 
     Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
-    Legal     always: the meaning of a program does not depend on annotations.
+    Legal     if the key is not empty: the meaning of a program does not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
     above = path_to_named(func, block_or_loop)

@@ -127,13 +127,16 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
-    Legal     the iterations are independent, as for `parallel`, where each block has its own of temporaries in shared memory and
-              each thread of those in local memory, but none of those in global memory. Loops inside one another are bound to
-              different axes, the blocks outside the threads; only a loop that fills shared memory for the whole block, and
-              depends on no thread around it, may be bound to an axis again: the threads share its iterations.
-              A loop bound to threadIdx may also drive the reduction of a block, its init included, that alone is below it,
-              if no loop around drives it too, with one result and +, *, min, max, and, or: then the threads reduce together.
-              Each reduces its iterations, from the value that init stores, the results are combined in any order, and every
+    Legal     if the loop is serial, no loop around is vectorized, and the iterations are independent, as for `parallel`, where
+              each block has its own of temporaries in shared memory and each thread of those in local memory, but none of those
+              in global memory; temporaries in shared memory into which all iterations store the same do not count. Loops inside
+              one another are bound to different axes, blockIdx outside of threadIdx; only a loop that stores to shared memory
+              alone, and does not use the variable of the loop around it, may be bound to its threadIdx again: the threads share
+              its iterations.
+              A loop bound to threadIdx may also drive the reduction of a block, its init included, that is all there is below it,
+              with one result and +, *, min, max, and, or: then the threads reduce together. No loop around may drive the
+              reduction too, no loop from this one on may drive spatial axes as well, and no condition may concern both. Each
+              thread reduces its iterations, from the value that init stores, the results are combined in any order, and every
               thread gets what is stored. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """

@@ -73,16 +73,17 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
 
     The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction becomes one of the
     new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`; where no
-    reduce axis is left outside, the init stays inside.
+    reduce axis is left outside, the init stays inside. Source: TensorIR, ASPLOS 2023, section 3.2.
 
     Rewrite   for i_0: for i_1 in range(f): with T.block("B"): v = i_0 * f + i_1; S(v)
            => for i_0:
                   with T.block("B_o"):
                       v_o = i_0
                       for i_1 in range(f): with T.block("B"): v_i = i_1; S(v_o * f + v_i)
-    Legal     if the loop holds nothing but perfectly nested loops and one block, of which each binding is a multiple of some f
-              outside plus less than f inside; a condition on both concerns one axis only; and of a reduction with its init the
-              loops inside drive spatial or reduce axes, not both.
+    Legal     if the loop holds nothing but perfectly nested loops and one block, each binding of which is `outer * f + inner`
+              over the loops outside and those inside, 0 <= inner < f; a condition on both concerns one axis only; and where an
+              init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
+              the reduction, they visit each point once, and the reduction starts where they start.
     Example   matmul: s.blockize("k")
     """
     above = path_to_loop(func, target)

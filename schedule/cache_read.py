@@ -24,8 +24,9 @@ def cache_read(
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy in another memory; returns the name of the copying block.
 
-    The buffer is given by its number among those that `block` reads, or by name. All blocks that read it use the copy, or only
-    `consumer_blocks`. Copy and block are named after the buffer and the scope: `A_local`.
+    The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. All
+    statements that read the buffer use the copy, or only `consumer_blocks`. Copy and block are named after the buffer and the
+    scope: `A_local`.
 
     Rewrite   S(A[i])
            => for ax0 in range(N): A_local[ax0] = A[ax0]
@@ -33,7 +34,8 @@ def cache_read(
               The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
               consumers share, and inside another block, only what is read in their iteration is copied; and of a temporary only
               what is read at all.
-    Legal     if no consumer writes A, and nothing writes A between the copy and the last use.
+    Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer are
+              before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A.
     Example   chain: s.cache_read("C", "B", "local")
     """
     scope, leaf = locate(func, block)

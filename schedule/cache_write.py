@@ -37,18 +37,20 @@ def cache_write(
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy in another memory; returns the name of the copying block.
 
-    The buffer is given by its number among those that `block` writes, or by name. Readers go on reading the buffer, except
-    `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the scope: `C_local`.
+    The buffer is given by its number among those that `block` writes, from 0, or by name; the memory as for `set_scope`. Readers
+    go on reading the buffer, except `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the
+    scope: `C_local`.
 
     Rewrite   S: C[i] = f(i)
            => S: C_local[i] = f(i)
               for ax0 in range(N): C[ax0] = C_local[ax0]
               The copying block stands after the nest of `block`; inside loops shared with readers of C it copies the part
               that is finished in their iteration, under the conditions that the block has on its axes.
-    Legal     if the block is data parallel or a reduction with its init, alone in writing C, and what is copied is all
-              written: the block runs over its whole domain, or where conditions on its axes hold, and each of its axes
-              indexes a dimension of C; or C is a temporary, copied as far as it is read. What `consumer_blocks` read of a C that
-              had values before has been written by then.
+    Legal     if the block is data parallel or a reduction with its init, alone in writing C, nothing reads C before it, and what
+              is copied is all written: the block runs over its whole domain, or where conditions on its axes hold, and each of
+              its spatial axes, plus a constant, indexes one dimension of C, in all stores the same; or C is a temporary of which
+              no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of which must read
+              C, read of a C that had values before has been written by then.
     Example   matmul: s.cache_write("C", 0, "local")
     """
     scope, leaf = locate(func, block)

@@ -34,8 +34,9 @@ def compute_at(
 ) -> tuple[PrimFunc, None]:
     """Move a producer under a loop of its consumers, computing in each iteration what they need there.
 
-    `index` picks the place among the statements of the loop: -1 the last before a consumer, -2 the first, otherwise the number
-    of the statement before which it goes.
+    `index` picks the place among the statements of the loop: -1 the last, right before the first consumer, -2 the first, after
+    the writers of its inputs, otherwise the number of the statement before which it goes. In place of a loop, "root" leaves the
+    block where it is, and "inline" is `compute_inline`. Source: Halide, PLDI 2013, section 3.2 (the call schedule).
 
     Rewrite   for i in range(N): A(i)                     # writes X[i]
               for l: S(l)                                 # reads X[p(l) .. p(l) + e - 1]
@@ -43,10 +44,12 @@ def compute_at(
                   for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
                   S(l)
               Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
-    Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X is
-              under `loop`; the block is complete where it stands: no loop around both places drives its reduction; and its
-              inputs are final there and unchanged until the last use. Elements that several iterations need are computed in
-              each of them, always to the same value.
+    Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
+              something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
+              final where it stands and unchanged until the last use; its predicate can be dropped: it follows from the axes being
+              in their domains, or every access is in bounds without it; the loop is in the same enclosing block and neither
+              vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer of its
+              inputs. Elements that several iterations need are computed in each of them, always to the same value.
     Example   chain: s.compute_at("B", "i_1")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):

@@ -26,11 +26,15 @@ from .primitive import primitive
 def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     """Put the formula of a block into the blocks that read its output, and remove the block and its buffer.
 
+    Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+
     Rewrite   for i: X[i] = f(i)
               S(X[p])
            => S(f(p))
-    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order; and
-              its inputs are final there and unchanged until the last use.
+    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0);
+              something reads that, and only after it; its inputs are final there and unchanged until the last use; its predicate
+              can be dropped: it follows from the axes being in their domains, or every access is in bounds without it; and no
+              parallel or bound loop that the block leaves contains a writer of its inputs.
     Example   chain: s.compute_inline("B")
     """
     scope, leaf = locate(func, block)

@@ -28,7 +28,7 @@ class Inside:
 
 @primitive
 def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
-    """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there is more.
+    """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there are values.
 
     Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. Where the condition
     bounds an axis, and this axis has a loop to itself at or below `loop`, the loop is cut to the bounds; else the block gets the
@@ -37,8 +37,9 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
     Rewrite   for i in range(15): P[i] = A[i - 1] if 1 <= i < 14 else 0
            => for i_pad in range(15): P[i_pad] = 0
               for i in range(13): P[i + 1] = A[i]
-    Legal     if the block is data parallel and stores a choice between a value and one that reads nothing, by a condition on its
-              axes; and the other statements under `loop` read the output only after the block, and never write it.
+    Legal     if `loop` is around the block, which is data parallel and does nothing but store a choice between a value and a
+              padding that reads nothing, by a condition that reads nothing and can hold; and the other statements under `loop`
+              read the output only after the block (of a parameter just what the block writes), and never write it.
     Example   padded: s.decompose_padding("B", "i")
     """
     scope, leaf = locate(func, block)

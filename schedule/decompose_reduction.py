@@ -27,9 +27,11 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     Rewrite   for i: for k: C[i] = 0 first, then C[i] = C[i] + f(i, k)
            => for i_init: C[i_init] = 0
               for i: for k: C[i] = C[i] + f(i, k)
-    Legal     if no loop outside of `loop` drives the reduction; each loop drives spatial or reduction axes, not both; the
-              spatial loops visit each point once; the reduction starts where its loops start; and the other statements under
-              `loop` read the output only after the block, and write neither it nor what the init reads.
+    Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction; each loop from
+              `loop` on drives spatial or reduction axes, not both, and is bound to no thread if it drives the reduction; together
+              they visit each point once; the reduction starts where its loops start; and the other statements under `loop` read
+              the output only after the block (of a parameter just what the block writes), and write neither it nor what the init
+              reads.
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)

@@ -15,10 +15,12 @@ from .primitive import fresh_names, need_serial, path_to_loop, primitive, replac
 def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
     """Make one serial loop of perfectly nested serial loops, given outermost first; returns its name.
 
+    A single loop stays as it is. Without `preserve_unit_iters`, bindings have 0 for the variable of a fused loop of extent 1.
+
     Rewrite   for i, j in T.grid(M, N): S(i, j)
            => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
-    Legal     each loop is the whole body of the one before it, and the extent of none depends on another: then the iterations
-              and their order are unchanged.
+    Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another:
+              the iterations and their order are unchanged.
     Example   matmul: s.fuse("i", "j")
     """
     if not loops:

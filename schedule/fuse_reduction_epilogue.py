@@ -39,9 +39,11 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     Rewrite   for i: for k: X[i] = X[i] + f(i, k)         # from 0
               for i: D[i] = X[i] + b(i)
            => for i: for k: D[i] = D[i] + f(i, k)         # from b(i)
-    Legal     if the epilogue applies the operation of the reduction (+, *, min, max, and, or; - to what is added up), to its
-              result once, in the same type, for all of it; the reduction alone writes its buffer, at axes of its own, and only
-              the epilogue reads it; and between the two nothing writes what the epilogue reads, or uses what it writes.
+    Legal     if the reduction has its init, and the epilogue, a single store at its own axes, after it in the same enclosing
+              block, applies the operation of the reduction (+, *, min, max, and, or; after + also -) to each element of its
+              result once, in the same dtype, over its whole domain; the reduction alone writes its buffer, a temporary, at axes
+              of its own, only the epilogue reads it, and the reduction does not read the output of the epilogue; and between the
+              two (in a loop around both: anywhere in it) nothing else writes what the epilogue reads, or uses what it writes.
     Example   matmul_add: s.fuse_reduction_epilogue("C", "D")
     """
     scope, first = locate(func, reduction_block)

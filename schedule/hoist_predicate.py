@@ -17,7 +17,8 @@ def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
 
     Rewrite   for i: with T.block("B"): where(c and d(i)); S(i)
            => if c: for i: with T.block("B"): where(d(i)); S(i)
-    Legal     if all that runs under the loop runs under the condition, and no loop at or below `loop` occurs in it.
+    Legal     if there is such a condition: written the same in all that runs under the loop, with no loop from `loop` on in it,
+              and not always true.
     Example   matmul: s.split("k", [None, 4]); s.reorder("k_0", "k_1", "i", "j"); s.hoist_predicate("i")
     """
     above = path_to_loop(func, loop)

@@ -23,7 +23,9 @@ def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc,
     Rewrite   for i: with T.block("B"): v_i = i; X = T.alloc_buffer((13,)); S(v_i, X[j])
            => X = T.alloc_buffer((N, 13))
               for i: with T.block("B"): v_i = i; S(v_i, X[v_i, j])
-    Legal     if the shape, and the extents of the axes, depend on nothing that is bound further in than the new place.
+    Legal     if a block allocates the buffer, and at least `n_lifts` blocks are around it, that one included; the shape, and the
+              extents of the axes, depend on nothing that is bound further in than the new place; and no block inside has an axis
+              of the same name.
     Example   row_buffer: s.lift_alloc("row")
     """
     if n_lifts < 1:

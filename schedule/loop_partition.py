@@ -17,15 +17,17 @@ def loop_partition(
 ) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into consecutive loops of the given numbers of iterations; returns their names.
 
-    One factor may be None: it becomes what the others leave. Where all are given and something is left, it becomes one more
-    loop at the end. The blocks below are copied; the copies are named after their loop, `B` becomes `B_i_0`, `B_i_1`, ...
+    The factors are numbers of iterations, in order. One may be None: it becomes what the others leave. Where all are given and
+    something is left, it becomes one more loop at the end. The blocks below are copied; the copies are named after their loop,
+    `B` becomes `B_i_0`, `B_i_1`, ... Without `preserve_unit_iters`, bindings have 0 for the variable of a loop of one iteration.
 
     Rewrite   for i in range(N): S(i)
            => for i_0 in range(f): S(i_0)
               for i_1 in range(N - f): S(f + i_1)
-    Legal     for a constant extent: the iterations and their order are unchanged. Conditions that hold throughout a part are
-              dropped there, and so are inits of reductions that do not start in it; of a reduction that the loop drives, no part
-              but the first may hold the start.
+    Legal     if the loop is serial and not annotated, its extent a constant, each factor at least 1, and their sum at most N
+              (with None, less): the iterations and their order are unchanged. Conditions that hold throughout a part are dropped
+              there, and so are inits of reductions that do not start in it; a reduction that the loop drives must provably not
+              start in any part but the first.
     Example   vector: s.loop_partition("i", [2, None])
     """
     above = path_to_loop(func, loop)

@@ -42,10 +42,10 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
            => for i_m in range(N):
                   S(i_m)
                   T(i_m)
-    Legal     where every dependence from S to T stays within an iteration or goes forward: T(j) needs nothing of S(i), and S(i)
-              nothing that T(j) changes, for j before i; but for temporaries used only here, of which each iteration of either
-              reads nothing but what it has written itself. What stands between the nests must be independent of those that move
-              past it.
+    Legal     if all loops merged are serial and not annotated, and every dependence from S to T stays within an iteration or goes
+              forward: for j before i, T(j) touches nothing that S(i) writes, and writes nothing that S(i) reads; but for
+              temporaries used only here, of which each iteration of either reads nothing but what it has written itself. What
+              stands between the nests must be independent of those that move past it.
     Example   chain: s.merge("i", "i_1")
     """
     if not loops:

@@ -27,16 +27,16 @@ def pack(
     """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
 
     The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
-    to back while those loops run; the copying block runs so too, unless it shares loops with others. Where a tile does not
-    divide a dimension, the last one is filled up with zeros. It is `cache_read` for this block alone, then `transform_layout` of
-    the copy.
+    to back while those loops run; loops of extent 1 have one only with `preserve_unit_loops`. The copying block runs in this
+    order too, unless it shares loops with others. Where a tile does not divide a dimension, the last one is filled up with zeros.
+    It is `cache_read` for this block alone, with its arguments and names, then `transform_layout` of the copy.
 
     Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
-    Legal     where cache_read is; and the block reads the buffer at one place, each index of which is an axis of its own, or
-              counts one backwards from a number on (the copy is then read backwards there, too), and whose loops count it: each
-              step of one is as long as all of the next one.
+    Legal     where `cache_read` is; and the block reads the buffer at one place, each index of which is an axis v or c - v for a
+              constant c (the copy is then read backwards there, too), no axis twice; and v is a sum of loops, each times the
+              product of the extents of those with smaller steps (constants), no loop in two axes.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)

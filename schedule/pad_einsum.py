@@ -19,13 +19,15 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     """Round the extent of each axis of a sum of products up to a multiple of a number, `padding[n]` for axis number n.
 
     The loops of the block get the rounded extents, the temporaries that it reads and the one that it writes the rounded shapes.
-    What is read beyond the old shape is 0, so that sums do not change; what is written there is not used.
+    What is read beyond the unrounded shape is 0, so that sums do not change; what is written there is not used.
 
     Rewrite   for i in range(7): for k in range(5): C[i] = C[i] + A[i, k] * B[k]
            => for i in range(8): for k in range(8): C[i] = C[i] + A[i, k] * B[k]           # padding [4, 8]; A, B padded by 0
-    Legal     if the block is alone in serial loops, one for each axis; adds, from 0, a product of elements, each at axes of its
-              own; what has a padded dimension is a temporary; every factor has the padded axes of the reduction, and what is
-              written the other padded axes.
+    Legal     if the block is alone in serial loops that are not annotated, one for each axis, without a predicate; it adds, from
+              0, a product of elements (of each buffer one, not of the one it writes), casts allowed, each index a constant or an
+              axis (a padded one as long as the dimension); what has a padded dimension is a temporary, and the one written has no
+              other writer; every factor is indexed by the padded axes of the reduction, and what is written by the other padded
+              axes.
     Example   matmul: s.cache_read("C", 0, "global"); s.cache_read("C", 1, "global"); s.cache_write("C", 0, "global");
               s.pad_einsum("C", [4, 4, 4])
     """

@@ -34,10 +34,11 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """Run the iterations of a loop on several threads.
 
     Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)
-    Legal     no iteration touches an element that another one writes. In each block below, the loop drives spatial axes only,
-              and different iterations get different values of these; between different blocks, and for statements in no
-              block, the elements touched are compared. Each iteration has its own of the buffers allocated inside the loop,
-              and of temporaries used only there of which it reads nothing but what it has written itself.
+    Legal     if the loop is serial, no loop around is vectorized, and no iteration touches an element that another one writes.
+              In each block below, the loop drives spatial axes only (it occurs in no binding of another axis), and different
+              iterations get different values of these; between different blocks, and for statements in no block, the elements
+              touched are compared. Each iteration has its own of the buffers allocated inside the loop, and of temporaries used
+              only there of which it reads nothing but what it has written itself.
     Example   matmul: s.parallel("i")
     """
     above = path_to_loop(func, loop)

@@ -15,14 +15,17 @@ from .trim import trimmed
 
 @primitive
 def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
-    """Divide a loop where the conditions below it begin and cease to hold always; returns the loops of the parts, in order.
+    """Divide a loop into the iterations in which all conditions below it hold, and those before and after; returns the loops.
 
-    Most often these are a main part without conditions and a tail, in which loops lose the iterations that do nothing any more.
+    The names are in the order of the program. For a split that does not divide the extent, the parts are a main one without
+    conditions and a tail, in which loops lose the iterations that do nothing.
 
     Rewrite   for i_0 in range(4): for i_1 in range(4): with T.block("B"): where(i_0 * 4 + i_1 < 13); S(i_0 * 4 + i_1)
            => for i_0_0 in range(3): for i_1 in range(4): with T.block("B_i_0_0"): S(i_0_0 * 4 + i_1)
               for i_0_1 in range(1): for i_1_1 in range(1): with T.block("B_i_0_1"): S(i_0_1 * 4 + i_1_1 + 12)
-    Legal     always, where there are such conditions: it is `loop_partition`, then `trim` within the parts.
+    Legal     if the extent is a constant, a condition below depends on the loop, and such conditions, those that are inequalities
+              linear in the loop, always hold in some of its iterations but not in all; and where `loop_partition` is, of which it
+              is a case, with the loops of all parts but the main one trimmed (`trim`).
     Example   vector: s.split("i", [None, 4]); s.peel("i_0")
     """
     above = path_to_loop(func, loop)

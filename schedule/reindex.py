@@ -34,16 +34,18 @@ from .window import Unproved, Window, windows
 def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[PrimFunc, str]:
     """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
 
-    The buffer is `("read", n)` or `("write", n)`, or a name. Copy and block are called `A_reindex`. The dimensions of the copy
-    are those axes that occur in the indices, in the order of the block; a block that reads gets its copy before, one that
-    writes is copied from after.
+    The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
+    block are called `A_reindex`, the copy is in the memory of the buffer. The dimensions of the copy are those axes that occur in
+    the indices, in the order of the block; a block that reads gets its copy before, one that writes is copied from after.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
               S(i, j): B[i, j] = A_reindex[i, j]
-    Legal     if the block accesses the buffer at one place. Reading: it does not write the buffer, nothing writes it between copy
-              and use, and the place is inside the buffer for all values of the axes. Writing: the block is data parallel or a
-              reduction with its init, alone in writing the buffer, and runs over its whole domain.
+    Legal     if the block accesses the buffer at one place, over its axes alone (no inner loop, no loaded index). Reading: it
+              does not write the buffer, nothing writes it between copy and use, and the place is inside the buffer for all values
+              of the axes. Writing: the block is data parallel or a reduction with its init, alone in writing the buffer, which
+              nothing reads before; all its spatial axes of more than one value occur in the place; and it runs over its whole
+              domain, once.
     Example   matmul: s.reindex("C", ("read", 1))
     """
     target = which(find_block(func, block), buffer)
@@ -62,8 +64,9 @@ def reindex_cache_read(
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
-    The index map takes all axes of the block, and uses those that occur in the indices of the buffer. Copy and block are named
-    after the buffer and the scope: `A_shared`. Where a tile does not divide an extent, the copy is filled up with zeros.
+    The index map, as for `transform_layout`, takes all axes of the block, and uses those that occur in the indices of the buffer.
+    Buffer and memory are given as for `cache_read`; copy and block are named after them: `A_shared`. Where a tile does not divide
+    an extent, the copy is filled up with zeros.
 
     Rewrite   S(i, j): B[i, j] = A[j, i + 1]
            => for ax0: for ax1: A_shared[ax1 // 4, ax0, ax1 % 4] = A[ax1, ax0 + 1]         # lambda i, j: (j // 4, i, j % 4)
@@ -83,6 +86,9 @@ def reindex_cache_write(
     func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+
+    Index map, buffer, memory, names and filling are those of `reindex_cache_read`, but that the buffer is one that `block`
+    writes.
 
     Rewrite   S(i, j): B[j, i] = f(i, j)
            => S(i, j): B_local[i, j // 4, j % 4] = f(i, j)                                 # lambda i, j: (i, j // 4, j % 4)

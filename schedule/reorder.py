@@ -34,12 +34,13 @@ from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
 def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
     """Put loops of one nest into the given order, outermost first, among the places they have; others stay where they are.
 
-    Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder(k, i) with i < j < k
-    Legal     from the first place to the last, each loop is the whole body of the one before it; no extent depends on a loop
-              that comes inside it; and no two instances of S of which one depends on the other change their order:
-              instances of one block with different spatial axes are independent, those of a reduction commute, but the one
-              with all reduce axes zero, which runs the init, must come first; different blocks, and statements in no block,
-              must touch different elements.
+    Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")
+    Legal     if, from the first place to the last, each loop is the whole body of the one before it; no extent depends on a
+              loop that comes inside it; loops that change their order with another are serial or unrolled; and no two instances
+              of S of which one depends on the other change their order: instances of one block with different spatial axes are
+              independent, those of a reduction commute, but the one with all reduce axes 0, which runs the init, must come
+              first; loops of ordered axes stay in order; and of different blocks, and of statements in no block, instances that
+              change their order must touch different elements, or only read.
     Example   matmul: s.reorder("k", "i", "j")
     """
     if len(set(ordered_loops)) < len(ordered_loops):

@@ -37,7 +37,8 @@ def reverse_compute_at(
     """Move a consumer under a loop of its producers, running in each iteration for what they have finished there.
 
     `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, otherwise the
-    number of the statement before which it goes.
+    number of the statement before which it goes. In place of a loop, "root" leaves the block where it is, and "inline" is
+    `reverse_compute_inline`.
 
     Rewrite   for l: S(l)                                 # writes X[p(l) .. p(l) + e - 1]
               for i in range(N): B(i)                     # reads X[i]
@@ -45,10 +46,13 @@ def reverse_compute_at(
                   S(l)
                   for ax0 in range(e): B(p(l) + ax0)      # where p(l) + ax0 < N, unless that is proved
               Axes that do not index X get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
-    Legal     if the block is data parallel or a reduction with its init; the windows of X that the iterations write tile X,
-              each of them finished in its iteration (no reduction is driven by `loop` or a loop around it); the block reads
-              X at its own spatial axes, and runs over its whole domain; and no statement between the two places writes its
-              other inputs or touches its outputs.
+    Legal     if the block is data parallel or a reduction with its init, and stands after its producers; the windows of X that
+              the iterations write tile X, each of them finished in its iteration (no reduction is driven by `loop` or a loop
+              around it); all writers of X are in the nest of `loop`, before the new place; where a window is less than all of a
+              dimension, the block reads that at one of its spatial axes plus a constant, and all reads bound the same axes, by
+              the same windows (or larger ones, of producers in fewer of the loops); it runs over its whole domain, once; no
+              statement between the two places writes its other inputs or touches its outputs; and the loop is in the same
+              enclosing block and neither vectorized nor in a vectorized loop.
     Example   chain: s.reverse_compute_at("C", "i")
     """
     if loop in (ROOT, INLINE) and not path_of(func, For, loop):

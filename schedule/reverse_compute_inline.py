@@ -32,9 +32,11 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     Rewrite   for i: X[i] = f(i)
               for i: Y[i] = g(X[i])
            => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
-    Legal     if both are data parallel, single stores; X is a temporary read by the block alone, at its own axes (up to a
-              constant) and written at those of the producer; both run over their whole domains, once; and no statement
-              between the two writes what the block reads otherwise, or touches what it writes.
+    Legal     if both are data parallel, single stores; X is a temporary written by the producer alone, at its own axes, and read
+              by the block alone, at its own axes plus constants, always the same element, each element once at most; both run
+              over their whole domains, once, and in each iteration of the loops around both over the same part; the producer
+              reads nothing that the block writes; and no statement between the two writes what else the block reads, or touches
+              what it writes.
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)

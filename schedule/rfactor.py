@@ -55,15 +55,17 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
 
     The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension, number `factor_axis`
     (negative numbers count from behind). It is called `C_rf`, as is the block that makes them; the block that reduces them
-    keeps its name.
+    keeps its name. Source: Suriana, Adams and Kamil, Parallel associative reductions in Halide, CGO 2017.
 
     Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
            => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
               for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
-    Legal     if the loop drives a reduction and nothing else, of a block with its init that is alone in writing C and alone under
-              the loops down to it from the outermost one that has nothing else below; and the operation is recognised: +, *,
-              min, max, and, or with its identity as init, or a reducer of several values, taken to be one if small numbers
-              don't refute it. Floating results differ by rounding.
+    Legal     if one block is below the loop, a reduction with its init, alone in writing C. Of the loops around it, let L be
+              those that hold nothing else: `loop` and all others (of extent above 1) that drive the reduction are in L; none
+              drives spatial axes as well; L visits each point once; the extent of `loop` depends on no other loop of L; no
+              condition concerns both the reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or
+              with its identity as init, or a reducer of several values, taken to be associative (and commutative, where the order
+              changes), with its init as identity, if small numbers don't refute it. Floating results differ by rounding.
     Example   rows: s.rfactor("k", 0)
     """
     target = find_loop(func, loop)

@@ -36,10 +36,12 @@ def sample_perfect_tile(
 ) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
     """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
 
-    All such lists whose last factor is at most `max_innermost_factor` (-1 is no limit) are equally likely.
+    All such lists whose last factor is at most `max_innermost_factor` (-1 is no limit; nor is there one for n = 1) are equally
+    likely. A `decision` is returned as it is, in place of a random choice, which needs a schedule with a seed. Source:
+    MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
-    Legal     for a loop of constant extent. A given decision must be such a list.
+    Legal     if the extent is a constant and n at least 1. A given decision must be such a list.
     Example   matmul: s.split("j", s.sample_perfect_tile("j", 2, decision=[13, 1]))
     """
     extent = _extent(func, loop)
@@ -88,12 +90,13 @@ def sample_tile(
     """Choose factors for `split` that need not divide the extent of a loop; returns `n` integers, outermost first.
 
     From the innermost on, each factor is drawn with a uniform logarithm from 1 to what is left (the innermost at most
-    `max_innermost_factor`; -1 is no limit); the outermost is what is then left, rounded up. No part of the loop is left out, and
-    no factor can be made smaller without that.
+    `max_innermost_factor`; -1 is no limit); the outermost is what is then left, rounded up, so that no part of the loop is left
+    out. A `decision` is used as for `sample_perfect_tile`.
 
     Rewrite   none: the function stays as it is.
-    Legal     for a loop of constant extent. The product of a given decision must be at least the extent, and that of its
-              factors but the first less than it (or these are 1).
+    Legal     if the extent is a constant and n at least 1. In a given decision of n factors, each at least 1, the first must be
+              the extent divided by the product of the others, rounded up, and the last at most `max_innermost_factor` (unless n
+              is 1).
     Example   matmul: s.split("j", s.sample_tile("j", 2, decision=[4, 4]))
     """
     extent = _extent(func, loop)
@@ -133,10 +136,12 @@ def sample_categorical(
     decision: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> tuple[PrimFunc, tuple[Any, int]]:
-    """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number.
+    """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
+
+    A `decision` is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
-    Legal     for as many probabilities as candidates, none negative, of the sum 1.
+    Legal     if there is a candidate, and there are as many probabilities, none negative, of the sum 1 (up to rounding).
     Example   matmul: s.annotate("i", "unroll", s.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4], decision=1))
     """
     if not candidates:
@@ -159,12 +164,12 @@ def sample_compute_location(
 ) -> tuple[PrimFunc, tuple[str, int]]:
     """Choose where a block could be computed; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
 
-    It may also return "root", to leave the block where it is, or "inline". All possible places are equally likely. The decision
-    is the number of the loop among those around the first consumer (or last producer), outermost first; -1 is the root, -2
-    inline.
+    It may also return "root", to leave the block where it is, or "inline". All places that the primitives would not refuse are
+    equally likely. The decision is the number of the loop, from 0, among those around the first consumer (or last producer),
+    outermost first; -1 is the root, -2 inline. It is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
 
     Rewrite   none: the function stays as it is.
-    Legal     for a block; a given decision must be one of the possible places.
+    Legal     always. A given decision must be one of the possible places.
     Example   chain: s.compute_at("B", s.sample_compute_location("B", decision=0))
     """
     places = compute_locations(func, block)

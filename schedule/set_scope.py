@@ -13,12 +13,13 @@ from .primitive import find_block, primitive
 
 @primitive
 def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> tuple[PrimFunc, str]:
-    """Put a temporary into another memory; returns its new name, made of the old one and the scope.
+    """Put a temporary into another memory; returns its name there, `X_local` for X and the scope "local".
 
-    The buffer is given by its number among those that `block` writes, or by name.
+    The buffer is given by its number among those that `block` writes, from 0, or by name. Memories are "global", "shared" (of a
+    block of threads), "local" (of a thread), and the others of `tir.memory.SCOPES`.
 
     Rewrite   X = T.alloc_buffer(shape)   =>   X_local = T.alloc_buffer(shape, scope="local")
-    Legal     if the buffer is no parameter of the function.
+    Legal     if the buffer is no parameter of the function, and in another memory.
     Example   chain: s.set_scope("B", 0, "local")
     """
     writer = find_block(func, block)

@@ -16,13 +16,15 @@ from .primitive import blocks_below, fresh_names, need_serial, path_to_loop, pri
 def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> tuple[PrimFunc, list[str]]:
     """Divide a serial loop into a nest of `len(factors)` loops; returns their names, outermost first.
 
-    One factor may be None: it becomes the extent divided by the product of the others, rounded up.
+    The factors are the extents of the new loops, outermost first. One may be None: it becomes the extent divided by the product
+    of the others, rounded up. Without `preserve_unit_iters`, bindings have 0 for the variables of new loops of extent 1.
 
     Rewrite   for i in range(N): S(i)
            => for i_0, i_1 in T.grid(ceil(N / f), f):
                   S(i_0 * f + i_1)      # where i_0 * f + i_1 < N, unless that is proved
-    Legal     always: the iterations and their order are unchanged. The condition joins the predicate of each block below;
-              statements that are in no block get an `if`.
+    Legal     if the loop is serial and not annotated, and the factors, each at least 1, have a product of at least N (where N is
+              no constant, one must be None): the iterations and their order are unchanged. The condition joins the predicate of
+              each block below; statements that are in no block get an `if`.
     Example   matmul: s.split("j", [None, 4])
     """
     above = path_to_loop(func, loop)

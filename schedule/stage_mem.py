@@ -22,11 +22,13 @@ from .window import Unproved, Window
 def stage_mem(
     func: PrimFunc, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global", keep: str | None = None
 ) -> tuple[PrimFunc, list[str]]:
-    """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks.
+    """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks, in order.
 
     What it reads is copied before, by a block called `name`, as the copy is; what it writes is copied back after, by `name_back`.
-    A block that starts from its init needs no copy before. `keep` names the loop around S in whose iterations the window
-    advances: what it shares with the one before is kept, in a circular copy of `e` places, and only what is new is copied.
+    A block that starts from its init needs no copy before. The window is a box around the elements that S accesses in one run.
+    `keep` names the loop around S in whose iterations the window advances: what it shares with the one before is kept, in a
+    circular copy of `e` places, and only what is new is copied. Sources: Exo, PLDI 2022 (stage_mem); for `keep` Halide, PLDI
+    2013, section 4.3 (sliding windows and storage folding).
 
     Rewrite   S(C[i])
            => for ax0 in window: name[ax0] = C[ax0]
@@ -36,11 +38,12 @@ def stage_mem(
            => for k: for ax0 in range(e - a): where(k == 0); name[(b + ax0) % e] = C[b + ax0]      # name_first
                      for ax0 in range(a): name[(a k + b + e - a + ax0) % e] = C[a k + b + e - a + ax0]
                      S(name[... % e])
-    Legal     if S only reads the buffer; or the blocks in it that use the buffer all write the same window, each element in one
-              iteration of the loops around S only, with all of its reduction. To keep a window, S must only read the buffer,
-              nothing in the loop `keep` may write it, that loop must be serial and the innermost around S, and the window must
-              move along one dimension, by steps shorter than itself. No loop around may be parallel already: its iterations
-              would share the copy (`blockize` first gives each its own).
+    Legal     if there is a block in S, `name` is free, no loop around S is vectorized, and S only reads the buffer; or the blocks
+              in it that use the buffer, each at one place, all write the same window, each element in one iteration of the loops
+              around S only, with all of its reduction. To keep a window, nothing in the loop `keep` may write the buffer, that
+              loop must be the innermost around S, and the window must have a constant extent e and move along one dimension, by a
+              constant step a, 0 < a < e. No loop around may then be parallel or bound: its iterations would share the copy
+              (`blockize` first gives each its own).
     Example   matmul: s.split("i", [None, 4]); s.stage_mem("i_1", "C", "tile")
     """
     path = path_to_named(func, block_or_loop)

@@ -17,12 +17,14 @@ def storage_align(
 ) -> tuple[PrimFunc, None]:
     """Have the memory of a temporary laid out so that its stride along an axis is `k * factor + offset` elements for some k.
 
-    The buffer is given by its number among those that `block` writes, or by name; negative axes count from behind. The block is
-    annotated with `buffer_dim_align`, and the backend makes the next dimension longer by what is needed, if a multiple of the
-    stride along that one is right. Rows that start on other cache lines, or in other banks, don't evict each other.
+    The buffer is given by its number among those that `block` writes, from 0, or by name; negative axes count from behind. The
+    block is annotated with `buffer_dim_align`, a list of [buffer, axis, factor, offset], and the backend makes the next dimension
+    longer by what is needed, if a multiple of the stride along that one is right. Rows that start in different cache sets, or in
+    different banks of shared memory, don't get in each other's way.
 
     Rewrite   with T.block("B"): S   =>   with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]}); S
-    Legal     if the buffer is no parameter of the function, and the axis not its last one, whose stride is 1.
+    Legal     if the buffer is no parameter of the function, the axis not its last one, whose stride is 1, and
+              0 <= offset < factor.
     Example   chain: s.storage_align("B", 0, 0, 16, 4)
     """
     above = path_to_block(func, block)

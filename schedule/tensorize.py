@@ -47,12 +47,14 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     """Replace what a block, or the nest at a loop, computes by a registered intrinsic. A loop is blockized first.
 
     The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,
-    whose place is found by comparing: its dimensions are some of the buffer's, in order. The init of a reduction stays.
+    whose place is found by comparing: its dimensions are some of the buffer's, in order. The init that `blockize` moves outside
+    stays. `preserve_unit_iters` is that of `blockize`. Source: TensorIR, ASPLOS 2023, section 4.1.
 
     Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
-    Legal     if the body is the description, once loop variables and buffers are renamed, operands of + and * swapped, and loops
-              of extent 1 left out; no condition guards it; a buffer that the intrinsic writes is not one of its others; and the
-              implementation computes what the description does (tried on random data).
+    Legal     if the body is the description, once loop variables and buffers are renamed, operands of +, *, min, max, and, or
+              swapped, and loops of extent 1 left out; no block in it has a condition or allocates a buffer; the description uses
+              all its parameters; a buffer that the intrinsic writes is not one of its others; and the implementation computes
+              what the description does (tried on random small integers). For a loop, also where `blockize` is.
     Example   matmul_16: s.tensorize("j", "fma_16_f32")
     """
     known = registered()

@@ -21,8 +21,9 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
 
     Rewrite   for i in range(7): for j in range(13): S(i, j)
            => for ax0 in range(91): S(ax0 // 13, ax0 % 13)                 # lambda i, j: (i * 13 + j,)
-    Legal     if the block is alone in loops of its own, each bound to one of its variables and serial; the index map is one to
-              one; and each new variable is made of spatial variables only, or of reduce variables only.
+    Legal     if all loops around the block hold nothing else, are serial and not annotated, and each drives one of its variables,
+              over the whole extent; variables without a loop have one value; none is ordered; the block has no predicate; the
+              index map is one to one; and each new variable is made of spatial variables only, or of reduce variables only.
     Example   matmul: s.transform_block_layout("C", lambda i, j, k: (j, i, k))
     """
     _, leaf = locate(func, block)

@@ -47,14 +47,16 @@ def transform_layout(
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 
-    The buffer is `("read", n)` or `("write", n)`, number n of those that `block` reads or writes, or a name. The index map is
-    a function such as `lambda i, j: (i // 16, j, i % 16)`, of quotients and remainders by constants, and of sums that count.
-    Where a tile does not divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the
-    whole buffer in loops of its own, which then run over the new shape; else by a block of its own, before the first use.
+    The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. The index
+    map is a function such as `lambda i, j: (i // 16, j, i % 16)`, or its text, of indices, their quotients and remainders by
+    constants, and sums of these in which all values are counted through, such as `i * 13 + j` for j < 13. Where a tile does not
+    divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the whole buffer in loops of
+    its own, which then run over the new shape; else by a block of its own, before the first use.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
-    Legal     if the buffer is no parameter, the index map is one to one, and a `pad_value` is given where there is padding.
+    Legal     if the buffer is no parameter, the index map is provably one to one (of the constants that divide one index, each is
+              a multiple of the smaller ones), and where there is padding a `pad_value` of the dtype is given.
     Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     """
     user = find_block(func, block)

@@ -14,10 +14,11 @@ from .primitive import path_to_loop, primitive, replace_path
 
 @primitive
 def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
-    """Cut off the iterations at the end of a loop in which no block below it runs.
+    """Cut off the iterations at the end of a loop in which no block below it runs; one iteration stays in any case.
 
     Rewrite   for i in range(N): with T.block("B"): where(i < n); S(i)   =>   for i in range(n): with T.block("B"): S(i)
-    Legal     if in each iteration that is cut off every statement below has a condition that never holds there.
+    Legal     if the extent is a constant, and there is an iteration to cut off: in each of these every statement below has a
+              condition, an inequality linear in the loop, that provably never holds there.
     Example   matmul: s.split("j", [5, 4]); s.trim("j_0")
     """
     above = path_to_loop(func, loop)

@@ -14,7 +14,7 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """Write out the iterations of a loop one after another.
 
     Rewrite   for i in range(4): S(i)   =>   for i in T.unroll(4): S(i)
-    Legal     the number of iterations is a constant; they and their order are unchanged.
+    Legal     if the loop is serial and the number of its iterations a constant: they and their order are unchanged.
     Example   matmul: s.unroll("k")
     """
     above = path_to_loop(func, loop)

@@ -25,11 +25,16 @@ def machine(target: Target) -> Machine:
 def nests(sketch: Sketch) -> tuple[Nest, ...]:
     """The tiled nests of a sketch, described on its original function, or as rules made their blocks; of one for a GPU also the
     other reductions."""
+    return tuple(by_block(sketch).values())
+
+
+def by_block(sketch: Sketch) -> dict[str, Nest]:
+    """The same nests, each with the name of its block."""
     original = {b.name: b for b in (*blocks(sketch.func), *sketch.made)}
     names = dict.fromkeys(t.block for t in sketch.tiles)
     if any(isinstance(step, Step) and step.name == "bind" for step in sketch.steps):
         names |= dict.fromkeys(name for name, b in original.items() if b.is_reduction)
-    return tuple(_nest(original[name], sketch) for name in names if name in original)
+    return {name: _nest(original[name], sketch) for name in names if name in original}
 
 
 def _nest(block: Block, sketch: Sketch) -> Nest:

@@ -24,7 +24,8 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
     rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last.
 
-    Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one.
+    Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one. After
+    `PATIENCE` seconds no other function is looked at, so that a busy machine may learn of fewer.
     """
     from codegen.target import Target
 

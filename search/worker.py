@@ -24,6 +24,7 @@ Before each thing whose duration is limited, the event `running` is sent: the cl
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import importlib
@@ -92,8 +93,8 @@ class Worker:
         """Whether candidates left so many files open that others may find no more, as far as the system tells."""
         try:
             return len(os.listdir("/proc/self/fd")) > self._descriptors + DESCRIPTORS
-        except OSError:
-            return False
+        except OSError as error:  # looking takes a descriptor itself
+            return error.errno in (errno.EMFILE, errno.ENFILE)
 
     # --- requests ------------------------------------------------------------------------------------------------------
 

@@ -518,6 +518,7 @@ def test_ablation_figures() -> None:
     assert found["best"] == 0.5 and found["quartiles"] == [0.25, 0.65] and found["to_90"] is None
     assert found["area"] == pytest.approx((0.0 + 0.2 + 0.4 + 0.5) / 4)
     assert ablation.summary([[2.0, 1.0]], [1.0], 1.0)["to_90"] == 2
+    assert ablation.summary([[inf, inf]], [inf], inf)["best"] == 0.0  # nothing in the whole row
 
 
 def test_every_primitive_is_timed() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
+WAITING = 100  # formulas that wait for one another at most: to make one of them is a recursion
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -28,6 +29,7 @@ class Size(int):
     """
 
     _made: tuple[str, int, int] | None = None  # what the formula is made from when it is first asked for
+    _depth = 0  # of the formulas that wait below this one
 
     def __new__(cls, value: int, formula: Formula) -> Size:
         self = super().__new__(cls, value)
@@ -157,14 +159,17 @@ def single(n: int) -> bool:
 
 
 def _later(value: int, op: str, a: int, b: int) -> Size:
-    """A result whose formula waits until it is asked for."""
+    """A result whose formula waits until it is asked for, or until too many wait below it."""
     self = int.__new__(Size, value)
     self._made = op, a, b
+    self._depth = 1 + max(x._depth if isinstance(x, Size) and "formula" not in vars(x) else 0 for x in (a, b))
+    if self._depth >= WAITING:
+        formula(self)
     return self
 
 
 def _apply(op: str, a, b):
-    """A quotient or a remainder; a plain number where it is the same in every row."""
+    """A quotient or a remainder; a plain number where it is found to be the same in every row."""
     if not isinstance(a, int) or not isinstance(b, int):
         return NotImplemented
     value = _OPERATIONS[op](int(a), int(b))

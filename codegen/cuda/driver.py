@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -70,6 +71,16 @@ def context(device: int = 0) -> None:
     call("cuCtxSetCurrent", _primary(device))
 
 
+@contextmanager
+def _within() -> Iterator[None]:
+    """Inside, the context of the first device is current in this thread; afterwards the one that was."""
+    call("cuCtxPushCurrent", _primary(0))
+    try:
+        yield
+    finally:
+        call("cuCtxPopCurrent")
+
+
 def attribute(name: str, device: int = 0) -> int:
     """A device attribute, such as "MULTIPROCESSOR_COUNT" or "L2_CACHE_SIZE"."""
     context(device)
@@ -119,8 +130,8 @@ def launch(
 
 def synchronize(stream: int = 0) -> None:
     """Wait for a stream; raises what went wrong in it."""
-    context()
-    call("cuStreamSynchronize", stream)
+    with _within():
+        call("cuStreamSynchronize", stream)
 
 
 class DeviceArray:
@@ -142,10 +153,10 @@ class DeviceArray:
 
     def numpy(self) -> np.ndarray:
         """A copy on the host."""
-        context()
         result = np.empty(self.shape, self.dtype)
-        if self.nbytes:
-            call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
+        with _within():
+            if self.nbytes:
+                call("cuMemcpyDtoH", result.ctypes.data, self.pointer, self.nbytes)
         return result
 
     @property
@@ -154,8 +165,8 @@ class DeviceArray:
 
     def __del__(self) -> None:
         try:
-            context()  # whichever thread this is
-            call("cuMemFree", self.pointer)
+            with _within():  # whichever thread this is
+                call("cuMemFree", self.pointer)
         except (DeviceError, AttributeError, ImportError, TypeError):
             return  # the context, or the interpreter, is gone
 
@@ -183,7 +194,10 @@ def described(a: Any) -> tuple[int, tuple[int, ...], str, bool, Any]:
     Takes what has `__cuda_array_interface__` or `__dlpack__`. Raises TypeError for anything else, and for another device than the
     first.
     """
-    where, number = a.__dlpack_device__() if hasattr(a, "__dlpack_device__") else (ON_DEVICE[0], 0)
+    try:
+        where, number = a.__dlpack_device__() if hasattr(a, "__dlpack_device__") else (ON_DEVICE[0], 0)
+    except (ValueError, RuntimeError, BufferError) as error:  # torch has none for tensors without data, on `meta`
+        raise TypeError(f"must be on the device, got {type(a).__name__}, whose __dlpack_device__ says: {error}") from error
     if int(where) in ON_DEVICE and number:
         raise TypeError(f"must be on device 0, where kernels run, got {type(a).__name__} on device {number}")
     try:

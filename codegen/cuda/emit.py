@@ -224,6 +224,7 @@ class _Kernel:
         self.line(f"for ({kind} {name} = 0; {name} < {extent}; ++{name}) {{", s)
         self.write.ranges[s.var.name] = extent_range(s.extent, self.write.ranges)
         self.inside(s.body)
+        self.write.unrolled.pop(s.var, None)
         self.line("}")
 
     def indexes_local(self, s: For) -> bool:

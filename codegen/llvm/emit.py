@@ -267,7 +267,7 @@ class Function(Arithmetic, Threads):
     def unrolled_loop(self, s: For) -> None:
         n = int(s.extent.value)  # type: ignore[attr-defined]
         self.runs_over(s, (0, n - 1))
-        self.unrolled[s.name] = n, self.top, frozenset(self.top.defined)
+        self.unrolled[s.name] = n, self.top, frozenset(self.top.defined), self._stores(s)
         for i in range(n):
             self.constants[s.name] = i
             self.stmt(s.body)

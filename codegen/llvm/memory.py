@@ -308,20 +308,26 @@ class Memory(Writer):
         """Elements in rows far apart, where copies of an unrolled loop take the columns next to each other: as many of these as
         there are lanes are loaded row by row at the first copy, and turned round in registers. None where there is no such loop.
 
-        All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe.
+        All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe. And the
+        rows must be where they were and hold what they held, so that nothing that says so is read or stored among the copies.
         """
         assert self.lane is not None
         lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
-        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in place.offset for a in m))
+        atoms = [a for m in place.offset for a in m]
+        if any(isinstance(x, Load) for a in atoms for x in walk(a)):
+            return None
+        used = set().union(*(self.sources[c] for c in conditions), *map(self.variables, atoms))
         for loop, step in place.copies:
-            count, frame, defined = self.unrolled.get(loop, (0, None, frozenset()))
+            if loop not in self.unrolled:
+                continue
+            count, frame, defined, stored = self.unrolled[loop]
             column = self.constants[loop] % lanes
             if step != 1 or frame is not self.top or self.constants[loop] - column + lanes > count:
                 continue
-            if used & {loop, *(self.top.defined - defined)}:
+            if used & {loop, *(self.top.defined - defined)} or place.access.buffer.name in stored:
                 continue
             pointer, start = self._base(place)
             start -= column * size

@@ -15,8 +15,8 @@ def turned(writer: Writer, rows: Sequence[Value], bits: int) -> list[Value]:
 
     In each of log2(n) rounds neighbours are shuffled in pairs, one result having what is at even places of both, the other what
     is at odd ones, so that round r decides bit r of the column; first places in blocks of 128 bits, then whole blocks. Each
-    shuffle is one instruction of AVX-512 (vshufps, vshuff32x4), n log2(n) in all: a quarter of an instruction an element, where a
-    gather takes one or more.
+    shuffle of elements of 32 or 64 bits is one instruction of AVX-512 (vshufps, vshuff32x4), n log2(n) in all: a quarter of an
+    instruction an element, where a gather takes one or more.
     """
     n = len(rows)
     block = min(n, max(1, BLOCK // bits))

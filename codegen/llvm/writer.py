@@ -47,8 +47,9 @@ class Writer:
         self.packs: dict[str, Value] = {}  # of 16-bit floats: the bits they were rounded to
         self.wanted: Value | None = None  # a condition on the load being written
         self.sources: dict[str, frozenset[str]] = {}  # of conditions that were hoisted: the variables that decide them
-        # Unrolled loops being written: the number of copies, the frame they stand in, and what was defined there before.
-        self.unrolled: dict[str, tuple[int, Frame, frozenset[str]]] = {}
+        # Unrolled loops being written: the number of copies, the frame they stand in, what was defined there before, and the
+        # buffers that are stored in them.
+        self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
         self.given: frozenset[str] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tir.affine import Interval
-from tir.analysis.regions import Regions, accessed, clip, extent_range, union
+from tir.analysis.regions import accessed, clip, extent_range, union
 from tir.analysis.written import self_contained
 from tir.ir import (
     Allocate,
@@ -95,11 +95,15 @@ def place(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
     return allocate(s, buffer, ranges)
 
 
-def allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
-    """Allocate the region of the buffer that `s` touches, around `s`."""
-    reads, writes = accessed(s, ranges)
-    region = _merge(reads, writes, buffer)
-    region = clip(region, ranges)
+def touched(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
+    """The box of the buffer that `s`, which accesses it, touches; what guards exclude is in it."""
+    found = [regions[buffer.name] for regions in accessed(s, ranges, only={buffer.name}) if buffer.name in regions]
+    return found[0] if len(found) == 1 else union(found[0], found[1])
+
+
+def allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval], region: Region | None = None) -> Stmt:
+    """Allocate the region of the buffer that `s` touches, if it is not given, around `s`."""
+    region = clip(touched(s, buffer, ranges) if region is None else region, ranges)
     starts: list[Expr] = []
     shape: list[Expr] = []
     for r, dim in zip(region.ranges, buffer.shape, strict=True):
@@ -122,8 +126,3 @@ def allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
         return None
 
     return Allocate(small, rewrite(s, visit))  # type: ignore[arg-type]
-
-
-def _merge(reads: Regions, writes: Regions, buffer: Buffer) -> Region:
-    found = [r[buffer.name] for r in (reads, writes) if buffer.name in r]
-    return found[0] if len(found) == 1 else union(found[0], found[1])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 
-from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, PrimFunc, Seq, Stmt, Store, annotation
 from tir.memory import SHARED
@@ -15,9 +15,9 @@ from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, rewrite, variables, walk_stmts
 
-from .compact_buffers import allocate, apply_strides, place, self_contained
+from .compact_buffers import allocate, apply_strides, place, self_contained, touched
 from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
-from .gpu_sync import POINTS, collect
+from .gpu_sync import POINTS, Walk, collect
 from .lower_blocks import ALIGNED
 
 
@@ -48,12 +48,66 @@ def _place_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]
                 inner = _place_tile(nest, stmts[first], buffer, ranges)
                 return Seq((*stmts[:first], inner, *stmts[last:]))
             if last - first < len(stmts):
-                return Seq((*stmts[:first], allocate(Seq(stmts[first:last]), buffer, ranges), *stmts[last:]))
+                return Seq((*stmts[:first], _allocate_tile(nest, Seq(stmts[first:last]), buffer, ranges), *stmts[last:]))
         case Allocate(_, body) | Let(_, _, body):
             return s.with_(body=_place_tile(nest, body, buffer, ranges))
         case If(_, then, None):
             return s.with_(then=_place_tile(nest, then, buffer, ranges))
-    return allocate(s, buffer, ranges)
+    return _allocate_tile(nest, s, buffer, ranges)
+
+
+def _allocate_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
+    """The buffer allocated around `s`, without what only threads would touch that have nothing left to copy:
+
+    f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
+    """
+    region = touched(s, buffer, ranges)
+    walks = [a.walk for a in collect(nest, s, (), ranges) if a.buffer.name == buffer.name]
+    if any(w.guards for w in walks):
+        cut = []
+        for d, r in enumerate(region.ranges):
+            last = [_last(w, w.indices[d] - r.min) for w in walks]
+            if isinstance(r.extent, Const) and None not in last:
+                r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))  # type: ignore[type-var]
+            cut.append(r)
+        region = region.with_(ranges=tuple(cut))
+    return allocate(s, buffer, ranges, region)
+
+
+def _last(walk: Walk, index: Expr) -> int | None:
+    """The most that an index is on a walk; None if it is not known.
+
+    With c * (x // c) = x - x % c for its divisions, some multiple of it is an expression p of fewer of them. A guard says that
+    some q >= 0. Then the multiple is at most s * p + t * q for s, t > 0, which are chosen so that a term of p vanishes.
+    """
+    moving = {name: (0, None if n is None else n - 1) for name, n in walk.moving.items() if name not in walk.threads}
+    ranges = {**walk.ranges, **moving}
+    terms = polynomial(simplify(index, ranges))
+    _, last = bounds(terms, ranges)
+    multiple = lcm(*(int(m[0].b.value) for m in terms if _is_quotient(m)))  # type: ignore[attr-defined]
+    p: Polynomial = {}
+    for m, k in terms.items():
+        if _is_quotient(m):
+            x, c = polynomial(m[0].a), int(m[0].b.value)  # type: ignore[attr-defined]
+            p = add(p, add(x, remainder(x, c, ranges, index.dtype), -1), multiple // c * k)
+        else:
+            p = add(p, {m: multiple * k})
+    for guard in walk.guards:
+        if not (isinstance(guard, Binary) and guard.op == "<") or loads(guard):
+            continue
+        q = polynomial(simplify(guard.b - guard.a - 1, ranges))
+        for m, k in p.items():
+            if m and k * q.get(m, 0) < 0:
+                _, high = bounds(add(scale(p, abs(q[m])), q, abs(k)), ranges)
+                if high is not None:
+                    high //= multiple * abs(q[m])
+                    last = high if last is None else min(last, high)
+    return last
+
+
+def _is_quotient(m: Monomial) -> bool:
+    """Whether a monomial is x // c for a constant c > 0."""
+    return len(m) == 1 and isinstance(m[0], Binary) and m[0].op == "//" and isinstance(m[0].b, Const) and m[0].b.value > 0
 
 
 def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:

@@ -92,7 +92,7 @@ def _inline_chains(s: Schedule) -> None:
 
 def _inline_permutations(s: Schedule) -> None:
     """Have a matrix product read its operand where it is, if that is a copy for it alone with the dimensions in another order: it
-    packs the operand anyway."""
+    packs the operand anyway, unless that is the left one of a few columns, which is read in place."""
     for block in [b.name for b in blocks_below(s.func.body)]:
         copy, consumers = find_block(s.func, block), s.get_consumers(block)
         if len(consumers) != 1 or block in s.get_output_blocks() or not elementwise.matches(copy):

@@ -121,7 +121,7 @@ def parts(c: Convolution, t: Tiles, processor: Processor) -> list[int]:
     of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
     turned round.
     """
-    nbytes, room = c.contraction.bits // 8, processor.l2 // 2
+    nbytes, room = c.contraction.bits // 8, max(1, processor.l2 // 2)
     left = ceil(size(c.sums) * t.channels * nbytes / room)
     if c.turned and size(c.pixels) * t.channels * nbytes > room:
         left = 1

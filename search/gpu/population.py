@@ -17,9 +17,10 @@ from costmodel import Access
 from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, reserved
 from tir.memory import WARP
 
-from ..geometry import nests
+from ..geometry import by_block
 from ..sketch import Sketch, Tile
 from .device import Device, device
+from .tiling import WIDEST
 
 Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
 
@@ -166,7 +167,7 @@ class _Tiled:
         return FRAGMENT_REGISTERS * (2 * across * down + across + down)
 
     def shared(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes of shared memory, a vector."""
+        """Bytes of shared memory at most, a vector: each tile starts where a vector may."""
         sizes = [np.prod(rows[:, columns], axis=1) * unit for columns, unit in zip(self.axes, self.units, strict=True)]
         total = np.zeros(len(rows), dtype=np.int64)
         for access in self.reads:
@@ -178,7 +179,7 @@ class _Tiled:
                 if n == len(access.dims) - 1 and n:
                     span = self._row(span, access.nbytes)
                 elements = elements * span
-            total += elements * access.nbytes
+            total += -(-elements * access.nbytes // WIDEST) * WIDEST
         return total * (1 if self.stages is None else rows[:, self.stages])
 
     def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
@@ -193,14 +194,15 @@ class _Tiled:
 def _tiled(sketch: Sketch) -> list[_Tiled]:
     found = []
     choices = {c.name: c.column for c in sketch.choices}
-    blocks = list(dict.fromkeys(t.block for t in sketch.tiles))
-    for block, nest in zip(blocks, nests(sketch), strict=False):  # those of other blocks come behind
+    for block, nest in by_block(sketch).items():
         tiles = [t for t in sketch.tiles if t.block == block]
+        if not tiles:
+            continue
         axes = [
             tuple(c for c, role in zip(columns, roles, strict=True) if role != "g")
             for columns, roles in zip(nest.columns, nest.roles, strict=True)
         ]
-        reads = [a for a in nest.accesses if not a.written]
+        reads = [a for a, width in zip(nest.accesses, nest.widths, strict=True) if width is not None]
         found.append(_Tiled(sketch, tiles, reads, axes, nest.units, nest.stages, choices.get(f"{block} resident")))
     return found
 

@@ -40,12 +40,12 @@ class TileThroughShared:
     """Rules 3 to 5 of Ansor (table 1) with its cache reads, as on a GPU: a reduction that reuses data is tiled as SSSRRSRS.
 
     The outermost spatial level is the blocks, then come virtual threads and threads. In each step of the outermost reduction the
-    threads of a block load a tile of every operand into shared memory together, a number of elements at once that is left open;
-    what makes an operand element by element is computed as it is loaded. Each thread accumulates in registers; its elements, or
-    those of the elementwise consumer, are written at the end. What is `ours` is not in the paper: sums of plain products are
-    padded with zeros to whole tiles, and their blocks go through the columns some rows together, so that what they read stays in
-    the second-level cache; rows of shared memory may be skewed, so that threads that walk a column meet different banks; tiles
-    are loaded some steps ahead; registers may be kept for several blocks.
+    threads of a block load a tile of every operand that is read at one place into shared memory together, a number of elements at
+    once that is left open; what makes an operand element by element is computed as it is loaded. Each thread accumulates in
+    registers; its elements, or those of the elementwise consumer, are written at the end. What is `ours` is not in the paper:
+    sums of plain products are padded with zeros to whole tiles, and their blocks go through the columns some rows together, so
+    that what they read stays in the second-level cache; rows of shared memory may be skewed, so that threads that walk a column
+    meet different banks; tiles are loaded some steps ahead; registers may be kept for several blocks.
     """
 
     name = "tiling through shared memory"
@@ -70,9 +70,7 @@ class TileThroughShared:
 
 def _tile(state: State, block: str, ours: bool) -> None:
     s = state.schedule
-    written = {x.buffer.name for x in stores(state.block(block))}
-    reads = dict.fromkeys(x.buffer.name for x in loads(state.block(block).body) if x.buffer.name not in written)
-    copies = [s.cache_read(block, buffer, "shared") for buffer in reads]
+    copies = [s.cache_read(block, buffer, "shared") for buffer in _read_once(state.block(block))]
     after = accumulate(state, block, "local")
     for copy in copies:
         inline_producers(state, copy)
@@ -111,6 +109,13 @@ def _tile(state: State, block: str, ours: bool) -> None:
     state.choose(f"{block} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(step, "pragma_auto_unroll_max_step", most))
     for name in (block, f"{block}_update", first, after, *copies):
         state.marks[name] = "tiled"
+
+
+def _read_once(block: Block) -> list[str]:
+    """The buffers that a block reads at one place alone; a tile around two places may be as large as the buffer."""
+    written = {x.buffer.name for x in stores(block)}
+    places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written]
+    return [name for name in dict.fromkeys(places) if places.count(name) == 1]
 
 
 def accumulate(state: State, block: str, scope: str) -> str:

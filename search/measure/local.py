@@ -372,9 +372,9 @@ class LocalMeasurer:
         with selectors.DefaultSelector() as selector:
             for worker in running:
                 selector.register(worker.stdout, selectors.EVENT_READ, worker)
-            timeout = min(min(job.deadline, worker.look()) for worker, job in running.items()) - time.monotonic()
+            timeout = min(0.0 if w.ended else min(job.deadline, w.look()) for w, job in running.items()) - time.monotonic()
             arrived = {key.data for key, _ in selector.select(max(0.0, timeout))}
-        dead = {worker for worker in running if (worker in arrived or not worker.running) and not worker.pump()}
+        dead = {w for w in running if w.ended or ((w in arrived or not w.running) and not w.pump())}
         for worker, job in running.items():
             if worker.inbox:
                 events.extend((worker, m) for m in worker.inbox)

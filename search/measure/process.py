@@ -173,6 +173,8 @@ class WorkerProcess:
         self.kill()
         self._errors.close()
         self.start()
+        if self.closed:
+            self.close()
 
     def close(self) -> None:
         """End the process for good."""
@@ -218,7 +220,6 @@ class WorkerProcess:
                 return False
             except ValueError:  # these are no messages; or the pipe was closed by another thread
                 self._garbled = True
-                self.kill()
                 data = b""
             if not data:
                 self.ended = True
@@ -227,6 +228,8 @@ class WorkerProcess:
     def receive(self, deadline: float) -> wire.Message | None:
         """The next message; None if the worker has died (then it has `ended`), holds too much memory (an `excess`), or
         `deadline`, on the monotonic clock, has passed."""
+        if self.ended and not self.inbox:
+            return None
         with selectors.DefaultSelector() as selector:
             selector.register(self.stdout, selectors.EVENT_READ)
             while not self.inbox:

@@ -40,7 +40,8 @@ class Decoder:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add `data`; the headers of all messages that it completes (blobs, which only the parent sends, are dropped)."""
+        """Add `data`; the headers of all messages that it completes (blobs, which only the parent sends, are dropped). ValueError
+        where it is no message."""
         self._data += data
         messages = []
         while len(self._data) >= _LENGTHS.size:
@@ -48,6 +49,9 @@ class Decoder:
             end = _LENGTHS.size + header + blob
             if len(self._data) < end:
                 break
-            messages.append(json.loads(bytes(self._data[_LENGTHS.size : _LENGTHS.size + header])))
+            message = json.loads(bytes(self._data[_LENGTHS.size : _LENGTHS.size + header]))
+            if not isinstance(message, dict):
+                raise ValueError(f"{message!r} is no message")
+            messages.append(message)
             del self._data[:end]
         return messages

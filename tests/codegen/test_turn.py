@@ -77,3 +77,19 @@ def test_columns_that_are_written_between_copies_are_read_again():
                 A[j, i + 1] = A[j, i] + T.float32(2)
 
     same(func, [np.arange(16 * 17, dtype="float32").reshape(16, 17)])
+
+
+def test_columns_that_memory_names_are_read_one_by_one():
+    """The column is the same in each copy, for the number in memory goes down as the copy goes up: what lies behind it is not
+    there."""
+    from tir.script import tir as T
+
+    @T.prim_func
+    def func(A: T.Buffer((16, 17), "float32"), at: T.Buffer((1,), "int32"), B: T.Buffer((16, 16), "float32")):
+        for i in T.unroll(16):
+            for j in T.vectorized(16):
+                B[j, i] = A[j, at[0] + i]
+            at[0] = at[0] - 1
+
+    numbers = np.arange(16 * 17, dtype="float32").reshape(16, 17)
+    same(func, [numbers, np.array([16], "int32"), np.zeros((16, 16), "float32")], fences=True)

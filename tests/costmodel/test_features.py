@@ -18,6 +18,7 @@ from search.sample import sample
 from search.space import generate
 from tests.search.programs import matmul
 from tir import te, workloads
+from tir.script import parse
 
 MACHINE = Machine(2, 512, 32 << 10, 1 << 20, 32 << 20)
 ROW = np.empty((1, 0), dtype=np.int64)
@@ -37,6 +38,24 @@ def close(value: float):
 
 def test_there_are_164_and_some():
     assert len(ANSOR) == 164 and len(set(NAMES)) == len(NAMES) and NAMES[:164] == ANSOR
+
+
+def test_equal_statements_of_one_block_are_two():
+    func = parse(
+        """
+from tir.script import tir as T
+
+@T.prim_func
+def twice(A: T.Buffer((13,)), B: T.Buffer((13,)), X: T.Buffer((13,)), Y: T.Buffer((13,))):
+    for i in range(13):
+        with T.block("both"):
+            v = T.axis.spatial(13, i)
+            X[v] = A[v]
+            Y[v] = B[v]
+"""
+    )
+    one, other = program(func).statements
+    assert one is not other and one.loops == other.loops
 
 
 def test_the_oracle_of_the_original():

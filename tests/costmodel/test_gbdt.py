@@ -121,6 +121,15 @@ def test_what_was_learned_can_be_kept(tmp_path):
     assert kept.programs == 61
 
 
+def test_what_was_kept_stays_until_the_new_is_whole(tmp_path, monkeypatch):
+    path = tmp_path / "model.npz"
+    path.write_text("old")
+    monkeypatch.setattr(np, "savez_compressed", lambda file, **_: file.write(b"half") and 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        GBDTModel(MACHINE).save(path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
 def test_a_file_of_another_version_is_refused(tmp_path):
     model = GBDTModel(MACHINE)
     model.save(tmp_path / "model.npz")

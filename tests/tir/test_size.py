@@ -91,6 +91,13 @@ def test_products_of_many_factors():
     assert formula(math.prod([a, b, 4])) == formula(a * b * 4)
 
 
+def test_formulas_of_many_steps_wait_for_one_another_only_so_long():
+    total = Size.column(3, 0)
+    for _ in range(5000):
+        total = total + Size.column(1, 1)
+    assert total == 5003 and formula(total)[0] == "+"
+
+
 def test_other_types_are_refused():
     with pytest.raises(TypeError):
         Size.column(2, 0) + "a"

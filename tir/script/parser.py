@@ -55,9 +55,10 @@ def _parsed(text: Source) -> PrimFunc | Module:
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
                 captured[name] = outside.value(value)
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
-                found = outside.items(values)
-                captured |= {ast.unparse(name): value for name, value in zip(names, found, strict=True)}
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values) and all(
+                isinstance(n, ast.Name) for n in names
+            ):
+                captured |= dict(zip([n.id for n in names], outside.items(values), strict=True))  # type: ignore[attr-defined]
             case ast.FunctionDef():
                 _decorated(s, "prim_func", outside)
                 functions.append(Function(text, captured, live=False).function(s))

@@ -282,10 +282,16 @@ def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
 
 
 def writable(option: str, path: str) -> Path:
-    """The path, if a file can be written there."""
-    found = Path(path)
+    """The path, if a file can be written there; a device or a pipe may be in a folder that takes no files."""
+    try:
+        found = Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise Usage(f"{option}: cannot write to {path}: {error}") from None
     if found.is_dir():
         raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
-    if not found.absolute().parent.is_dir() or not os.access(found.absolute().parent, os.W_OK):
-        raise Usage(f"{option}: cannot write to the folder {found.absolute().parent}")
-    return found
+    if found.exists() and not found.is_file():
+        if not os.access(found, os.W_OK):
+            raise Usage(f"{option}: cannot write to {found}")
+    elif not found.parent.is_dir() or not os.access(found.parent, os.W_OK):
+        raise Usage(f"{option}: cannot write to the folder {found.parent}")
+    return Path(path)

@@ -49,6 +49,10 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if args.rules is not None:
         named["rules"] = parse_rules(args.rules)
     started = time.monotonic()
+
+    def nothing(outcomes: dict[str, int]) -> str:
+        return as_json(header, outcomes, workload.instance().flop, None, None, None, None, None, time.monotonic() - started)
+
     with ExitStack() as stack:
         records = None
         if args.records is not None:
@@ -82,9 +86,12 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             if "run_timeout" in getattr(error, "reasons", {}):
                 print("  a longer --timeout lets slow candidates end", file=sys.stderr)
             if args.json:
-                flop = workload.instance().flop
-                print(as_json(header, outcomes, flop, None, None, None, None, None, time.monotonic() - started))
+                print(nothing(outcomes))
             return 1
+        except KeyboardInterrupt:  # before there was anything to end with
+            if args.json:
+                print(nothing({}))
+            raise
 
     print(table(header, result), file=report)
     if result.problem:
@@ -93,14 +100,14 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
         print(f"warning: {saver.problem}", file=sys.stderr)
     elif saver is not None:
         print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
-    if args.report is not None:
-        _report(args.report, result, report)
     func = scheduled(result.task.func, result.trace, options)
     print(f"\n{func.script() if args.show else func.outline()}", file=report)
     if args.json:
         seconds = (result.baseline, result.seconds, result.numpy)
         errors = result.max_error, result.tolerance
         print(as_json(header, result.outcomes, result.task.flop, *seconds, *errors, result.elapsed, result.scored))
+    if args.report is not None:
+        _report(args.report, result, report)
     return 130 if result.interrupted else 0
 
 

@@ -30,6 +30,7 @@ static pid_t owner;  // the process that called cuInit: a fork of it has no driv
 static int lost;     // the error after which all calls fail
 static char the_context, the_module;
 static thread_local void* current;
+static thread_local std::vector<void*> below;  // contexts that were current when others were pushed
 static void* kernels;
 static std::map<uintptr_t, size_t> memory;
 static std::set<Function*> functions;
@@ -72,7 +73,10 @@ API cuDeviceGetAttribute(int* value, int kind, int device) {
   return SUCCESS;
 }
 API cuDevicePrimaryCtxRetain(void** context, int device) { if (owner != getpid()) return NOT_INITIALIZED; if (device) return INVALID_DEVICE; *context = &the_context; return SUCCESS; }
-API cuCtxSetCurrent(void* context) { if (context != &the_context) return INVALID_CONTEXT; current = context; return lost; }
+API cuCtxSetCurrent(void* context) { if (context && context != &the_context) return INVALID_CONTEXT; current = context; return lost; }
+API cuCtxGetCurrent(void** context) { *context = current; return lost; }
+API cuCtxPushCurrent(void* context) { if (context != &the_context) return INVALID_CONTEXT; below.push_back(current); current = context; return lost; }
+API cuCtxPopCurrent(void** context) { if (!current || below.empty()) return INVALID_CONTEXT; *context = current; current = below.back(); below.pop_back(); return lost; }
 
 static std::string image;  // of the module
 API cuModuleLoadData(void** module, const void* code) {

@@ -83,7 +83,7 @@ def test_the_host_beside_a_driver_without_a_gpu(tmp_path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and " failed" not in done.stdout, done.stdout[-5000:] + done.stderr[-2000:]
-    assert "8 passed" in done.stdout, done.stdout
+    assert "12 passed" in done.stdout, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +124,41 @@ def test_other_threads_and_arrays_that_are_dropped(kernels) -> None:
     thread.start()
     thread.join()
     assert np.array_equal(results[0], np.arange(1, 110))
+
+
+@inside
+def test_a_thread_keeps_its_context() -> None:
+    """It may work with another device while arrays of the first are waited for, copied and dropped."""
+    array = driver.DeviceArray.of(np.arange(7))
+    seen = []
+
+    def work() -> None:
+        nonlocal array
+        driver.synchronize()
+        array.numpy()
+        del array
+        seen.append(int(driver.call("cuCtxGetCurrent")))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0]
+
+
+class Homeless:
+    """What has DLPack, but no data that it could say where it is."""
+
+    def __init__(self, error: type[Exception]):
+        self.error = error
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise self.error("no data")
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, BufferError])
+def test_arrays_without_data_are_refused(error) -> None:
+    with pytest.raises(TypeError, match=r"^must be on the device, got Homeless, whose __dlpack_device__ says: no data$"):
+        driver.described(Homeless(error))
 
 
 class Exported:

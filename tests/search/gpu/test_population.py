@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
+from codegen.cuda import lower_cuda
 from codegen.target import Target
 from costmodel.gpu_model import reserved
+from schedule import replay
 from search.gpu.device import device
 from search.gpu.population import _idle, _tiled
 from search.mutate import crossover, operators
 from search.sample import fit, sample
 from search.space import generate
 from tests.search.gpu.candidates import PRODUCTS, product
-from tir import workloads
+from tir import dtypes, te, workloads
 
 TARGET = Target("cuda")
 CASES = [
@@ -24,7 +28,16 @@ CASES = [
 
 
 def function(name, shape):
+    if name == "weighted":
+        return weighted(*shape)
     return product(name, *shape) if name in PRODUCTS else workloads.make(name, shape).func
+
+
+def weighted(n, depth, dtype="float32"):
+    """A sum of products whose factors are one matrix, and weights."""
+    A, W = te.placeholder((depth, n), dtype, name="A"), te.placeholder((depth, n), dtype, name="W")
+    k = te.reduce_axis((0, depth), "k")
+    return te.create_prim_func([A, W, te.compute((n, n), lambda i, j: te.sum(A[k, i] * A[k, j] * W[k, j], axis=k), name="C")])
 
 
 def within(sketch, rows, target=TARGET):
@@ -57,6 +70,52 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
             assert within(sketch, children).all() and (fit(sketch, TARGET, children) == children).all()
         mixed = crossover(sketch, TARGET, rows, rows[::-1], rng)
         assert within(sketch, mixed).all()
+
+
+@pytest.mark.parametrize(
+    "name, shape",
+    [
+        ("gmm", (109, 130, 77)), ("conv2d", (1, 13, 9, 5, 7, 3, 3, 2, 1)), ("depthwise", (1, 13, 9, 5, 3, 3, 1, 1)),
+        ("float16", (109, 130, 77)), ("tf32, transposed", (100, 170, 133)), ("weighted", (1001, 67)),
+        ("weighted", (131, 67, "int8")),
+    ],
+)  # fmt: skip
+def test_kernels_take_no_more_shared_memory_than_was_reckoned(name, shape):
+    rng = np.random.default_rng(0)
+    func = function(name, shape)
+    seen = 0
+    for sketch in generate(func, TARGET):
+        for tiled in _tiled(sketch):
+            rows = sample(sketch, TARGET, 2, rng)
+            for row, most in zip(rows.tolist(), tiled.shared(rows), strict=True):
+                program = lower_cuda(replay(func, sketch.trace(row)).func, TARGET)
+                taken = max(sum(padded(b) for b in kernel.shared) for kernel in program.kernels)
+                assert 0 < taken <= most <= device(TARGET).shared, (str(sketch), row)
+                seen += 1
+    assert seen
+
+
+def test_threads_with_nothing_to_copy_take_no_shared_memory():
+    """256 threads copy 64 and 128 times 4 elements."""
+    func = workloads.make("gmm", (64, 16, 128)).func
+    sketch = next(s for s in generate(func, TARGET) if _tiled(s))
+    row = np.ones((1, sketch.columns), dtype=np.int64)
+    for t in sketch.tiles:
+        sizes = {64: {"t": 8, "s": 8}, 128: {"t": 32, "s": 4}, 16: {"r": 4}}[t.extent]
+        for role, size in sizes.items():
+            row[0, t.columns[t.roles.index(role)]] = size
+    wanted = {"A_shared skew": 2, "B_shared skew": 1, "A_shared vector": 4, "B_shared vector": 4, "C unroll": 0}
+    for c in sketch.choices:
+        row[0, c.column] = wanted.get(c.name, 1)
+    assert within(sketch, row).all() and _tiled(sketch)[0].shared(row) == 4 * (64 * 12 + 4 * 132)
+    (kernel,) = lower_cuda(replay(func, sketch.trace(row[0].tolist())).func, TARGET).kernels
+    assert prod(kernel.block) == 256
+    assert {b.name: [n.value for n in b.shape] for b in kernel.shared} == {"A_shared": [64, 5], "B_shared": [4, 132]}
+
+
+def padded(buffer):
+    """The bytes of a buffer, up to the next 16."""
+    return -(-prod(int(n.value) for n in buffer.shape) * dtypes.nbytes(buffer.dtype) // 16) * 16
 
 
 @pytest.mark.parametrize("name", ["gmm", "float16"])
