@@ -214,8 +214,8 @@ def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]
     for name, found in results.items():
         if found:
             console.print()
-            make: Callable[..., Any] = getattr(modules[name], "table", None) or standard_table
-            console.print(make(found) if make is not standard_table else standard_table(found, name))
+            make: Callable[..., Any] | None = getattr(modules[name], "table", None)
+            console.print(make(found) if make is not None else standard_table(found, name, console.width))
     about = next((r for found in results.values() for r in found if "machine" in r), None)
     if about is not None:
         m, versions = about["machine"], ", ".join(f"{k} {v}" for k, v in about["versions"].items())
@@ -226,17 +226,21 @@ def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]
             console.print(f"{threads} thread{'s' * (threads > 1)}: {best} (last row)")
 
 
-def standard_table(results: Sequence[dict[str, Any]], title: str) -> Any:
-    """A line a result, a column a number or word in it."""
+def standard_table(results: Sequence[dict[str, Any]], title: str, width: int) -> Any:
+    """A line a result, a column a number or word in it; lines and columns changed over where that would not fit in `width`."""
     from rich.table import Table
 
     keys = list(dict.fromkeys(k for r in results for k, v in r.items() if k not in KEPT_APART and not isinstance(v, dict)))
+    lines = [["row", *(key.replace("_", " ") for key in keys)]]
+    lines += [[r["row"], *(_cell(r.get(key, "")) for key in keys)] for r in results]
+    widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if sum(widest) + 3 * len(widest) + 1 > width:  # what rich puts between and around columns
+        lines = [list(column) for column in zip(*lines, strict=True)]
     t = Table(title=title, title_justify="left")
-    t.add_column("row", no_wrap=True)
-    for key in keys:
-        t.add_column(key.replace("_", " "), justify="right")
-    for r in results:
-        t.add_row(r["row"], *(_cell(r.get(key, "")) for key in keys))
+    for i, name in enumerate(lines[0]):
+        t.add_column(name, justify="right" if i else "left", no_wrap=not i)
+    for line in lines[1:]:
+        t.add_row(*line)
     return t
 
 

@@ -431,8 +431,15 @@ def test_results_of_each_benchmark(name: str, row: str, monkeypatch: pytest.Monk
         assert KEYS[name, row] | {"machine", "commit", "versions", "pinned", "started"} <= set(result)
         assert all(v >= 0 for v in result.values() if isinstance(v, (int, float)))
         json.dumps(result, allow_nan=False)
-    shown = rendered(standard_table([{"row": row, "threads": 1, **r} for r in results], name))
+    shown = rendered(standard_table([{"row": row, "threads": 1, **r} for r in results], name, 200))
     assert name in shown and "threads" in shown and "versions" not in shown
+
+
+def test_tables_that_are_too_wide_are_turned() -> None:
+    results = [{"row": "gmm", "scored_per_s": 1234.5, "fit_ms": 6}, {"row": "mlp", "scored_per_s": 67.0, "fit_ms": 8}]
+    wide, narrow = (rendered(standard_table(results, "search", width)).splitlines() for width in (200, 28))
+    assert [line.split()[1] for line in wide if "67" in line] == ["mlp"]
+    assert [line.split()[1:] for line in narrow if "67" in line] == [["scored", "per", "s", "│", "1234", "│", "67", "│"]]
 
 
 def test_every_benchmark_is_tried() -> None:

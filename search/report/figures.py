@@ -145,8 +145,11 @@ def phases(result: Result) -> str:
     return drawn[0]
 
 
-def roofline(result: Result, bandwidth: float | None) -> str:
-    """The speeds of the candidates under what arithmetic and memory allow, were each parameter moved once."""
+def roofline(result: Result, bandwidth: float | None) -> str | None:
+    """The speeds of the candidates under what arithmetic and memory allow, were each parameter moved once; None where nothing is
+    computed."""
+    if not result.task.flop:
+        return None
     intensity = result.task.flop / moved(result)
     drawn: list[str] = []
     with _drawn(drawn, 4.2, 3.2, "roofline with the candidates") as axes:

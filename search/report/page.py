@@ -104,7 +104,8 @@ def _ranking(result: Result) -> str:
     if len(scored) < 3:
         return text
     scores, seconds = (np.array(values) for values in zip(*((m.candidate.score, m.seconds) for m in scored), strict=True))
-    return f"{text} Rank correlation: {rank_correlation(scores, seconds):.2f}."
+    correlation = rank_correlation(scores, seconds)
+    return f"{text} Rank correlation: {'unknown, all alike' if correlation is None else f'{correlation:.2f}'}."
 
 
 def _sketches(result: Result) -> str:
