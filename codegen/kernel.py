@@ -169,11 +169,15 @@ class Kernel:
     def _check(self, p: Buffer, a, sizes: dict[str, Expr]) -> int:
         name = self.func.name
         if not isinstance(a, np.ndarray):
-            raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}")
+            near = "; its .numpy() is one" if hasattr(a, "numpy") else ", such as np.asarray makes"
+            raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}{near}")
         dims = [d if isinstance(d, Const) else simplify(substitute(d, sizes)) for d in p.shape]
         if not all(isinstance(d, Const) for d in dims):
             known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
-            raise ArgumentError(f"{name}: the shape ({known}) of {p.name} hangs on sizes that are no parameters of the function")
+            raise ArgumentError(
+                f"{name}: the shape ({known}) of {p.name} depends on sizes that are no parameters of the function; "
+                "list them there, too (te.var)"
+            )
         shape = tuple(int(d.value) for d in dims)  # type: ignore[attr-defined]
         if a.shape != shape:
             raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")

@@ -132,6 +132,9 @@ def _complete(given: dict) -> dict:
         if result[key] < 1:
             raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
     if kind == "cuda":
+        for key in ("mcpu", "mattr"):
+            if given.get(key):
+                raise ValueError(f"target option {key} is for llvm; use arch with cuda")
         arch = given.get("arch") or "sm_90"
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ValueError(f"target option arch must look like sm_90, got {arch!r}")

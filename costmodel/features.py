@@ -31,7 +31,7 @@ from tir.ir import Kind
 
 from .geometry import Machine
 from .loopnest import Loop, Program, Statement, Touched
-from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, where
+from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 from .tile_model import LINE, LINE_CYCLES
 
 BUFFERS = 5
@@ -307,14 +307,14 @@ class _Nest:
             for t in dim:
                 terms[t.loop].append((position, number(t.coefficient) * (number(t.reach) - 1)))
         clipped = [least(span, size) for span, size in zip(spans, self.shape, strict=True)]
-        count = _product(clipped)
+        count = product(clipped)
         self.elements: list[Value] = [count] * (len(extents) + 1)  # touched by the loops from a depth on
         for d in reversed(range(len(extents))):
             for position, added in terms[d]:
                 spans[position] = spans[position] + added
                 clipped[position] = least(spans[position], self.shape[position])
             if terms[d]:
-                count = _product(clipped)
+                count = product(clipped)
             self.elements[d] = count
         self.region = clipped
 
@@ -376,13 +376,6 @@ def _most_of(values: Iterable[Value]) -> Value:
     result: Value = 0.0
     for v in values:
         result = most(result, v)
-    return result
-
-
-def _product(values: list[Value]) -> Value:
-    result: Value = 1.0
-    for v in values:
-        result = result * v
     return result
 
 

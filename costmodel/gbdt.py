@@ -25,7 +25,7 @@ from .features import NAMES, Describer
 from .geometry import Machine
 from .gpu_model import GPUModel
 from .loopnest import Statement
-from .recording import interpreter
+from .recording import allocator, interpreter
 from .tile_model import TileModel
 from .trees import Forest
 
@@ -84,7 +84,7 @@ class GBDTModel:
         import sklearn.tree  # noqa: F401
 
         Forest.empty(self.boosting.depth).predict(np.zeros((FORMULA + 1, 1), dtype=np.float32))
-        interpreter()
+        interpreter(), allocator()
 
     # --- judging ---
 
@@ -185,6 +185,7 @@ class GBDTModel:
         Where all statements of a program are off by the same, so is the logarithm of their sum; so each is asked for what the
         program is off by, with the program's weight by its share of the program's time.
         """
+        from sklearn import config_context
         from sklearn.tree import ExtraTreeRegressor
 
         options = self.boosting
@@ -206,7 +207,8 @@ class GBDTModel:
             )
             share = weight[program] * times / total[program]
             missing = (target - np.log(total))[program]
-            tree.fit(seen[picked], missing[picked], sample_weight=share[picked] + 1e-9, check_input=False)
+            with config_context(skip_parameter_validation=True):  # which takes as long as growing a small tree
+                tree.fit(seen[picked], missing[picked], sample_weight=share[picked] + 1e-9, check_input=False)
             predicted = predicted + options.rate * tree.predict(seen, check_input=False)
             trees.append(tree)
         return Forest.of(trees, options.depth, columns, options.rate)

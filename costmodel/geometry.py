@@ -41,21 +41,18 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a processor offers: threads used, bits of a vector register, bytes of its caches (L1 and L2 of a core, L3 shared);
-    of a GPU the lanes of all multiprocessors, shared memory, registers and the second-level cache."""
+    """What a processor offers: threads used, bits of a vector, bytes of its caches (L1 and L2 of a core, L3 shared), and the
+    number of its vector registers; of a GPU the lanes of all multiprocessors, shared memory, bytes of registers and the
+    second-level cache."""
 
     threads: int
     vector_bits: int
     l1: int
     l2: int
     l3: int
+    registers: int = 32
     is_gpu: bool = False
 
     @property
     def caches(self) -> tuple[int, int, int]:
         return self.l1, self.l2, self.l3
-
-    @property
-    def registers(self) -> int:
-        """The number of vector registers, as x86 has them."""
-        return 32 if self.vector_bits >= 512 else 16

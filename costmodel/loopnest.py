@@ -227,8 +227,8 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
         for position, size in enumerate(shape):
             terms: dict[tuple[int, int], Term] = {}  # by loop and number, as a fused loop may occur in several
             offsets: list[int] = []
-            for _, indices, _ in uses:
-                index = simplify(substitute(indices[position], f.bindings), ranges)
+            for used in dict.fromkeys(indices[position] for _, indices, _ in uses):
+                index = simplify(substitute(used, f.bindings), ranges)
                 new, offset = _terms(index, places, extents, size)
                 offsets.append(offset)
                 for number, term in enumerate(new):

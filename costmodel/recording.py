@@ -9,7 +9,8 @@ the number of rows in a matrix matters much.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,8 +21,11 @@ from tir.size import Formula, formula
 
 BLOCK = 64  # rows that a step is done for at a time
 
-OPERATIONS = ("column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "and not", "or", "select", "ceil")
+OPERATIONS = (
+    "column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "and not", "or", "select", "ceil", "const",
+)  # fmt: skip
 _CODES = {name: n for n, name in enumerate(OPERATIONS)}
+_COLUMN, _STORE, _SELECT, _CEIL, _CONST = (_CODES[name] for name in ("column", "store", "select", "ceil", "const"))
 
 Plain = float | int | bool
 
@@ -84,11 +88,14 @@ class Recorder:
     """Takes down what is computed with the numbers that it hands out."""
 
     def __init__(self) -> None:
-        self._steps: list[str] = []  # operations by place
-        self._operands: list[tuple[int, ...]] = []  # of each, by place; of a column its number
-        self._places: dict[tuple, int] = {}
-        self._constants: dict[int, float] = {}  # by place
+        self._steps = array("i")  # of each place an operation and its operands by place; of a column its number
+        self._places: dict[tuple[int, ...], int] = {}
+        self._constants: dict[float, int] = {}
         self._formulas: dict[Formula, Value] = {}
+
+    def column(self, n: int) -> Number:
+        """The number in column `n`."""
+        return Number(self, self._step(_COLUMN, n))
 
     def number(self, value: int) -> Value:
         """An integer, by its formula if it has one (`tir.size.Size`); floats hold integers below 2^52 and their quotients
@@ -96,95 +103,78 @@ class Recorder:
         return self._formula(formula(value))
 
     def _formula(self, f: Formula) -> Value:
-        if f not in self._formulas:
+        found = self._formulas.get(f)
+        if found is None:
             match f:
                 case ("const", value):
-                    self._formulas[f] = float(value)
+                    found = float(value)
                 case ("column", column):
-                    self._formulas[f] = Number(self, self._step("column", column))
+                    found = self.column(column)
                 case (op, a, b):
-                    self._formulas[f] = self.operate(op, self._formula(a), self._formula(b))
-        return self._formulas[f]
+                    found = self.operate(op, self._formula(a), self._formula(b))
+            self._formulas[f] = found
+        return found
 
     def operate(self, op: str, a: Value, b: Value) -> Value:
         """A binary operation; plain where both operands are."""
-        if not isinstance(a, Number) and not isinstance(b, Number):
+        if type(a) is Number:
+            if type(b) is Number:
+                x, y = a.place, b.place
+                if x == y:
+                    match op:
+                        case "min" | "max":
+                            return a
+                        case "<" | "-":
+                            return 0.0
+                        case "<=":
+                            return 1.0
+                return Number(self, self._step(_CODES[op], x, y))
+            if (b == 0 and op in ("+", "-")) or (b == 1 and op in ("*", "/", "//")):
+                return a
+        elif type(b) is not Number:
             return _plain(op, a, b)
-        match op, a, b:
-            case ("+", x, 0) | ("+", 0, x) | ("-", x, 0) | ("*", x, 1) | ("*", 1, x) | ("/", x, 1) | ("//", x, 1):
-                return x
-            case ("*", _, 0) | ("*", 0, _):
-                return 0.0
-        if isinstance(a, Number) and isinstance(b, Number) and a.place == b.place:
-            match op:
-                case "min" | "max":
-                    return a
-                case "<" | "-":
-                    return 0.0
-                case "<=":
-                    return 1.0
-        return Number(self, self._step(op, self._place(a), self._place(b)))
+        elif (a == 0 and op == "+") or (a == 1 and op == "*"):
+            return b
+        if op == "*" and (a == 0 or b == 0):  # numbers equal themselves alone
+            return 0.0
+        return Number(self, self._step(_CODES[op], self._place(a), self._place(b)))
 
     def ceil(self, a: Number) -> Value:
-        return Number(self, self._step("ceil", a.place))
+        return Number(self, self._step(_CEIL, a.place))
 
     def select(self, condition: Number, a: Value, b: Value) -> Value:
         """`a` in the rows where the condition holds, `b` in others."""
         x, y = self._place(a), self._place(b)
-        return a if x == y else Number(self, self._step("select", condition.place, x, y))
+        return a if x == y else Number(self, self._step(_SELECT, condition.place, x, y))
 
     def _place(self, value: Value) -> int:
-        if isinstance(value, Number):
+        if type(value) is Number:
             return value.place
-        place = self._step("const", float(value))
-        self._constants[place] = float(value)
+        value = float(value)  # type: ignore[arg-type]
+        place = self._constants.get(value)
+        if place is None:
+            place = self._constants[value] = self._add(_CONST)
         return place
 
-    def _step(self, op: str, *operands: Any) -> int:
-        key = (op, *operands)
-        if key not in self._places:
-            self._places[key] = len(self._steps)
-            self._steps.append(op)
-            self._operands.append(() if op == "const" else operands)
-        return self._places[key]
+    def _step(self, op: int, a: int, b: int = 0, c: int = 0) -> int:
+        key = op, a, b, c
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = self._add(op, a, b, c)
+        return place
+
+    def _add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+        self._steps.extend((op, a, b, c))
+        return len(self._steps) // 4 - 1
 
     def compiled(self, results: Mapping[int, Number]) -> Recording:
         """The program that computes `results`, by the row of the output that each becomes."""
-        wanted: dict[int, list[int]] = {}
-        for row, number in results.items():
-            wanted.setdefault(number.place, []).append(row)
-        last = [-1] * len(self._steps)  # the last step that uses each value that is needed, its own if it is only a result
-        for place in reversed(range(len(self._steps))):
-            if place in wanted and last[place] < 0:
-                last[place] = place
-            if last[place] >= 0 and self._steps[place] != "column":
-                for operand in self._operands[place]:
-                    if last[operand] < 0:
-                        last[operand] = place
-        constants = [place for place in self._constants if last[place] >= 0]
-        registers = {place: n for n, place in enumerate(constants)}
-        count = len(constants)
-        free: list[int] = []
-        code: list[tuple[int, ...]] = []
-        for place, (op, operands) in enumerate(zip(self._steps, self._operands, strict=True)):
-            if last[place] < 0 or op == "const":
-                continue
-            sources = operands
-            if op != "column":
-                sources = tuple([registers[x] for x in operands])
-                free += [registers[x] for x in {*operands} if last[x] == place and self._steps[x] != "const"]
-            if free:
-                registers[place] = free.pop()
-            else:
-                registers[place] = count
-                count += 1
-            code.append((_CODES[op], registers[place], *sources, *(0,) * (3 - len(sources))))
-            code += [(_CODES["store"], row, registers[place], 0, 0) for row in wanted.get(place, ())]
-            if last[place] == place:
-                free.append(registers[place])
-        return Recording(
-            np.array(code, dtype=np.int32).reshape(-1, 5), np.array([self._constants[p] for p in constants]), max(1, count)
-        )
+        rows = sorted(results, key=lambda row: results[row].place)
+        places = np.array([results[row].place for row in rows], dtype=np.int32)
+        steps = np.array(self._steps, dtype=np.int32).reshape(-1, 4)
+        code, constants, count = allocator()(steps, places, np.array(rows, dtype=np.int32))
+        values = {place: value for value, place in self._constants.items()}
+        return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
 
 def _plain(op: str, a: Plain, b: Plain) -> Plain:
@@ -253,6 +243,13 @@ def most(a: Value, b: Value) -> Value:
     return _operate("max", a, b)
 
 
+def product(values: Iterable[Value]) -> Value:
+    result: Value = 1.0
+    for v in values:
+        result = result * v
+    return result
+
+
 def ceil(a: Value) -> Value:
     return a.recorder.ceil(a) if isinstance(a, Number) else float(math.ceil(a))
 
@@ -274,7 +271,8 @@ class Recording:
     registers: int
 
     def run(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Evaluate all results for an (n, columns) int64 matrix: result k goes to row k of `out`, (results, n) float32."""
+        """Evaluate all results for an (n, columns) int64 matrix: result k goes to row k of `out`, (results, n) float32 or
+        float64."""
         if len(self.code) and len(rows):
             registers = np.empty(self.registers * BLOCK)
             registers[: len(self.constants) * BLOCK] = np.repeat(self.constants, BLOCK)
@@ -282,7 +280,7 @@ class Recording:
 
 
 def kernel(signature: Any, function: Any) -> Any:
-    """A function compiled for a signature, with the object code kept on disk where there is a place for it."""
+    """A function compiled for a signature, or several, with the object code kept on disk where there is a place for it."""
     import numba
 
     options = {"nogil": True, "error_model": "numpy"}
@@ -293,11 +291,78 @@ def kernel(signature: Any, function: Any) -> Any:
 
 
 @cache
+def allocator() -> Any:
+    """The compiled `_allocated`."""
+    from numba import int32, int64
+    from numba.types import Tuple
+
+    return kernel(Tuple((int32[:, ::1], int32[::1], int64))(int32[:, ::1], int32[::1], int32[::1]), _allocated)
+
+
+def _allocated(steps, places, rows):  # compiled
+    """The code of the steps that results at some `places` (ascending) need, which go to `rows` of the output; the places of the
+    constants in it, and the number of registers: a step takes over that of a number that nothing needs any more."""
+    last = np.full(len(steps), -1, dtype=np.int32)  # the last step that needs each number; for one that is only a result, itself
+    wanted = len(places) - 1
+    for place in range(len(steps) - 1, -1, -1):
+        op = steps[place, 0]
+        while wanted >= 0 and places[wanted] == place:
+            wanted -= 1
+            if last[place] < 0:
+                last[place] = place
+        if last[place] >= 0 and op != _COLUMN and op != _CONST:
+            for k in range(1, 2 if op == _CEIL else 4 if op == _SELECT else 3):
+                if last[steps[place, k]] < 0:
+                    last[steps[place, k]] = place
+    registers = np.zeros(len(steps), dtype=np.int32)
+    constants = np.flatnonzero((steps[:, 0] == _CONST) & (last >= 0)).astype(np.int32)
+    for n in range(len(constants)):
+        registers[constants[n]] = n
+    count = len(constants)
+    free = np.empty(len(steps), dtype=np.int32)
+    unused = 0
+    code = np.zeros((len(steps) + len(places), 5), dtype=np.int32)
+    length = 0
+    wanted = 0
+    for place in range(len(steps)):
+        op = steps[place, 0]
+        if last[place] < 0 or op == _CONST:
+            continue
+        code[length, 0] = op
+        if op == _COLUMN:
+            code[length, 2] = steps[place, 1]
+        else:
+            for k in range(1, 2 if op == _CEIL else 4 if op == _SELECT else 3):
+                operand = steps[place, k]
+                code[length, k + 1] = registers[operand]
+                if last[operand] == place and steps[operand, 0] != _CONST:
+                    last[operand] = -2  # so that it is given back once
+                    free[unused] = registers[operand]
+                    unused += 1
+        if unused:
+            unused -= 1
+            registers[place] = free[unused]
+        else:
+            registers[place] = count
+            count += 1
+        code[length, 1] = registers[place]
+        length += 1
+        while wanted < len(places) and places[wanted] == place:
+            code[length, 0], code[length, 1], code[length, 2] = _STORE, rows[wanted], registers[place]
+            length += 1
+            wanted += 1
+        if last[place] == place:
+            free[unused] = registers[place]
+            unused += 1
+    return code[:length].copy(), constants, count
+
+
+@cache
 def interpreter() -> Any:
     """The compiled loop over steps; compiling it takes seconds, once."""
     from numba import float32, float64, int32, int64, void
 
-    return kernel(void(int32[:, ::1], int64[:, ::1], float64[::1], float32[:, :]), _run)
+    return kernel([void(int32[:, ::1], int64[:, ::1], float64[::1], out[:, :]) for out in (float32, float64)], _run)
 
 
 def _run(code, rows, registers, out):  # compiled; the numbers of operations are their places in OPERATIONS

@@ -8,11 +8,14 @@ lines don't crowd its sets.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from .family import Family
 from .geometry import Access, Machine, Nest
+from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 
 # Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit; and the latency
 # of a multiply-add in cycles, two starting each cycle. Round figures of current x86 cores; only ratios matter.
@@ -43,82 +46,99 @@ class TileModel:
 
     def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
         """Estimated cycles of one nest, a float64 vector with one entry a row."""
-        levels = _levels(nest, rows)
-        counts = [_count(nest, levels, depth) for depth in range(len(levels) + 1)]
-        body = self._body(nest, levels)
-        vectors = self._vectors(nest, levels)
-        compute = counts[5] * body + counts[4] * (ENTRY + 2.0 * vectors)
-        moved = self._traffic(nest, levels, counts)
-        tasks = np.prod(levels[0], axis=1)
-        rounds = np.ceil(tasks / self.machine.threads) * self.machine.threads / tasks
-        return (np.maximum(compute, moved) + 0.3 * np.minimum(compute, moved)) * rounds / self.machine.threads
+        found = np.empty((1, len(rows)))
+        estimate = _recorded(nest, self.machine)
+        if isinstance(estimate, Recording):
+            estimate.run(rows, found)
+        else:
+            found[:] = estimate
+        return found[0]
 
-    def _vectors(self, nest: Nest, levels: list[np.ndarray]) -> np.ndarray:
-        """Accumulators of the innermost spatial tile, in vector registers."""
-        lanes = max(1, self.machine.vector_bits // nest.element_bits)
-        vectors = np.ones(len(levels[-1]))
-        for axis in range(len(nest.extents)):
-            if not nest.reduce[axis]:
-                size = levels[-1][:, axis]
-                vectors = vectors * (np.ceil(size / lanes) if axis == nest.vector else size)
-        return vectors
 
-    def _body(self, nest: Nest, levels: list[np.ndarray]) -> np.ndarray:
-        """Cycles of the innermost spatial tile for one step of the reduction."""
-        lanes = max(1, self.machine.vector_bits // nest.element_bits)
-        inner = levels[-1]
-        vectors = self._vectors(nest, levels)
-        loads = np.zeros(len(inner))
-        panel = np.zeros(len(inner))  # of the loads those of vectors, which are used again further on in the tile
-        for access in nest.accesses:
-            if access.written:
-                continue
-            used = {axis for dim in access.dims for axis, _ in dim if not nest.reduce[axis]}
-            number = np.ones(len(inner))
-            for axis in used:
-                size = inner[:, axis]
-                number = number * (np.ceil(size / lanes) if axis == nest.vector else size)
-            if nest.vector in used:
-                panel += number
-                number = number * (1 if _aligned(access) else 2)
-            loads += number
-        issue = np.maximum(vectors / MULTIPLY_ADDS_A_CYCLE, loads / LOADS_A_CYCLE)
-        # More values than registers: each spilled one is stored and loaded again.
-        spilled = np.maximum(0.0, vectors + panel + 1 - self.machine.registers)
-        chained = LATENCY if any(nest.reduce) else 0
-        return np.maximum(issue + spilled, chained)
+@lru_cache(maxsize=4096)
+def _recorded(nest: Nest, machine: Machine) -> Recording | float:
+    """A program for the cycles of a nest, or these where they are the same in all rows."""
+    recorder = Recorder()
+    columns = {c: recorder.column(c) for axis in nest.columns for c in axis}
+    result = _cycles(nest, [[columns[c] for c in axis] for axis in nest.columns], machine)
+    return recorder.compiled({0: result}) if isinstance(result, Number) else float(result)
 
-    def _traffic(self, nest: Nest, levels: list[np.ndarray], counts: list[np.ndarray]) -> np.ndarray:
-        """Cycles spent on moving cache lines.
 
-        The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there:
-        the lines that the runs of that one loop share are loaded once.
-        """
-        n = len(levels[0])
-        tiles = [_tile(nest, levels, depth) for depth in range(6)]
-        footprints = [sum(_lines(access, tile) for access in nest.accesses) for tile in tiles]
-        loaded = [footprints[0]]
-        for depth in range(1, 6):
-            around, length = _innermost(levels[depth - 1])
-            strip = tiles[depth].copy()
-            strip[np.arange(n), around] *= length
-            strip = np.minimum(strip, np.array(nest.extents, dtype=float))
-            loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
-        total = np.zeros(n)
-        for size, way, cycles in zip(self.machine.caches, WAYS, LINE_CYCLES, strict=True):
-            moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
-            for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
-                fits = footprints[depth] * LINE <= SHARE * size
-                if way:
-                    rivals = sum(_rivals(access, tiles[depth], way) for access in nest.accesses)
-                    fits &= rivals <= max(len(nest.accesses), size // way)
-                moved = np.where(fits, loaded[depth], moved)
-            total += moved * cycles
-        for access in nest.accesses:  # operands that evict each other in the innermost tile
-            if not access.written:
-                crowded = _rivals(access, tiles[5], WAYS[0]) > max(1, self.machine.l1 // WAYS[0])
-                total += np.where(crowded, _lines(access, tiles[5]) * counts[5] * LINE_CYCLES[0], 0.0)
-        return total
+Tile = list[Value]  # a number for each axis
+
+
+def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: Machine) -> Value:
+    """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
+    levels = _levels(nest, sizes)
+    counts = [_count(levels, depth) for depth in range(len(levels) + 1)]
+    vectors = _vectors(nest, levels[-1], machine)
+    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * (ENTRY + 2.0 * vectors)
+    moved = _traffic(nest, levels, counts, machine)
+    tasks = product(levels[0])
+    rounds = ceil(tasks / machine.threads) * machine.threads / tasks
+    return (most(compute, moved) + 0.3 * least(compute, moved)) * rounds / machine.threads
+
+
+def _vectors(nest: Nest, inner: Tile, machine: Machine) -> Value:
+    """Accumulators of the innermost spatial tile, in vector registers."""
+    return _registers(nest, inner, [axis for axis in range(len(nest.extents)) if not nest.reduce[axis]], machine)
+
+
+def _registers(nest: Nest, inner: Tile, axes: Sequence[int], machine: Machine) -> Value:
+    """How many vector registers hold what differs along some axes of the innermost tile."""
+    lanes = max(1, machine.vector_bits // nest.element_bits)
+    return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
+
+
+def _body(nest: Nest, inner: Tile, machine: Machine) -> Value:
+    """Cycles of the innermost spatial tile for one step of the reduction."""
+    vectors = _vectors(nest, inner, machine)
+    loads: Value = 0.0
+    panel: Value = 0.0  # of the loads those of vectors, which are used again further on in the tile
+    for access in nest.accesses:
+        if access.written:
+            continue
+        used = sorted({axis for dim in access.dims for axis, _ in dim if not nest.reduce[axis]})
+        number = _registers(nest, inner, used, machine)
+        if nest.vector in used:
+            panel = panel + number
+            number = number * (1 if _aligned(access) else 2)
+        loads = loads + number
+    issue = most(vectors / MULTIPLY_ADDS_A_CYCLE, loads / LOADS_A_CYCLE)
+    # More values than registers: each spilled one is stored and loaded again.
+    spilled = most(0.0, vectors + panel + 1 - machine.registers)
+    chained = LATENCY if any(nest.reduce) else 0
+    return most(issue + spilled, chained)
+
+
+def _traffic(nest: Nest, levels: list[Tile], counts: list[Value], machine: Machine) -> Value:
+    """Cycles spent on moving cache lines.
+
+    The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there: the
+    lines that the runs of that one loop share are loaded once.
+    """
+    tiles = [_tile(nest, levels, depth) for depth in range(6)]
+    footprints = [sum(_lines(access, tile) for access in nest.accesses) for tile in tiles]
+    loaded = [footprints[0]]
+    for depth in range(1, 6):
+        around, length = _innermost(levels[depth - 1])
+        strip = [least(size * n, extent) for size, n, extent in zip(tiles[depth], around, nest.extents, strict=True)]
+        loaded.append(sum(_lines(access, strip) for access in nest.accesses) * counts[depth] / length)
+    total: Value = 0.0
+    for size, way, cycles in zip(machine.caches, WAYS, LINE_CYCLES, strict=True):
+        moved = loaded[5]  # the innermost tile is in registers, so it counts as fitting
+        for depth in reversed(range(5)):  # 0 is the whole nest; the deeper, the smaller
+            fits = footprints[depth] * LINE <= SHARE * size
+            if way:
+                rivals = sum(_rivals(access, tiles[depth], way) for access in nest.accesses)
+                fits = and_not(fits, rivals > max(len(nest.accesses), size // way))
+            moved = where(fits, loaded[depth], moved)
+        total = total + moved * cycles
+    for access in nest.accesses:  # operands that evict each other in the innermost tile
+        if not access.written:
+            crowded = _rivals(access, tiles[5], WAYS[0]) > max(1, machine.l1 // WAYS[0])
+            total = total + where(crowded, _lines(access, tiles[5]) * counts[5] * LINE_CYCLES[0], 0.0)
+    return total
 
 
 # Where the levels of an axis stand in S0 S1 R0 S2 R1 S3, by whether it is a reduction and how many levels it has.
@@ -128,29 +148,20 @@ PLACES = {
 }  # fmt: skip
 
 
-def _levels(nest: Nest, rows: np.ndarray) -> list[np.ndarray]:
-    """The lengths of the loops of S0 S1 R0 S2 R1 S3, each an (n, axes) float64 matrix, 1 where an axis has no loop there."""
-    n, axes = len(rows), len(nest.extents)
-    levels = [np.ones((n, axes)) for _ in range(6)]
-    for axis in range(axes):
-        inner = [rows[:, c] for c in nest.columns[axis]]
-        product = np.ones(n, dtype=np.int64)
-        for size in inner:
-            product = product * size
-        lengths = [np.ceil(nest.extents[axis] / product), *inner]
+def _levels(nest: Nest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
+    """The lengths of the loops of S0 S1 R0 S2 R1 S3, 1 where an axis has no loop there."""
+    levels: list[Tile] = [[1.0] * len(nest.extents) for _ in range(6)]
+    for axis, inner in enumerate(sizes):
+        lengths = [ceil(nest.extents[axis] / product(inner)), *inner]
         # An axis of fewer levels lacks middle ones: the innermost of a spatial one is in the innermost tile.
-        places = PLACES[nest.reduce[axis], len(lengths)]
-        for place, length in zip(places, lengths, strict=True):
-            levels[place][:, axis] = length
+        for place, length in zip(PLACES[nest.reduce[axis], len(lengths)], lengths, strict=True):
+            levels[place][axis] = length
     return levels
 
 
-def _count(nest: Nest, levels: list[np.ndarray], depth: int) -> np.ndarray:
+def _count(levels: list[Tile], depth: int) -> Value:
     """How often the body of the first `depth` levels runs."""
-    result = np.ones(len(levels[0]))
-    for level in levels[: min(depth, 5)]:  # the innermost level is the body itself
-        result = result * np.prod(level, axis=1)
-    return result
+    return product([product(level) for level in levels[: min(depth, 5)]])  # the innermost level is the body itself
 
 
 def _aligned(access: Access) -> bool:
@@ -158,44 +169,47 @@ def _aligned(access: Access) -> bool:
     return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % LINE == 0
 
 
-def _tile(nest: Nest, levels: list[np.ndarray], depth: int) -> np.ndarray:
-    """How far each axis runs while the levels from `depth` inwards do, an (n, axes) float64 matrix."""
-    return np.minimum(np.prod(levels[depth:], axis=0), np.array(nest.extents, dtype=float))
+def _tile(nest: Nest, levels: list[Tile], depth: int) -> Tile:
+    """How far each axis runs while the levels from `depth` inwards do."""
+    return [least(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
 
 
-def _innermost(level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The axis of the innermost loop of a level that has more than one iteration (the last axis where none has), and its
-    length."""
-    axes = level.shape[1]
-    around = axes - 1 - np.argmax(level[:, ::-1] > 1, axis=1)
-    return around, level[np.arange(len(level)), around]
+def _innermost(level: Tile) -> tuple[Tile, Value]:
+    """For each axis of a level the length of its loop, or 1 if that is not the innermost one of several iterations; and the
+    length of this one, 1 where there is none."""
+    around: Tile = []
+    inside: Value = False  # whether a loop further in has several iterations
+    for length in reversed(level):
+        several = length > 1
+        around.insert(0, where(and_not(several, inside), length, 1.0))
+        inside = either(inside, several)
+    return around, product(around)
 
 
-def _lines(access: Access, tile: np.ndarray) -> np.ndarray:
-    """Cache lines that one access touches in a tile, whose size along each axis is a column of `tile`."""
-    result = np.ones(len(tile))
-    for position, dim in enumerate(access.dims):
-        span = np.ones(len(tile))
+def _spans(access: Access, tile: Tile) -> Tile:
+    """How far each dimension of an access reaches in a tile."""
+    spans: Tile = []
+    for dim, size in zip(access.dims, access.shape, strict=True):
+        span: Value = 1.0
         for axis, coefficient in dim:
-            span = span + coefficient * (tile[:, axis] - 1)
-        span = np.minimum(span, access.shape[position])
-        if position == len(access.dims) - 1:
-            span = np.ceil(span * access.nbytes / LINE)
-        result = result * span
-    return result
+            span = span + coefficient * (tile[axis] - 1)
+        spans.append(least(span, size))
+    return spans
 
 
-def _rivals(access: Access, tile: np.ndarray, way: int) -> np.ndarray:
+def _lines(access: Access, tile: Tile) -> Value:
+    """Cache lines that one access touches in a tile."""
+    *outer, last = _spans(access, tile)
+    return product([*outer, ceil(last * access.nbytes / LINE)])
+
+
+def _rivals(access: Access, tile: Tile, way: int) -> Value:
     """How many lines of a tile compete for one set of a cache, as the rows of a matrix with a power-of-two length do; addresses
     `way` bytes apart fall into the same set."""
-    result = np.ones(len(tile))
-    stride = access.nbytes
-    for position in reversed(range(len(access.dims))):
-        if position < len(access.dims) - 1:
-            span = np.ones(len(tile))
-            for axis, coefficient in access.dims[position]:
-                span = span + coefficient * (tile[:, axis] - 1)
-            places = way // math.gcd(stride, way)
-            result = result * np.ceil(np.minimum(span, access.shape[position]) / max(1, min(places, way // LINE)))
-        stride *= access.shape[position]
+    result: Value = 1.0
+    stride = access.nbytes * access.shape[-1]
+    for span, size in reversed(list(zip(_spans(access, tile)[:-1], access.shape[:-1], strict=True))):
+        places = way // math.gcd(stride, way)
+        result = result * ceil(span / max(1, min(places, way // LINE)))
+        stride *= size
     return result

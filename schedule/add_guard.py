@@ -7,7 +7,7 @@ from tir.simplify import prove, simplify
 from tir.traverse import substitute, variables
 
 from .copies import renamed, with_starting_inits
-from .dataflow import Names
+from .edits import Names
 from .error import ScheduleError
 from .guards import assuming, parsed_condition, ranges_around, sharpened
 from .primitive import path_to_named, primitive, replace_path
@@ -33,7 +33,11 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     decided = simplify(holds, ranges)
     if decided in (TRUE, FALSE):
         word = "always" if decided == TRUE else "never"
-        raise ScheduleError(f"the condition {condition!r} {word} holds here", (target, "nothing to distinguish"))
+        raise ScheduleError(
+            f"the condition {condition!r} {word} holds here",
+            (target, "nothing to distinguish"),
+            hint="it must hold in some iterations of the loops around, and not in others",
+        )
     fails = sharpened(simplify(Unary("not", holds), ranges), ranges)
 
     def version(stmt: Stmt, fact: Expr) -> Stmt:

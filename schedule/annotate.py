@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tir.ir import Block, For, PrimFunc, annotated
+from tir.nearest import did_you_mean
 
 from .error import ScheduleError, listing
 from .primitive import path_to_named, primitive, replace_path
@@ -38,5 +39,9 @@ def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFu
     kept = tuple((k, v) for k, v in target.annotations if k != ann_key)
     if len(kept) == len(target.annotations):
         keys = listing(k for k, _ in target.annotations)
-        raise ScheduleError(f"`{block_or_loop}` has no annotation {ann_key!r}; it has {keys}", (target, "not annotated with it"))
+        raise ScheduleError(
+            f"`{block_or_loop}` has no annotation {ann_key!r}; it has {keys}",
+            (target, "not annotated with it"),
+            hint=did_you_mean(ann_key, dict(target.annotations)),
+        )
     return replace_path(func, above, target.with_(annotations=kept)), None

@@ -147,7 +147,11 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
     need_markable(target, Kind.THREAD)
     if target.kind is Kind.THREAD and target.thread != thread_axis:
-        raise ScheduleError(f"`{loop}` is already bound to {target.thread}", (target, f"bound to {target.thread}"))
+        raise ScheduleError(
+            f"`{loop}` is already bound to {target.thread}",
+            (target, f"bound to {target.thread}"),
+            hint="split it before it is bound, to bind the two parts to different axes",
+        )
     kind = thread_axis.split(".")[0]
     outside = [s for s in above[:-1] if type(s) is For]
     inside = [s for s in statements(target.body) if type(s) is For]

@@ -17,7 +17,6 @@ from tir.ir import (
     Expr,
     For,
     Iter,
-    Kind,
     PrimFunc,
     Region,
     Stmt,
@@ -29,8 +28,8 @@ from tir.ir import (
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
-from .dataflow import Names
-from .decompose_reduction import updated_reads
+from .decompose_reduction import need_loops_for_init, need_no_threads, updated_reads
+from .edits import Names
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
 from .primitive import loops_on, path_to_loop, primitive, replace_path
@@ -182,24 +181,14 @@ def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[li
 def _need_one_start(n: Nest) -> None:
     """Refuse where the init of the tile could run for a point that has been started."""
     driving = {name for it in n.block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
-    for loop in n.inner:
-        if loop.name in driving and loop.kind is Kind.THREAD:
-            raise ScheduleError(
-                f"`{loop.name}`, which drives the reduction, is bound to {loop.thread}: threads that reduce need the init",
-                (loop, "drives the reduction"),
-                (n.block, "the block"),
-                hint="blockize before bind",
-            )
+    need_no_threads(n.block, n.inner, driving)
     try:
         # Each point once, of the reduction as well: then none of them is started again within the tile.
         need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner, n.outer)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`: {reason}",
-            (n.inner[0], "the loop"),
-            (n.block, "starts each of them with its init"),
-            hint="decompose_reduction first",
-        ) from None
+        what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
+        marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
+        raise reason.refusal(what, *marks, hint="decompose_reduction first") from None
 
 
 def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -> tuple[Region, ...] | None:
@@ -219,6 +208,7 @@ def _divided(it: Iter, n: Nest) -> Division:
             f"`{it.var.name}` = `{it.binding}` mixes loops inside and outside of `{n.inner[0].name}` in `{mixed}`",
             (n.inner[0], "the loop"),
             (n.block, "the block"),
+            hint="blockize before the loops are fused, or split them by a factor that divides",
         )
     if not here:
         return Division(it.binding, Const(0, dtype), Const(1, it.extent.dtype))
@@ -233,6 +223,7 @@ def _divided(it: Iter, n: Nest) -> Division:
             f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{n.inner[0].name}` and places in a tile inside",
             (n.inner[0], "the loop"),
             (n.block, "the block"),
+            hint=f"reorder first, so that of the loops of `{it.var.name}` those with the smallest steps are inside",
         )
     size = high + 1 if weights % (high + 1) == 0 else weights
     tiles: Polynomial = {m: c // size for m, c in there.items()}
@@ -274,21 +265,16 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
         {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(divisions[it.var.name].inner)}
         for spatial in (True, False)
     )
-    for loop in n.inner:
-        if loop.name in reducing and loop.name in placing:
-            raise ScheduleError(
-                f"`{loop.name}` drives the reduction and spatial axes of `{block.name}`, so the init has no loop of its own",
-                (loop, "drives both"),
-                (block, "the block"),
-                hint="decompose_reduction first",
-            )
+    need_loops_for_init(block, n.inner, reducing, placing)
     zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in n.inner if loop.name in reducing}
     zeros |= {x.var.name: Const(0, x.var.dtype) for x in axes.outside if x.axis is not Axis.SPATIAL}
     for it in block.iters:
         start = simplify(substitute(divisions[it.var.name].inner, zeros))
         if it.axis is not Axis.SPATIAL and as_constant(polynomial(start)) != 0:
             raise ScheduleError(
-                f"the reduction axis `{it.var.name}` never has its first value, so no init runs", (block, "the block")
+                f"the reduction axis `{it.var.name}` never has its first value, so no init runs",
+                (block, "the block"),
+                hint=f"let `{it.var.name}` start at 0",
             )
     return zeros
 

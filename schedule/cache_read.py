@@ -12,7 +12,8 @@ from tir.nearest import did_you_mean, no_such
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import replace_buffers, replace_stmt, substitute, variables, walk_stmts
 
-from .dataflow import Insertion, Leaf, Names, Scope, buffer_of, edited, locate, parts, shared, with_buffer
+from .dataflow import Leaf, Scope, buffer_of, locate, shared
+from .edits import Insertion, Names, edited, parts, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import primitive
@@ -43,23 +44,13 @@ def cache_read(
     source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
     consumers = _consumers(scope, leaf, source.name, consumer_blocks)
     for c in consumers:
-        if source.name in c.writes:
-            raise ScheduleError(
-                f"{c.quoted} also writes `{source.name}`, so it cannot read a copy", (c.stmt, f"reads and writes {source.name}")
-            )
+        need_reads_alone(c, source.name)
     writers = scope.writers(source.name)
     before = [w for w in writers if w.order < consumers[-1].order]
     common, position = between(before, consumers, source.name) if before else ((scope.root,), 0)
     body = common[-1]
     loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
-    for w in writers:
-        if w not in before and loops and w.under(loops[0]):
-            raise ScheduleError(
-                f"{w.quoted} writes `{source.name}` again before the next iteration of `{loops[0].name}` reads it",
-                (loops[0], "around both"),
-                (consumers[0].stmt, f"reads {source.name}"),
-                (w.stmt, f"writes {source.name}"),
-            )
+    need_written_before(writers, before, loops, consumers[0], source.name)
 
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
@@ -142,6 +133,29 @@ def _consumers(scope: Scope, leaf: Leaf, name: str, wanted: list[str] | None) ->
     return [r for r in readers if r.name in wanted and type(r.stmt) is Block]
 
 
+def need_reads_alone(reader: Leaf, name: str) -> None:
+    """Refuse to let a statement read a copy of a buffer that it writes."""
+    if name in reader.writes:
+        raise ScheduleError(
+            f"{reader.quoted} also writes `{name}`, so it cannot read a copy",
+            (reader.stmt, f"reads and writes {name}"),
+            hint=f"cache_write gives the block that makes `{name}` a copy to read and to write",
+        )
+
+
+def need_written_before(writers: Sequence[Leaf], before: Sequence[Leaf], loops: Sequence[For], reader: Leaf, name: str) -> None:
+    """Refuse a copy, made in `loops` once the writers `before` have run, of a buffer that others write later in these loops."""
+    again = next((w for w in writers if w not in before and loops and w.under(loops[0])), None)
+    if again is not None:
+        raise ScheduleError(
+            f"{again.quoted} writes `{name}` again before the next iteration of `{loops[0].name}` reads it",
+            (loops[0], "around both"),
+            (reader.stmt, f"reads {name}"),
+            (again.stmt, f"writes {name}"),
+            hint=f"stage_mem({reader.name!r}, {name!r}, ...) copies it right before {reader.quoted}",
+        )
+
+
 def between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
     """The innermost path that leads to all of them, and the number of the statement there before which all has been written."""
     common = (*writers[0].above, writers[0].stmt)
@@ -156,6 +170,7 @@ def between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tupl
             f"{last.quoted} writes `{name}` while {early.quoted} reads it already, so there is no time at which to copy it",
             (last.stmt, f"writes {name}"),
             (early.stmt, f"reads {name}"),
+            hint="name in consumer_blocks only what stands after the last writer",
         )
     return common, written + 1
 

@@ -11,23 +11,13 @@ from tir.simplify import prove
 from tir.traverse import replace_buffers, rewrite, stores, substitute, variables, walk_stmts
 
 from .cache_read import copy_block, need_scope, restricted, where_read
-from .dataflow import (
-    Insertion,
-    Leaf,
-    Names,
-    buffer_of,
-    edited,
-    locate,
-    need_complete,
-    need_only_writer,
-    parts,
-    shared,
-    with_buffer,
-)
+from .dataflow import Leaf, buffer_of, locate, shared
+from .edits import Insertion, Names, edited, parts, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges
 from .primitive import primitive
 from .private import holds
+from .requirements import need_complete, need_only_writer, need_read_later
 from .window import Unproved, Window, affine_index, shifted, windows
 
 
@@ -60,11 +50,7 @@ def cache_write(
     need_complete(scope, leaf, "given a copy to write")
     need_only_writer(scope, leaf, "given a copy to write")
     readers = [r for r in scope.readers(target.name) if r is not leaf]
-    early = next((r for r in readers if r.order < leaf.order), None)
-    if early is not None:
-        raise ScheduleError(
-            f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (producer, "then")
-        )
+    need_read_later(readers, leaf)
     known = {r.name: r for r in readers if type(r.stmt) is Block}
     for w in consumer_blocks or ():
         if w not in known:
@@ -78,6 +64,7 @@ def cache_write(
                 f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
                 (producer, f"writes {target.name}"),
                 (r.stmt, f"reads {target.name}"),
+                hint=f"leave `{r.name}` out of consumer_blocks: it then reads `{target.name}` itself",
             )
     remaining = [r for r in readers if r not in moved]
 
@@ -126,8 +113,8 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
 def unknown_part(leaf: Leaf, target: Buffer, loops: Sequence[For], reason: Unproved) -> ScheduleError:
     """The refusal to copy what a block writes of a buffer in an iteration of `loops`."""
     where = f" in an iteration of `{loops[-1].name}`" if loops else ""
-    return ScheduleError(
-        f"it cannot be shown which part of `{target.name}` is written by {leaf.quoted}{where}: {reason}",
+    return reason.refusal(
+        f"which part of `{target.name}` is written by {leaf.quoted}{where}",
         *([(loops[-1], "the loop")] if loops else []),
         (leaf.stmt, f"writes {target.name}"),
     )
@@ -159,9 +146,11 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
         if s.buffer.name == target.name:
             dims = [affine_index(i, axes) for i in s.indices]
             if None in dims or sorted(d[0] for d in dims if d) != sorted(axes):
-                raise Unproved("its axes are not those of the buffer")
+                raise Unproved(
+                    "its axes are not those of the buffer", f"each spatial axis must index one dimension of `{target.name}`"
+                )
             if found is not None and dims != found:
-                raise Unproved("it writes at several places")
+                raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
             found = dims
     if found is None:
         raise Unproved("it may not reach its store")

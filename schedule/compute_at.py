@@ -7,25 +7,20 @@ from tir.ir import Axis, Block, For, PrimFunc
 from tir.traverse import variables
 
 from .compute_inline import compute_inline
-from .dataflow import (
-    Insertion,
-    Names,
-    edited,
-    locate,
-    locate_loop,
-    need_complete,
-    need_only_writer,
-    need_safe_domain,
-    need_temporary,
-    need_unchanged_inputs,
-    parts,
-    pick_position,
-    shared_loops,
-)
-from .error import ScheduleError
+from .dataflow import Leaf, locate, locate_loop, shared_loops
+from .edits import Insertion, Names, edited, parts, pick_position
+from .error import ScheduleError, listing
 from .placement import INLINE, ROOT, laid_out, loops_and_ranges, needed
 from .primitive import path as path_of
 from .primitive import primitive
+from .requirements import (
+    need_complete,
+    need_only_writer,
+    need_read_later,
+    need_safe_domain,
+    need_temporary,
+    need_unchanged_inputs,
+)
 
 
 @primitive
@@ -65,18 +60,20 @@ def compute_at(
 
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     if not consumers:
-        raise ScheduleError(f"nothing reads what `{block}` writes, so there is no place to move it to", (producer, "never read"))
+        raise ScheduleError(
+            f"nothing reads what `{block}` writes, so there is no place to move it to",
+            (producer, "never read"),
+            hint=f"reverse_compute_at moves `{block}` to what it reads",
+        )
     for c in consumers:
         if not c.under(target):
             raise ScheduleError(
                 f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`",
                 (target, "the loop"),
                 (c.stmt, "a consumer outside of it"),
+                hint=_loops_around(consumers),
             )
-        if c.order < moved.order:
-            raise ScheduleError(
-                f"{c.quoted} reads what `{block}` writes, but stands before it", (c.stmt, "first"), (producer, "then")
-            )
+    need_read_later(consumers, moved)
     for common in shared_loops(moved.above, path):
         it = next((it for it in producer.iters if it.axis is Axis.REDUCE and common.name in variables(it.binding)), None)
         if it is not None:
@@ -85,6 +82,7 @@ def compute_at(
                 "which must be complete",
                 (common, "a loop of the reduction"),
                 (producer, "is incomplete here"),
+                hint=f"choose a loop outside of `{common.name}`",
             )
     need_unchanged_inputs(scope, moved, [path])
     need_safe_domain(scope, moved, what)
@@ -100,3 +98,11 @@ def compute_at(
     removed = edited(func, [(producer, None)])
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
     return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _loops_around(readers: list[Leaf]) -> str:
+    """What to try for a block that only a loop around all its readers can take in."""
+    found = [x for x in readers[0].loops if all(any(x is other for other in r.loops) for r in readers)]
+    if not found:
+        return "its readers share no loop; merge their loops first"
+    return f"choose a loop around all its readers: {listing(x.name for x in found)}"

@@ -8,18 +8,18 @@ from tir.ir import Axis, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Var
 from tir.simplify import simplify
 from tir.traverse import rewrite, stores, substitute
 
-from .dataflow import (
-    edited,
-    locate,
+from .dataflow import locate
+from .edits import edited, without_buffers
+from .error import ScheduleError
+from .primitive import primitive
+from .requirements import (
     need_complete,
     need_only_writer,
+    need_read_later,
     need_safe_domain,
     need_temporary,
     need_unchanged_inputs,
-    without_buffers,
 )
-from .error import ScheduleError
-from .primitive import primitive
 
 
 @primitive
@@ -41,7 +41,11 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     what = "inlined"
     producer: Block = leaf.stmt  # type: ignore[assignment]
     if producer.is_reduction:
-        raise ScheduleError(f"`{block}` is a reduction, and has no single formula to put elsewhere", (producer, "reduces"))
+        raise ScheduleError(
+            f"`{block}` is a reduction, and has no single formula to put elsewhere",
+            (producer, "reduces"),
+            hint=f"compute_at({block!r}, ...) moves a reduction into the loops of its readers",
+        )
     need_complete(scope, leaf, what)
     need_temporary(scope, leaf, what)
     need_only_writer(scope, leaf, what)
@@ -50,13 +54,11 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]
     if not consumers:
         raise ScheduleError(
-            f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into", (producer, "never read")
+            f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into",
+            (producer, "never read"),
+            hint=f"reverse_compute_inline({block!r}) puts it into the block that makes its input",
         )
-    first = next((c for c in consumers if c.order < leaf.order), None)
-    if first is not None:
-        raise ScheduleError(
-            f"{first.quoted} reads `{store.buffer.name}`, but stands before `{block}`", (first.stmt, "first"), (producer, "then")
-        )
+    need_read_later(consumers, leaf)
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
     need_safe_domain(scope, leaf, what)
 
@@ -92,7 +94,9 @@ def single_store(block: Block) -> Store:
     if type(block.body) is not Store or block.init is not None:
         found = stores(block)
         raise ScheduleError(
-            f"`{block.name}` is more than a single store", (block.init or found[-1] if found else block, "not the only statement")
+            f"`{block.name}` is more than a single store",
+            (block.init or found[-1] if found else block, "not the only statement"),
+            hint="its formula is needed: it must be one store, without T.init()",
         )
     return block.body
 
@@ -111,12 +115,15 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
             result.append(None)
         else:
             raise ScheduleError(
-                f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own", (store, "the store")
+                f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own",
+                (store, "the store"),
+                hint="it must write at X[i, j, ...], each index an axis of the block, or 0",
             )
     for name, it in axes.items():
         if name not in result and it.extent != Const(1, it.extent.dtype):
             raise ScheduleError(
                 f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts",
                 (store, "the store"),
+                hint=f"leave out the axis `{name}`, or make it a dimension of `{store.buffer.name}`",
             )
     return result

@@ -10,7 +10,7 @@ from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, V
 from tir.simplify import bounds, prove
 from tir.traverse import map_statements, replace_buffers, substitute, variables
 
-from .dataflow import Names
+from .edits import Names
 from .error import ScheduleError
 from .primitive import statements
 

@@ -11,11 +11,13 @@ from tir.simplify import prove, simplify
 from tir.traverse import loads, map_statements, substitute, variables
 
 from .compute_inline import single_store
-from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, need_complete
+from .dataflow import Leaf, Scope, locate, loop_around
 from .decompose_reduction import need_late_readers
-from .error import ScheduleError, listing
+from .edits import Insertion, Names, edited
+from .error import ScheduleError
 from .loops import ranges_of
-from .primitive import path_to_loop, primitive
+from .primitive import primitive
+from .requirements import need_complete
 
 
 @dataclass
@@ -44,13 +46,8 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
     """
     scope, leaf = locate(func, block)
     target: Block = leaf.stmt  # type: ignore[assignment]
-    around: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
-    if not any(x is around for x in leaf.loops):
-        raise ScheduleError(
-            f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}",
-            (around, "the loop"),
-            (target, "the block"),
-        )
+    place = loop_around(leaf, func, loop)
+    around, inner = leaf.loops[place], leaf.loops[place:]
     need_complete(scope, leaf, "decomposed into padding and a copy")
     store = single_store(target)
     chosen = store.value
@@ -58,12 +55,12 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
         raise ScheduleError(
             f"`{block}` does not store a choice between a value and a padding that reads nothing, by a condition on its axes",
             (store, "the store"),
+            hint="its value must be T.if_then_else(condition on the axes, value, padding)",
         )
     inside = _inside(target, chosen.condition)
     need_late_readers(scope, leaf, around)
 
     names = Names.of(func)
-    inner = leaf.loops[next(n for n, x in enumerate(leaf.loops) if x is around) :]
     used = variables(target.predicate).union(*(variables(it.binding) for it in target.iters))
     kept = [x for x in inner if x.name in used]
     mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_pad"), x.var.dtype) for x in kept}
@@ -98,7 +95,11 @@ def _inside(block: Block, condition: Expr) -> Inside:
         result.ranges[name] = (max(first, low) if low is not None else first, min(last, high) if high is not None else last)
     for name, (low, high) in result.ranges.items():
         if high <= low:
-            raise ScheduleError(f"the condition `{condition}` never holds for `{name}`", (block, "only padding"))
+            raise ScheduleError(
+                f"the condition `{condition}` never holds for `{name}`",
+                (block, "only padding"),
+                hint="it is padding everywhere: there is nothing to decompose",
+            )
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tir.affine import Interval
 from tir.analysis.regions import accessed
@@ -10,10 +10,11 @@ from tir.ir import Axis, Block, Const, Expr, For, Kind, PrimFunc, Region, Stmt, 
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
-from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, shared
-from .error import ScheduleError, listing
+from .dataflow import Leaf, Scope, locate, loop_around, shared
+from .edits import Insertion, Names, edited
+from .error import ScheduleError
 from .loops import ranges_of
-from .primitive import path_to_loop, primitive
+from .primitive import primitive
 from .window import Unproved, need_distinct
 
 
@@ -37,27 +38,17 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     scope, leaf = locate(func, block)
     reduction: Block = leaf.stmt  # type: ignore[assignment]
     if reduction.init is None:
-        hint = "it has been decomposed already" if reduction.is_reduction else None
+        hint = "it has been decomposed already" if reduction.is_reduction else "only a reduction, with T.init(), has one"
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
-    target: For = path_to_loop(func, loop)[-1]  # type: ignore[assignment]
-    place = next((n for n, x in enumerate(leaf.loops) if x is target), None)
-    if place is None:
-        raise ScheduleError(
-            f"`{loop}` is not a loop around `{block}`; these are {listing(x.name for x in leaf.loops)}",
-            (target, "the loop"),
-            (reduction, "the block"),
-        )
-    outer, inner = leaf.loops[:place], leaf.loops[place:]
+    place = loop_around(leaf, func, loop)
+    target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
     driving = _loops(reduction, spatial=False)
     _need_roles(reduction, target, outer, inner, driving)
     try:
         need_distinct(reduction, inner, outer)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{block}` visits each of its points once under `{loop}`: {reason}",
-            (target, "the loop"),
-            (reduction, "the block"),
-        ) from None
+        what = f"that `{block}` visits each of its points once under `{loop}`"
+        raise reason.refusal(what, (target, "the loop"), (reduction, "the block")) from None
     zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
     ranges = ranges_of(leaf.loops)
     _need_start(reduction, zeros, ranges)
@@ -86,20 +77,31 @@ def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequ
                 (target, "the loop"),
                 hint=f"decompose_reduction({reduction.name!r}, {x.name!r})",
             )
-    placing = _loops(reduction, spatial=True)
-    for x in inner:
+    need_no_threads(reduction, inner, driving)
+    need_loops_for_init(reduction, inner, driving, _loops(reduction, spatial=True))
+
+
+def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -> None:
+    """Refuse to take the init from a reduction that threads do together: `driving` are the loops that drive it."""
+    for x in loops:
         if x.name in driving and x.kind is Kind.THREAD:
             raise ScheduleError(
                 f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
                 (x, "drives the reduction"),
                 (reduction, "the block"),
-                hint="decompose_reduction before bind",
+                hint="do this before bind",
             )
+
+
+def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str], placing: set[str]) -> None:
+    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
+    for x in loops:
         if x.name in driving and x.name in placing:
             raise ScheduleError(
                 f"`{x.name}` drives the reduction and spatial axes of `{reduction.name}`, so the init has no loop of its own",
                 (x, "drives both"),
                 (reduction, "the block"),
+                hint="decompose_reduction before the loops are fused",
             )
 
 
@@ -109,7 +111,9 @@ def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Inte
         start = simplify(substitute(it.binding, zeros), ranges)
         if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
             raise ScheduleError(
-                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs", (reduction, "the block")
+                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
+                (reduction, "the block"),
+                hint=f"let `{it.var.name}` start at 0",
             )
 
 
@@ -123,6 +127,7 @@ def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
                 (target, "the loop"),
                 (other.stmt, f"writes {name}"),
                 (leaf.stmt, "starts from it"),
+                hint=f"choose a loop that is not around {other.quoted}",
             )
 
 
@@ -179,4 +184,5 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
                     (target, "the loop"),
                     (other.stmt, f"uses {name}"),
                     (leaf.stmt, f"writes {name}"),
+                    hint=f"choose a loop that is not around {other.quoted}",
                 )

@@ -16,11 +16,20 @@ from tir.simplify import simplify
 from tir.size import single
 from tir.traverse import substitute, variables, walk
 
+from .error import Mark, ScheduleError
 from .loops import ranges_of
 
 
 class Unproved(Exception):
-    """What was to be shown about the iterations of a block cannot be shown; the message says why."""
+    """What was to be shown about the iterations of a block cannot be shown; the message says why, the hint what to try."""
+
+    def __init__(self, reason: str, hint: str | None = None):
+        super().__init__(reason)
+        self.hint = hint
+
+    def refusal(self, what: str, *marks: Mark, hint: str | None = None) -> ScheduleError:
+        """The error of a primitive that needed this, `what` being a clause; its hint stands in where there is none."""
+        return ScheduleError(f"it cannot be shown {what}: {self}", *marks, hint=self.hint or hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +89,23 @@ def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Se
         digits[name] = reader.digits(name, found)
     for d, size in parts.items():
         if not single(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
-            raise Unproved(f"`{_loop_of(d)}` repeats `{block.name}`")
+            raise _repeated(_loop_of(d), block)
     limits: dict[str, list[Limit]] = {name: [] for name in digits}
     for expr, bound in conditions:
         owned = reader.limit(expr, bound)
         if owned is not None:
             limits[owned[0]].append(owned[1])
     return Numbers(digits, constants, limits)
+
+
+_UNFUSED = "do this before the loops are fused"
+
+
+def _repeated(loop: str, block: Block) -> Unproved:
+    return Unproved(
+        f"`{loop}` repeats `{block.name}`",
+        f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`",
+    )
 
 
 def _variables(exprs: Iterable[Expr]) -> set[str]:
@@ -108,11 +127,11 @@ def _need_roles(
         if type(x.extent) is Const and single(x.extent.value):
             continue
         if x.name in reducing and x.name not in inside:
-            raise Unproved(f"`{x.name}` is a loop of the reduction")
+            raise Unproved(f"`{x.name}` is a loop of the reduction", f"choose a place outside of `{x.name}`")
         if x.name in reducing and x.name in placing:
-            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well")
+            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well", _UNFUSED)
         if x.name not in reducing and x.name not in placing:
-            raise Unproved(f"`{x.name}` repeats `{block.name}`")
+            raise _repeated(x.name, block)
 
 
 def _conditions(block: Block, ignored: set[str], distinct: bool) -> list[tuple[Expr, int]]:
@@ -151,7 +170,7 @@ class _Reader:
             elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and c > 0:
                 found[m[0].name] = c
             elif not self.distinct or any(variables(a) & self.inside for a in m):
-                raise Unproved(f"{what} is not a sum of loops")
+                raise Unproved(f"{what} is not a sum of loops", _UNFUSED)
         return found, offset
 
     def digits(self, name: str, found: Mapping[str, int]) -> list[Digit]:

@@ -8,7 +8,7 @@ from tir.traverse import variables
 
 from .error import ScheduleError
 from .loops import substitute_loops
-from .primitive import fresh_names, need_serial, path_to_loop, primitive, replace_path
+from .primitive import SAME_FOR_ALL, fresh_names, need_serial, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -24,7 +24,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     Example   matmul: s.fuse("i", "j")
     """
     if not loops:
-        raise ScheduleError("at least one loop is needed")
+        raise ScheduleError("at least one loop is needed", hint="fuse('i', 'j')")
     above = path_to_loop(func, loops[0])
     nest: list[For] = [above[-1]]  # type: ignore[list-item]
     for name in loops[1:]:
@@ -37,6 +37,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
                     f"the extent of `{name}` depends on `{outer.name}`",
                     (outer, "changes the extent"),
                     (inner, f"runs over {inner.extent}"),
+                    hint=SAME_FOR_ALL,
                 )
         nest.append(inner)
     for loop in nest:
@@ -73,12 +74,12 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
             return ScheduleError(
                 f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
             )
-        only = "decompose_reduction, or another order of compute_at" if isinstance(between, Seq) else None
+        only = "move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer"
         return ScheduleError(
             f"`{inner.name}` is not the only statement of `{outer.name}`",
             (outer, "outer loop"),
             (inner, "must be its whole body"),
-            hint=only,
+            hint=only if isinstance(between, Seq) else None,
         )
     if _contains(inner, outer):
         return ScheduleError(
@@ -88,7 +89,7 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
         f"`{inner.name}` is not inside `{outer.name}`",
         (outer, "one nest"),
         (inner, "another"),
-        hint="loops of one nest are needed",
+        hint="loops of one nest are needed; merge joins two nests",
     )
 
 

@@ -10,20 +10,11 @@ from tir.simplify import simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .compute_inline import own_axes, single_store
-from .dataflow import (
-    Leaf,
-    Scope,
-    edited,
-    locate,
-    need_complete,
-    need_only_writer,
-    need_temporary,
-    shared,
-    span,
-    without_buffers,
-)
-from .error import ScheduleError
+from .dataflow import Leaf, Scope, locate, shared, span
+from .edits import edited, without_buffers
+from .error import Mark, ScheduleError
 from .primitive import primitive
+from .requirements import need_complete, need_only_writer, need_temporary
 from .window import Unproved, windows
 
 _OPERATIONS = ("+", "*", "min", "max", "and", "or")
@@ -52,7 +43,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     epilogue: Block = last.stmt  # type: ignore[assignment]
     marks = ((reduction, "the reduction"), (epilogue, "the epilogue"))
     if other.root is not scope.root:
-        raise ScheduleError(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", *marks)
+        raise _refusal(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", epilogue_block, *marks)
     last = scope.leaf(epilogue)
     op, update = _operation(reduction)
     what = "fused with an epilogue"
@@ -64,12 +55,13 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     need_complete(scope, last, "fused with a reduction")
     reader = next((r for r in scope.readers(result.name) if r is not first and r is not last), None)
     if reader is not None:
-        raise ScheduleError(f"{reader.quoted} reads `{result.name}` too", (reader.stmt, f"reads {result.name}"))
+        raise _refusal(f"{reader.quoted} reads `{result.name}` too", epilogue_block, (reader.stmt, f"reads {result.name}"))
     if result.name not in last.reads or last.order < first.order:
-        raise ScheduleError(f"`{epilogue_block}` does not read the result of `{reduction_block}`", *marks)
+        hint = "name the block that reduces first, then one after it that reads its result"
+        raise ScheduleError(f"`{epilogue_block}` does not read the result of `{reduction_block}`", *marks, hint=hint)
     output = store.buffer
     if output.dtype != result.dtype:
-        raise ScheduleError(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", *marks)
+        raise _refusal(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", epilogue_block, *marks)
     rest, place = _rest(epilogue, store.value, result.name, op)
     own = own_axes(reduction, update)
     axes = _matched(reduction, epilogue, own, place)
@@ -117,7 +109,16 @@ def _operation(block: Block) -> tuple[str, Store]:
             ):
                 if not any(n.buffer.name == body.buffer.name for n in loads(b if a == old else a)) and not loads(init.value):
                     return op, body
-    raise ScheduleError(f"`{block.name}` is not a reduction by +, *, min, max, and, or, with its init", (block, "the block"))
+    raise ScheduleError(
+        f"`{block.name}` is not a reduction by +, *, min, max, and, or, with its init",
+        (block, "the block"),
+        hint="do this before decompose_reduction" if block.is_reduction else "name the block that reduces first",
+    )
+
+
+def _refusal(reason: str, epilogue: str, *marks: Mark) -> ScheduleError:
+    """The refusal of two blocks that can run one after the other all the same."""
+    return ScheduleError(reason, *marks, hint=f"reverse_compute_at({epilogue!r}, ...) runs it right after the reduction")
 
 
 def _rest(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tuple[Expr, ...]]:
@@ -137,10 +138,8 @@ def _rest(block: Block, value: Expr, name: str, op: str) -> tuple[list[Expr], tu
                 rest.insert(0, Unary("neg", b))
                 value = a
             case _:
-                raise ScheduleError(
-                    f"`{block.name}` does not just combine `{name}` with something by `{op}`, as the reduction does",
-                    (block, "the epilogue"),
-                )
+                reason = f"`{block.name}` does not just combine `{name}` with something by `{op}`, as the reduction does"
+                raise _refusal(reason, block.name, (block, "the epilogue"))
 
 
 def _uses(value: Expr, name: str) -> bool:
@@ -157,18 +156,14 @@ def _matched(reduction: Block, epilogue: Block, own: list[str | None], place: tu
             continue
         mine = written[axis]
         if type(index) is not Var or index.name not in read or index.name in result or read[index.name].extent != mine.extent:
-            raise ScheduleError(
-                f"`{epilogue.name}` does not read each element of the result of `{reduction.name}` once, at `{index}`",
-                (reduction, "the reduction"),
-                (epilogue, "the epilogue"),
-            )
+            reason = f"`{epilogue.name}` does not read each element of the result of `{reduction.name}` once, at `{index}`"
+            raise _refusal(reason, epilogue.name, (reduction, "the reduction"), (epilogue, "the epilogue"))
         result[index.name] = mine.var
     for it in epilogue.iters:
         if it.var.name not in result:
             if it.extent != Const(1, it.extent.dtype):
-                raise ScheduleError(
-                    f"`{epilogue.name}` uses each result for several values of `{it.var.name}`", (epilogue, "the epilogue")
-                )
+                reason = f"`{epilogue.name}` uses each result for several values of `{it.var.name}`"
+                raise _refusal(reason, epilogue.name, (epilogue, "the epilogue"))
             result[it.var.name] = Const(0, it.var.dtype)
     return result
 
@@ -176,13 +171,11 @@ def _matched(reduction: Block, epilogue: Block, own: list[str | None], place: tu
 def _need_all(epilogue: Block, leaf: Leaf) -> None:
     """Refuse an epilogue that may leave out a part of its domain."""
     if any(it.axis is not Axis.SPATIAL for it in epilogue.iters):
-        raise ScheduleError(f"`{epilogue.name}` reduces", (epilogue, "the epilogue"))
+        raise _refusal(f"`{epilogue.name}` reduces, too", epilogue.name, (epilogue, "the epilogue"))
     try:
         windows(epilogue, (), leaf.loops)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{epilogue.name}` runs over its whole domain: {reason}", (epilogue, "the epilogue")
-        ) from None
+        raise reason.refusal(f"that `{epilogue.name}` runs over its whole domain", (epilogue, "the epilogue")) from None
 
 
 def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
@@ -194,7 +187,7 @@ def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
     else:
         between = span(scope, (*first.above, first.stmt), (*last.above, last.stmt))
     if output in first.reads:
-        raise ScheduleError(f"{first.quoted} reads `{output}`, which {last.quoted} writes", (first.stmt, f"reads {output}"))
+        raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))
     for leaf in between:
         if leaf is first or leaf is last:
             continue
@@ -204,10 +197,12 @@ def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
                 f"{leaf.quoted} writes `{changed[0]}`, which {last.quoted} reads",
                 (leaf.stmt, f"writes {changed[0]}"),
                 (last.stmt, f"reads {changed[0]}"),
+                hint=f"move {leaf.quoted} before {first.quoted} first",
             )
         if output in leaf.reads | leaf.writes:
             raise ScheduleError(
                 f"{leaf.quoted} uses `{output}`, which {last.quoted} writes",
                 (leaf.stmt, f"uses {output}"),
                 (last.stmt, f"writes {output}"),
+                hint=f"move {leaf.quoted} before {first.quoted} or after {last.quoted} first",
             )

@@ -173,7 +173,7 @@ def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as e:
-        raise ScheduleError(f"the condition {text!r} is not an expression: {e.msg}") from None
+        raise ScheduleError(f"the condition {text!r} is not an expression: {e.msg}", hint="'i < 3 and j >= 1'") from None
     unknown = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - set(visible) - {"T"})
     if unknown:
         raise ScheduleError(

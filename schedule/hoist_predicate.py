@@ -38,6 +38,7 @@ def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
             f"no condition is the same throughout `{loop}` for all that runs under it",
             (target, "the loop"),
             (some.stmt, f"runs under {what}"),
+            hint="peel divides a loop where its conditions begin and cease to hold; add_guard divides by any condition",
         )
     holds = conjunction(*hoisted)
     return replace_path(func, above, If(holds, assuming(target, ranges, [holds]))), None

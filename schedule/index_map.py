@@ -21,7 +21,7 @@ from tir.simplify import prove, simplify
 from tir.size import single
 from tir.traverse import blocks, rewrite, substitute, variables, walk
 
-from .dataflow import Names
+from .edits import Names
 from .error import ScheduleError
 
 
@@ -73,7 +73,9 @@ def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int])
         if p.kind is p.VAR_POSITIONAL:
             names += [f"{p.name}{n}" for n in range(rank() - len(names))]
         elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
-            raise ScheduleError(f"an index map takes indices in order, this one takes `{p.name}` by name")
+            raise ScheduleError(
+                f"an index map takes indices in order, this one takes `{p.name}` by name", hint="lambda i, j: (j, i)"
+            )
         else:
             names.append(p.name)
     inputs = tuple(Var(n) for n in names)
@@ -90,12 +92,15 @@ def parse_index_map(text: str | IndexMap, rank: int) -> IndexMap:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}") from None
+        raise ScheduleError(f"the index map {text!r} is not Python: {error.msg}", hint="lambda i, j: (j, i)") from None
     if not isinstance(tree, ast.Lambda) or tree.args.vararg or tree.args.kwonlyargs or tree.args.kwarg:
         raise ScheduleError(f"an index map is a function such as 'lambda i, j: (j, i)', got {text!r}")
     inputs = tuple(Var(a.arg) for a in (*tree.args.posonlyargs, *tree.args.args))
     if len(inputs) != rank:
-        raise ScheduleError(f"the index map {text!r} takes {len(inputs)} indices, and there are {rank}")
+        raise ScheduleError(
+            f"the index map {text!r} takes {len(inputs)} indices, and there are {rank}",
+            hint=f"lambda {', '.join(f'i{n}' for n in range(rank))}: ...",
+        )
     evaluator = Expressions(Source("<index map>", (text,)), {"T": namespace}, live=False)
     evaluator.scope.names.update({v.name: v for v in inputs})
     evaluator.scope.variables.update(v.name for v in inputs)
@@ -109,7 +114,7 @@ def parse_index_map(text: str | IndexMap, rank: int) -> IndexMap:
 def _index_map(inputs: tuple[Var, ...], result: Any) -> IndexMap:
     outputs = tuple(as_index(e) for e in (result if isinstance(result, (tuple, list)) else (result,)))
     if not outputs:
-        raise ScheduleError("the index map gives no index")
+        raise ScheduleError("the index map gives no index", hint="lambda i, j: (j, i)")
     return IndexMap(inputs, outputs)
 
 
@@ -144,32 +149,72 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
     outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes)
     owners = _owners(index_map, fused)
+    digits, numbers = _cut({name: size for name, size in sizes.items() if name not in owners.consumed}, outputs)
+    values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, owners)
 
-    digits: dict[str, tuple[str, int, Expr]] = {}  # by name: the number it belongs to, its weight there, how many values
-    expanded: dict[str, Expr] = {}
-    ranges: dict[str, Interval] = {}
-    padded: list[str] = []
+    ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
+    back = {name: simplify(substitute(e, values), ranges) for name, e in numbers.items()}
+    rounded = {d.number: d.weight * d.count for d in digits.values()}  # by the highest digit, which comes last
+    conditions = [back[name] < sizes[name] for name, size in rounded.items() if not prove(size.equal(sizes[name]), {})]
+    for number, (parts, lengths) in fused.items():
+        for part, step, length in zip(parts, owners.weights[number], lengths, strict=True):
+            quotient = back[number] if single(step) else back[number] // step
+            back[part] = simplify(quotient if part == parts[-1] else quotient % length, ranges)
+    sources: list[set[str]] = [set() for _ in shape]
+    for name, position in used.items():
+        number = digits[name].number
+        sources[position].update(fused[number][0] if number in fused else [number])
+    return Layout(
+        tuple(Var(p) for p in places),
+        tuple(shape),
+        tuple(back[v.name] for v in index_map.inputs),
+        tuple(c for c in conditions if not prove(c, ranges)),
+        tuple(frozenset(s) for s in sources),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """A part of an index: the number it belongs to, its weight there, and how many values it has."""
+
+    number: str
+    weight: int
+    count: Expr
+
+
+def _cut(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, _Digit], dict[str, Expr]]:
+    """Numbers cut into digits where the outputs divide them: the digits by name, and the numbers in terms of them."""
+    digits: dict[str, _Digit] = {}
+    numbers: dict[str, Expr] = {}
     for name, size in sizes.items():
-        if name in owners.consumed:
-            continue
-        total: Expr | None = None
         edges = _edges(name, outputs)
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
         counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
         for n, (weight, count) in enumerate(zip(edges, counts, strict=True)):
             digit = Var(f"{name}.{n}")
-            digits[digit.name] = (name, weight, count)
-            ranges[digit.name] = extent_range(count)
-            total = digit * weight if total is None else digit * weight + total
-        expanded[name] = total  # type: ignore[assignment]
-        if not prove((top * edges[-1]).equal(size), {}):
-            padded.append(name)
+            digits[digit.name] = _Digit(name, weight, count)
+            numbers[name] = digit * weight + numbers[name] if n else digit * weight
+    return digits, numbers
 
+
+def _digits_from(
+    index_map: IndexMap,
+    outputs: Sequence[Expr],
+    digits: Mapping[str, _Digit],
+    numbers: Mapping[str, Expr],
+    places: Sequence[str],
+    owners: _Owners,
+) -> tuple[dict[str, Expr], dict[str, int], list[Expr]]:
+    """Each digit in terms of the places, the number of the output that it occurs in, and the extents of the outputs.
+
+    Refuses unless each output is a number made of digits, and each digit of more than one value occurs in one output.
+    """
+    ranges = {name: extent_range(d.count) for name, d in digits.items()}
     values: dict[str, Expr] = {name: Const(0) for name in digits}
     used: dict[str, int] = {}
     shape: list[Expr] = []
     for place, e in zip(places, outputs, strict=True):
-        terms = dict(polynomial(simplify(substitute(e, expanded), ranges)))
+        terms = dict(polynomial(simplify(substitute(e, numbers), ranges)))
         reach: Expr = Const(1)
         rest = Var(place)
         for n, (monomial, weight) in enumerate(sorted(terms.items(), key=lambda term: term[1])):
@@ -178,36 +223,17 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
                 output = expr_text(index_map.outputs[len(shape)])
                 raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
             if atom.name in used:
-                raise _not_one_to_one(digits[atom.name][0], "occurs twice in", owners)
+                raise _not_one_to_one(digits[atom.name].number, "occurs twice in", owners)
             used[atom.name] = len(shape)
-            count = digits[atom.name][2]
+            count = digits[atom.name].count
             quotient = rest if single(weight) else rest // weight
             values[atom.name] = quotient if n == len(terms) - 1 else quotient % count
             reach = simplify(reach * count)
         shape.append(reach)
-    for name, (number, _, count) in digits.items():
-        if name not in used and count != Const(1, count.dtype):
-            raise _not_one_to_one(number, "is missing from", owners)
-
-    place_ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
-    back = {name: simplify(substitute(e, values), place_ranges) for name, e in expanded.items()}
-    conditions = [back[name] < sizes[name] for name in padded]
-    for number, (parts, lengths) in fused.items():
-        for part, step, length in zip(parts, owners.weights[number], lengths, strict=True):
-            quotient = back[number] if single(step) else back[number] // step
-            back[part] = simplify(quotient if part == parts[-1] else quotient % length, place_ranges)
-    conditions = [c for c in conditions if not prove(c, place_ranges)]
-    sources: list[set[str]] = [set() for _ in shape]
-    for name, position in used.items():
-        number = digits[name][0]
-        sources[position].update(fused[number][0] if number in fused else [number])
-    return Layout(
-        tuple(Var(p) for p in places),
-        tuple(shape),
-        tuple(back[v.name] for v in index_map.inputs),
-        tuple(conditions),
-        tuple(frozenset(s) for s in sources),
-    )
+    for name, d in digits.items():
+        if name not in used and d.count != Const(1, d.count.dtype):
+            raise _not_one_to_one(d.number, "is missing from", owners)
+    return values, used, shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +303,20 @@ def _edges(name: str, outputs: Sequence[Expr]) -> list[int]:
     edges = sorted(cuts)
     strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
     if strange is not None:
-        raise ScheduleError(f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other")
+        raise ScheduleError(
+            f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other",
+            hint=f"cut `{name}` at numbers each a multiple of the one before, as 4 and 8",
+        )
     return edges
 
 
 def _unproved(reason: str) -> ScheduleError:
-    return ScheduleError(f"the index map cannot be shown to be one to one: {reason}")
+    hint = "an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)"
+    return ScheduleError(f"the index map cannot be shown to be one to one: {reason}", hint=hint)
 
 
 def _not_one_to_one(number: str, how: str, owners: _Owners) -> ScheduleError:
     what = "a part of a sum" if number in owners.weights else f"`{number}`, or a part of it,"
-    return ScheduleError(f"the index map is not one to one: {what} {how} the result")
+    return ScheduleError(
+        f"the index map is not one to one: {what} {how} the result", hint="each index, or each part of it, occurs once"
+    )

@@ -6,7 +6,7 @@ from tir.ir import Block, Const, PrimFunc, Stmt, Var
 from tir.nearest import did_you_mean
 from tir.traverse import blocks, substatements, variables
 
-from .dataflow import edited
+from .edits import edited
 from .error import ScheduleError, listing
 from .index_map import IndexMap
 from .primitive import find_block, primitive, statements
@@ -49,13 +49,18 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
     unknown = sorted(set().union(*(variables(dim) for dim in shape), set()) - known)
     if unknown:
         raise ScheduleError(
-            f"the shape of `{name}` depends on `{unknown[0]}`, which is bound further in", (owner, f"allocates {name}")
+            f"the shape of `{name}` depends on `{unknown[0]}`, which is bound further in",
+            (owner, f"allocates {name}"),
+            hint="allocate it with a shape of constants, or of what is bound further outside",
         )
     for b in blocks(owner.body):
         again = next((it.var.name for it in b.iters if any(it.var.name == a.var.name for a in axes)), None)
         if again is not None:
             raise ScheduleError(
-                f"`{b.name}`, inside of `{owner.name}`, has an axis called `{again}` too", (owner, "one"), (b, "the other")
+                f"`{b.name}`, inside of `{owner.name}`, has an axis called `{again}` too",
+                (owner, "one"),
+                (b, "the other"),
+                hint=f"write `{b.name}` with an axis of another name",
             )
     old = tuple(Var(f"{name}.{n}", dim.dtype) for n, dim in enumerate(target.shape))
     new = target.with_(shape=shape)
@@ -83,8 +88,13 @@ def _path_to_owner(func: PrimFunc, name: str) -> list[Stmt]:
     if found:
         return found
     if any(p.name == name for p in func.buffers):
-        raise ScheduleError(f"`{name}` is a parameter of the function")
+        raise ScheduleError(
+            f"`{name}` is a parameter of the function",
+            hint="a parameter is the caller's; cache_write or cache_read makes a temporary",
+        )
     if any(b.name == name for b in func.allocs):
-        raise ScheduleError(f"`{name}` is allocated by the function, and cannot be lifted further")
+        raise ScheduleError(
+            f"`{name}` is allocated by the function, and cannot be lifted further", hint="with fewer lifts it gets there already"
+        )
     known = [b.name for s in statements(func.body) if type(s) is Block for b in s.allocs]
     raise ScheduleError(f"no block allocates `{name}`; allocated by blocks are {listing(known)}", hint=did_you_mean(name, known))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tir.ir import Const, For, PrimFunc, Var, seq
 
 from .copies import renamed, with_starting_inits
-from .dataflow import Names
+from .edits import Names
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
-from .primitive import need_serial, path_to_loop, primitive, replace_path
+from .primitive import constant_extent, fixed_factors, need_serial, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -33,20 +33,20 @@ def loop_partition(
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
     need_serial(target, "partitioned")
-    if not factors:
-        raise ScheduleError("at least one factor is needed", hint=f"loop_partition({loop!r}, [1, None])")
-    if sum(f is None for f in factors) > 1:
-        raise ScheduleError(f"at most one factor may be None, got {factors}")
-    known = [f for f in factors if f is not None]
-    if any(f < 1 for f in known):
-        raise ScheduleError(f"factors must be at least 1, got {min(known)}")
-    if type(target.extent) is not Const:
-        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
-    extent, total = int(target.extent.value), sum(known)
+    known = fixed_factors(factors, example=f"loop_partition({loop!r}, [1, None])")
+    extent, total = constant_extent(target), sum(known)
     if total > extent:
-        raise ScheduleError(f"the factors make {total} iterations, but `{loop}` has {extent}", (target, f"{extent} iterations"))
+        raise ScheduleError(
+            f"the factors make {total} iterations, but `{loop}` has {extent}",
+            (target, f"{extent} iterations"),
+            hint="factors are numbers of iterations, one part after the other; a factor None becomes what is left",
+        )
     if total == extent and len(known) < len(factors):
-        raise ScheduleError(f"the factors leave no iteration for None: `{loop}` has {extent}", (target, f"{extent} iterations"))
+        raise ScheduleError(
+            f"the factors leave no iteration for None: `{loop}` has {extent}",
+            (target, f"{extent} iterations"),
+            hint="leave None out, or make the others smaller",
+        )
     sizes = [extent - total if f is None else f for f in factors]
     if sum(sizes) < extent:
         sizes.append(extent - total)

@@ -37,11 +37,12 @@ class _Substitution:
     """Replaces loop variables by `mapping` in the statements visited.
 
     Most expressions of a program differ only in the names of variables that stay. These are numbered, so that each form is
-    simplified once, and get their names back in the result.
+    simplified once, and get their names back in the result; but for those that the mapping brings in as well.
     """
 
     def __init__(self, mapping: Mapping[str, Expr], outer: Ranges, folded: Collection[str]):
         self.mapping, self.outer, self.folded = mapping, outer, folded
+        self.named = mapping.keys() | {name for value in mapping.values() for name in variables(value)}
         self.results: dict[tuple, Expr] = {}
 
     def visit(self, s: Any, ranges: dict[str, Interval]) -> Any:
@@ -90,7 +91,7 @@ class _Substitution:
         Names decide the order of the factors of a product, so where variables are multiplied all keep theirs; and so they do in
         what is more than arithmetic.
         """
-        stay = list({n: None for n in walk(expr) if type(n) is Var and n.name not in self.mapping})
+        stay = list({n: None for n in walk(expr) if type(n) is Var and n.name not in self.named})
         if not all(map(_without_products, walk(expr))):
             return expr, {v.name: v for v in stay}
         form = substitute(expr, {v.name: Var(str(number), v.dtype) for number, v in enumerate(stay)})

@@ -24,7 +24,8 @@ from .conflicts import (
     touching,
     units,
 )
-from .dataflow import Names, shared
+from .dataflow import shared
+from .edits import Names
 from .error import ScheduleError, listing
 from .primitive import need_serial, path_to_loop, primitive, replace_path, statements
 from .private import private_buffers
@@ -49,7 +50,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     Example   chain: s.merge("i", "i_1")
     """
     if not loops:
-        raise ScheduleError("at least one loop is needed")
+        raise ScheduleError("at least one loop is needed", hint="merge('i', 'i_1')")
     if len(set(loops)) < len(loops):
         raise ScheduleError(f"`{next(n for n in loops if loops.count(n) > 1)}` is given twice")
     paths = [path_to_loop(func, n) for n in loops]
@@ -75,6 +76,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
                 f"`{first[-1].name}` and `{chain[-1].name}` are not at the same depth below their common ancestor",
                 (first[-1], f"loop number {len(first)} of its nest"),
                 (chain[-1], f"loop number {len(chain)} of its nest"),
+                hint="add_unit_loop makes a nest deeper, fuse makes one flatter",
             )
         for loop in chain:
             need_serial(loop, "merged")
@@ -119,6 +121,7 @@ def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> 
                 f"`{path[-1].name}` is not the only statement of `{outer.name}`",  # type: ignore[attr-defined]
                 (outer, "outer loop"),
                 (path[-1], "must be its whole body"),
+                hint=f"merge loops further outside, or move what else `{outer.name}` holds out of it",
             )
     return list(chain)  # type: ignore[arg-type]
 
@@ -188,6 +191,7 @@ def _need_forward(
                     (second[level], "second nest"),
                     other,
                     witness=partial(_witness, around, merged, first, second, (earlier, later), x, y),
+                    hint="merge loops further outside, or leave the nests one after the other",
                 )
 
 
@@ -211,6 +215,7 @@ def _place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -
         f"what stands between the nests depends on them through `{buffer}`, and cannot come before or after both",
         (in_between, "in between"),
         (moved_nest, "would move past it"),
+        hint="move it before or behind the nests first (compute_at, reverse_compute_at)",
     )
 
 

@@ -57,7 +57,11 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
     dimension, too, if `units` is set."""
     places = {n.indices for n in loads(block) if n.buffer.name == source.name}
     if len(places) > 1:
-        raise ScheduleError(f"`{block.name}` reads `{source.name}` at {len(places)} places", (block, f"reads {source.name}"))
+        raise ScheduleError(
+            f"`{block.name}` reads `{source.name}` at {len(places)} places",
+            (block, f"reads {source.name}"),
+            hint=f"cache_read({block.name!r}, {source.name!r}, ...) copies it as it is",
+        )
     iters = {it.var.name: it for it in block.iters}
     found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
     whole: list[int] = []
@@ -66,7 +70,9 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
         axis = _axis(index)
         if axis not in iters or axis in seen:
             raise ScheduleError(
-                f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own", (block, f"reads {source.name}")
+                f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own",
+                (block, f"reads {source.name}"),
+                hint=f"reindex({block.name!r}, {source.name!r}) makes a copy indexed by the axes",
             )
         seen.add(axis)
         binding = simplify(iters[axis].binding)

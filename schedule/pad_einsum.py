@@ -6,10 +6,12 @@ from tir.ir import Axis, Binary, Block, Buffer, Cast, Const, Expr, For, Iter, Lo
 from tir.simplify import simplify
 from tir.traverse import map_children, map_statements, replace_buffers, variables
 
-from .dataflow import Names, locate, need_complete, need_temporary
+from .dataflow import locate
+from .edits import Names
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, place_names
 from .primitive import primitive
+from .requirements import need_complete, need_temporary
 from .transform_block_layout import own_loops
 from .transform_layout import padded
 
@@ -48,11 +50,19 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     for f in factors:
         lacking = next((v for v in reducing if all(i != Var(v, i.dtype) for i in f.indices)), None)
         if lacking is not None:
-            raise ScheduleError(f"`{f}` does not depend on `{lacking}`, so products may not be 0 where that is padded", mark)
+            raise ScheduleError(
+                f"`{f}` does not depend on `{lacking}`, so products may not be 0 where that is padded",
+                mark,
+                hint=f"1 in `padding` leaves `{lacking}` as it is",
+            )
     for it in target.iters:
         if it.axis is Axis.SPATIAL and it.var.name in sizes and all(i != it.var for i in output.indices):
             where = Load(output.buffer, output.indices)
-            raise ScheduleError(f"`{where}`, which it writes, does not depend on `{it.var.name}`, which would be padded", mark)
+            raise ScheduleError(
+                f"`{where}`, which it writes, does not depend on `{it.var.name}`, which would be padded",
+                mark,
+                hint=f"1 in `padding` leaves `{it.var.name}` as it is",
+            )
     grown = {f.buffer.name: (f.buffer, _grown(target, f, sizes)) for f in factors}
     for buffer, shape in grown.values():
         if shape != buffer.shape and any(p.name == buffer.name for p in func.buffers):
@@ -73,7 +83,11 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
 def _product(block: Block) -> tuple[Store, list[Load]]:
     """The store of a block that adds a product to what it stores, and the factors."""
     store, init = block.body, block.init
-    refused = ScheduleError(f"`{block.name}` does not add a product of elements to what was 0", (block, "the block"))
+    refused = ScheduleError(
+        f"`{block.name}` does not add a product of elements to what was 0",
+        (block, "the block"),
+        hint="it must be C[...] = C[...] + A[...] * B[...], from T.init() with 0",
+    )
     if type(store) is not Store or type(init) is not Store or type(init.value) is not Const or init.value.value != 0:
         raise refused
     match store.value:
@@ -111,10 +125,18 @@ def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr
             shape.append(dim)
             continue
         if type(index) is not Var or index not in axes:
-            raise ScheduleError(f"`{block.name}` accesses `{access.buffer.name}` at `{index}`, which is no axis of its own", mark)
+            raise ScheduleError(
+                f"`{block.name}` accesses `{access.buffer.name}` at `{index}`, which is no axis of its own",
+                mark,
+                hint=f"reindex({block.name!r}, {access.buffer.name!r}) makes a copy indexed by the axes",
+            )
         extent, size = sizes.get(index.name, (dim, dim))
         if extent != dim:
-            raise ScheduleError(f"`{access.buffer.name}` has {dim} elements along `{index}`, which has {extent} values", mark)
+            raise ScheduleError(
+                f"`{access.buffer.name}` has {dim} elements along `{index}`, which has {extent} values",
+                mark,
+                hint=f"reindex({block.name!r}, {access.buffer.name!r}) makes a copy of the shape of the axes",
+            )
         shape.append(size)
     return tuple(shape)
 

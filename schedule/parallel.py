@@ -27,6 +27,7 @@ from .conflicts import (
 from .error import ScheduleError
 from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
 from .private import private_buffers
+from .requirements import in_any_order
 
 
 @primitive
@@ -113,7 +114,7 @@ def _block_is_spatial(
                 if how == "vectorized":
                     hint = "reorder a spatial loop to the inside and vectorize that, or rfactor this one"
             else:
-                word, note, hint = "ordered", "needs the order of its iterations", None
+                word, note, hint = "ordered", "needs the order of its iterations", in_any_order(it)
             raise ScheduleError(
                 f"`{loop.name}` drives the {word} axis `{it.var.name}` of `{block.name}`, so its iterations depend on each other",
                 (loop, f"cannot be {how}"),
@@ -153,4 +154,5 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
         (loop, f"cannot be {how}"),
         *touching(first, second, x, y),
         witness=witness,
+        hint="choose another loop, or put the two into loops of their own",
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tir.analysis.regions import extent_range
-from tir.ir import Const, For, PrimFunc
+from tir.ir import For, PrimFunc
 from tir.traverse import variables
 
-from .error import ScheduleError
+from .error import ScheduleError, listing
 from .guards import guarded_statements, iterations_where, ranges_around
 from .loop_partition import loop_partition
-from .primitive import path_to_loop, primitive, replace_path
+from .primitive import constant_extent, path_to_loop, primitive, replace_path
 from .trim import trimmed
 
 
@@ -30,9 +30,7 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
-    if type(target.extent) is not Const:
-        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
-    extent = int(target.extent.value)
+    extent = constant_extent(target)
     start, stop, marks = 0, extent, []
     for g in guarded_statements(target):
         inside = ranges_around(above[:-1])
@@ -46,10 +44,15 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
             if found is not None and found[0] < found[1]:
                 start, stop = max(start, found[0]), min(stop, found[1])
     if not marks:
-        raise ScheduleError(f"no condition below `{loop}` depends on it", (target, "nothing to peel"))
+        others = sorted({v for g in guarded_statements(target) for c in g.conditions for v in variables(c)})
+        hint = f"conditions below it depend on {listing(others)}" if others else "a split that does not divide makes conditions"
+        raise ScheduleError(f"no condition below `{loop}` depends on it", (target, "nothing to peel"), hint=hint)
     if start >= stop or (start, stop) == (0, extent):
         raise ScheduleError(
-            f"there are no iterations of `{loop}` in which its conditions always hold", (target, "the loop"), marks[0]
+            f"there are no iterations of `{loop}` in which its conditions always hold",
+            (target, "the loop"),
+            marks[0],
+            hint="with a smaller factor in split there are such iterations",
         )
     sizes = [n for n in (start, stop - start, extent - stop) if n > 0]
     func, parts = loop_partition(func, loop, list(sizes))

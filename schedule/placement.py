@@ -11,7 +11,7 @@ from tir.simplify import bounds, prove, simplify
 from tir.size import fixed, less, lesser
 from tir.traverse import stores, walk_stmts
 
-from .dataflow import Names
+from .edits import Names
 from .loops import KEPT
 from .window import Window, affine_index, difference, shifted
 

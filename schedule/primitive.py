@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.nearest import did_you_mean
 from tir.traverse import substatements
 
@@ -358,6 +358,33 @@ def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
     return [tir.traverse.fresh(taken, w) for w in wanted]
 
 
+def constant_extent(loop: For) -> int:
+    """The number of iterations of a loop; refuses one that is known only when the program runs."""
+    if type(loop.extent) is not Const:
+        raise ScheduleError(
+            f"the extent of `{loop.name}` is not a constant",
+            (loop, f"runs over {loop.extent}"),
+            hint=f"split({loop.name!r}, [None, 4]) makes an inner loop whose extent is one",
+        )
+    return int(loop.extent.value)
+
+
+def fixed_factors(factors: list[int | None], example: str) -> list[int]:
+    """The factors of a loop that are not None; refuses unless each is at least 1, and at most one None among one or more."""
+    if not factors:
+        raise ScheduleError("at least one factor is needed", hint=example)
+    if sum(f is None for f in factors) > 1:
+        raise ScheduleError(f"at most one factor may be None, got {factors}", hint=example)
+    known = [f for f in factors if f is not None]
+    if any(f < 1 for f in known):
+        raise ScheduleError(f"factors must be at least 1, got {min(known)}", hint=example)
+    return known
+
+
+# What to try where the extent of a loop depends on another loop.
+SAME_FOR_ALL = "give the inner loop the largest extent, and its block a condition (T.where) for what is left out"
+
+
 def need_serial(loop: For, what: str) -> None:
     """Refuse a loop that is marked (`what` is what cannot be done with it) or annotated."""
     if loop.kind is not Kind.SERIAL:
@@ -371,7 +398,7 @@ def need_serial(loop: For, what: str) -> None:
         raise ScheduleError(
             f"`{loop.name}` is annotated with {keys}, which would be lost",
             (loop, "annotated"),
-            hint="unannotate it first, and annotate the new loops",
+            hint=f"unannotate({loop.name!r}, {loop.annotations[0][0]!r}) first, and annotate the new loops",
         )
 
 

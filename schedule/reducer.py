@@ -189,6 +189,7 @@ def _need_known_identity(block: Block, r: Reducer) -> None:
             f"`{block.name}` starts at {start.value}, which is not neutral for `{op}`: "
             "it would count once for each partial result",
             (block, "the reduction"),
+            hint=f"start at what is neutral, and apply `{op}` with {start.value} to the result in a block after it",
         )
 
 
@@ -234,4 +235,7 @@ def _value(e: Expr, env: Mapping[str, float]) -> float:
             return _value(a, env) if _value(c, env) else _value(b, env)
         case Binary(op, a, b) if op in ON_NUMBERS and op not in ("//", "%"):
             return ON_NUMBERS[op](_value(a, env), _value(b, env))
-    raise ScheduleError(f"`{e}` in a reduction of several values is not understood")
+    raise ScheduleError(
+        f"`{e}` in a reduction of several values is not understood",
+        hint="operations are + - * / min max, comparisons, T.Select and T.Cast",
+    )

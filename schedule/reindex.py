@@ -6,28 +6,19 @@ from tir.analysis.regions import accessed, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
 from tir.traverse import rewrite, substitute, variables, walk
 
-from .cache_read import between, need_scope, where_read
+from .cache_read import between, need_reads_alone, need_scope, need_written_before, where_read
 from .cache_write import need_stores, unknown_part
-from .dataflow import (
-    Insertion,
-    Leaf,
-    Names,
-    buffer_of,
-    edited,
-    in_bounds,
-    locate,
-    need_complete,
-    need_only_writer,
-    parts,
-    shared,
-    with_buffer,
-)
+from .dataflow import Leaf, buffer_of, locate, shared
+from .edits import Insertion, Names, edited, parts, with_buffer
 from .error import ScheduleError, listing
 from .index_map import IndexMap, invert, parse_index_map, place_names
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import find_block, primitive
+from .requirements import in_bounds, need_complete, need_only_writer, need_read_later
 from .transform_layout import padded, relaid, which
 from .window import Unproved, Window, windows
+
+AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
 
 
 @primitive
@@ -52,7 +43,9 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
     writing = any(type(n) is Store and n.buffer.name == target.name for n in walk(find_block(func, block)))
     if isinstance(buffer, list) and writing and buffer[0] == "read":
         raise ScheduleError(
-            f"`{block}` writes `{target.name}` as well as reading it", (find_block(func, block), f"writes {target.name}")
+            f"`{block}` writes `{target.name}` as well as reading it",
+            (find_block(func, block), f"writes {target.name}"),
+            hint=f"reindex({block!r}, {target.name!r}) is for what it writes",
         )
     func, copying, _ = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
     return func, copying
@@ -106,24 +99,14 @@ def reindex_cache_write(
 def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
     scope, leaf = locate(func, block)
     reader: Block = leaf.stmt  # type: ignore[assignment]
-    if source.name in leaf.writes:
-        raise ScheduleError(
-            f"`{block}` also writes `{source.name}`, so it cannot read a copy", (reader, f"reads and writes {source.name}")
-        )
+    need_reads_alone(leaf, source.name)
     place = _place(reader, source)
     used = _used(reader, place)
     writers = scope.writers(source.name)
     before = [w for w in writers if w.order < leaf.order]
     common, position = between(before, [leaf], source.name) if before else ((scope.root,), 0)
     loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
-    for w in writers:
-        if w not in before and loops and w.under(loops[0]):
-            raise ScheduleError(
-                f"{w.quoted} writes `{source.name}` again before the next iteration of `{loops[0].name}` reads it",
-                (loops[0], "around both"),
-                (reader, f"reads {source.name}"),
-                (w.stmt, f"writes {source.name}"),
-            )
+    need_written_before(writers, before, loops, leaf, source.name)
     names = Names.of(func)
     copy, outputs = _copy(names, wanted, memory, source, used)
     iters, own = _axes(names, used)
@@ -134,7 +117,7 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
         raise ScheduleError(
             f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
             (reader, f"reads {source.name}"),
-            hint="cache_read copies the buffer as it is",
+            hint=AS_IT_IS,
         )
     new = _replaced(reader, source, copy, outputs)
     share: dict[str, Window] = {}
@@ -158,14 +141,12 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
     for it in writer.iters:
         if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
             raise ScheduleError(
-                f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`", (writer, f"writes {target.name}")
+                f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`",
+                (writer, f"writes {target.name}"),
+                hint=f"cache_write copies `{target.name}` in its own shape",
             )
     remaining = [r for r in scope.readers(target.name) if r is not leaf]
-    early = next((r for r in remaining if r.order < leaf.order), None)
-    if early is not None:
-        raise ScheduleError(
-            f"{early.quoted} reads `{target.name}` before `{block}` writes it", (early.stmt, "first"), (writer, "then")
-        )
+    need_read_later(remaining, leaf)
     common: tuple[Stmt, ...] = (*leaf.above, writer)
     for r in remaining:
         common = shared(common, r.above)
@@ -191,12 +172,12 @@ def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     mark = (block, f"uses {buffer.name}")
     if len(places) > 1:
         texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
-        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark, hint=AS_IT_IS)
     axes = {it.var.name for it in block.iters}
     inner = sorted(v for i in places[0] for v in variables(i) if v not in axes)
     if inner or any(type(n) is Load for i in places[0] for n in walk(i)):
         moving = f"`{inner[0]}`" if inner else "loaded indices"
-        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark, hint=AS_IT_IS)
     return places[0]
 
 
@@ -213,7 +194,9 @@ def _mapping(block: Block, index_map: str, buffer: Buffer) -> IndexMap:
     for name, it in by_name.items():
         if it not in used and any(name in variables(o) for o in mapping.outputs):
             raise ScheduleError(
-                f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`", (block, f"uses {buffer.name}")
+                f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`",
+                (block, f"uses {buffer.name}"),
+                hint=f"leave `{name}` out of the result of the index map",
             )
     return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs)
 

@@ -27,7 +27,8 @@ from .conflicts import (
 from .error import ScheduleError, listing
 from .fuse import not_nested
 from .loops import ranges_of
-from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+from .primitive import KIND_WORDS, SAME_FOR_ALL, path_to_loop, primitive, replace_path
+from .requirements import in_any_order
 
 
 @primitive
@@ -74,6 +75,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
                     f"the extent of `{loop.name}` depends on `{inner.name}`, which would come inside it",
                     (inner, "must stay outside"),
                     (loop, f"runs over {loop.extent}"),
+                    hint=SAME_FOR_ALL,
                 )
     swapped = list(_swapped(chain, order))
     for loop in chain:
@@ -133,6 +135,7 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
                     (a, "outer loop now"),
                     (b, "would come outside it"),
                     *touching(first, second, x, y),
+                    hint=f"leave `{b.name}` inside `{a.name}`",
                 )
 
 
@@ -156,6 +159,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
                     f"the axis `{it.var.name}` of block `{block.name}` is ordered, and {listing(driving)} would change its order",
                     (chained[driving[0]], "drives an ordered axis"),
                     (block, "its block"),
+                    hint=in_any_order(it),
                 )
     if block.init is None:
         return

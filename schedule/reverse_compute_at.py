@@ -7,25 +7,13 @@ from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
 from tir.simplify import prove, simplify
 from tir.traverse import loads, stores
 
-from .dataflow import (
-    Insertion,
-    Leaf,
-    Names,
-    Scope,
-    edited,
-    locate,
-    locate_loop,
-    need_complete,
-    parts,
-    pick_position,
-    shared,
-    shared_loops,
-    span,
-)
-from .error import ScheduleError
+from .dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
+from .edits import Insertion, Names, edited, parts, pick_position
+from .error import ScheduleError, listing
 from .placement import INLINE, ROOT, laid_out, loops_and_ranges
 from .primitive import path as path_of
 from .primitive import primitive
+from .requirements import need_complete
 from .reverse_compute_inline import reverse_compute_inline
 from .window import Unproved, Window, affine_index, shifted, windows
 
@@ -62,16 +50,48 @@ def reverse_compute_at(
     path = locate_loop(scope, moved, loop)
     target: For = path[-1]  # type: ignore[assignment]
     consumer: Block = moved.stmt  # type: ignore[assignment]
-    producers = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
-    if not producers:
-        raise ScheduleError(f"no producer of `{block}` is under `{loop}`", (target, "the loop"), (consumer, "the block"))
-    if producers[-1].order > moved.order:
-        raise ScheduleError(
-            f"`{block}` stands before {producers[-1].quoted}, its producer", (consumer, "first"), (producers[-1].stmt, "then")
-        )
+    producers = _producers(scope, moved, target)
+    feeding = _feeding(scope, moved, path, producers[-1])
+    _, ranges = loops_and_ranges(path, scope.ranges)
+    made = _made(scope, moved, feeding, path, ranges)
+    _need_same_share(scope, moved, feeding, shared(moved.above, path))
 
-    common = shared(moved.above, path)
-    top = path[len(common)]
+    stmts = parts(target.body)
+    first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
+    position = pick_position(index, first, len(stmts), target)
+    removed = edited(func, [(consumer, None)])
+    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True)
+    return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
+    """What writes inputs of a block under a loop; refuses where there is none, or one that comes after the block."""
+    block, consumer = moved.name, moved.stmt
+    found = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
+    if not found:
+        elsewhere = dict.fromkeys(x.name for p in scope.leaves if p.writes & moved.inputs for x in p.loops)
+        under = f"what it reads is written under {listing(elsewhere)}"
+        raise ScheduleError(
+            f"no producer of `{block}` is under `{target.name}`",
+            (target, "the loop"),
+            (consumer, "the block"),
+            hint=under if elsewhere else f"nothing here writes what `{block}` reads",
+        )
+    if found[-1].order > moved.order:
+        raise ScheduleError(
+            f"`{block}` stands before {found[-1].quoted}, its producer",
+            (consumer, "first"),
+            (found[-1].stmt, "then"),
+            hint=f"compute_at({block!r}, ...) moves a block to what reads it",
+        )
+    return found
+
+
+def _feeding(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
+    """What writes inputs of a block between its place and the end of `path`, where its `last` producer is; refuses what is in the
+    way, and what comes too late."""
+    block, consumer = moved.name, moved.stmt
+    top = path[len(shared(moved.above, path))]
     between = [x for x in span(scope, (*moved.above, consumer), path) if x is not moved]
     for other in between:
         touched = sorted((other.reads | other.writes) & moved.writes)
@@ -80,15 +100,17 @@ def reverse_compute_at(
                 f"{other.quoted} uses `{touched[0]}`, which `{block}` writes, between the two places",
                 (other.stmt, f"uses {touched[0]}"),
                 (consumer, f"writes {touched[0]}"),
+                hint=f"move {other.quoted} first, or choose a loop after it",
             )
     feeding = [x for x in between if x.writes & moved.inputs]
     for other in feeding:
-        if not other.under(top) or (other.order > producers[-1].order and not other.under(target)):
+        if not other.under(top) or (other.order > last.order and not other.under(path[-1])):
             changed = sorted(other.writes & moved.inputs)[0]
             raise ScheduleError(
                 f"{other.quoted} writes `{changed}`, which `{block}` reads, after the new place",
                 (other.stmt, f"writes {changed}"),
                 (consumer, f"reads {changed}"),
+                hint=f"move {other.quoted} before it first",
             )
     for other in feeding:
         for name in sorted(other.writes & moved.inputs):
@@ -98,18 +120,9 @@ def reverse_compute_at(
                     f"`{name}` is written by {other.quoted} and by {outside.quoted}, which is not under the same loops",
                     (other.stmt, f"writes {name}"),
                     (outside.stmt, f"writes {name}"),
+                    hint=f"merge the loops of {other.quoted} and {outside.quoted} first",
                 )
-
-    _, ranges = loops_and_ranges(path, scope.ranges)
-    made = _made(scope, moved, feeding, path, ranges)
-    _need_same_share(scope, moved, feeding, common)
-
-    stmts = parts(target.body)
-    first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
-    position = pick_position(index, first, len(stmts), target)
-    removed = edited(func, [(consumer, None)])
-    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True)
-    return edited(removed, [], Insertion(target.body, position, placed)), None
+    return feeding
 
 
 def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:
@@ -137,6 +150,7 @@ def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...]
                     "so that some of its points would be left out",
                     (producer.stmt, "a producer"),
                     (block, "the block"),
+                    hint="choose a loop in which all that it reads is finished for the same axes, further outside",
                 )
             best = tiling[v]
             inside = prove(other.start <= best.start, ranges) and prove(
@@ -147,6 +161,7 @@ def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...]
                     f"the inputs of `{block.name}` are not finished in the same windows of `{v}`",
                     (producer.stmt, "a producer"),
                     (block, "the block"),
+                    hint="choose a loop further outside, or compute_at one of its producers first",
                 )
     return tiling
 
@@ -159,19 +174,17 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
     source = producer.stmt
     if type(source) is not Block:
         raise ScheduleError(
-            f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown", (source, "not in a block")
+            f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown",
+            (source, "not in a block"),
+            hint="only what a block writes can be told apart: put the statement into one (T.block)",
         )
     inner = [x for x in producer.loops if not any(x is o for o in outer)]
     try:
         share = windows(source, outer, inner)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`: "
-            f"{reason}",
-            (outer[-1], "the loop"),
-            (source, "the producer"),
-            (block, "the consumer"),
-        ) from None
+        what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
+        marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
+        raise reason.refusal(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`") from None
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         dims = _written(source, name)
@@ -187,6 +200,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
                     raise ScheduleError(
                         f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",
                         (source, f"writes {name}"),
+                        hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
                     )
                 v, offset = dim
                 window = share[v]
@@ -218,12 +232,15 @@ def _add(
             "but only a part of it is finished in an iteration",
             (source, f"writes {name}"),
             (block, f"reads {name}"),
+            hint="choose a loop further outside, in which all of that dimension is finished",
         )
     axis = axes[read[0]]
     shift = offset - read[1]
     if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
         raise ScheduleError(
-            f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes", (block, f"reads {name}")
+            f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
+            (block, f"reads {name}"),
+            hint="choose a loop outside of all that writes the rest",
         )
     mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
     if result.setdefault(axis.var.name, mine) != mine:
@@ -232,6 +249,7 @@ def _add(
             "which are not finished in the same iteration",
             (source, f"writes {name}"),
             (block, f"reads {name}"),
+            hint="choose a loop further outside, in which all of them are finished",
         )
 
 
@@ -257,9 +275,7 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
     try:
         now = windows(block, around, inner)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{block.name}` runs over its whole domain, once: {reason}", (block, "the block")
-        ) from None
+        raise reason.refusal(f"that `{block.name}` runs over its whole domain, once", (block, "the block")) from None
     if not around:
         return
     then = _made(scope, moved, feeding, common, ranges)
@@ -274,4 +290,5 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
                 "than its producers finish",
                 (around[-1], "around both"),
                 (block, "the block"),
+                hint=f"choose a loop that is not inside `{around[-1].name}`",
             )

@@ -8,20 +8,11 @@ from tir.simplify import prove, simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .compute_inline import own_axes, single_store
-from .dataflow import (
-    Leaf,
-    Scope,
-    edited,
-    locate,
-    need_complete,
-    need_only_writer,
-    need_temporary,
-    shared_loops,
-    span,
-    without_buffers,
-)
+from .dataflow import Leaf, Scope, locate, shared_loops, span
+from .edits import edited, without_buffers
 from .error import ScheduleError, listing
 from .primitive import primitive
+from .requirements import need_complete, need_only_writer, need_temporary
 from .window import Unproved, affine_index, windows
 
 
@@ -42,7 +33,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     scope, leaf = locate(func, block)
     consumer: Block = leaf.stmt  # type: ignore[assignment]
     if consumer.is_reduction:
-        raise ScheduleError(f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"))
+        raise ScheduleError(
+            f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"), hint=_instead(block)
+        )
     need_complete(scope, leaf, "inlined into its producer")
     last = single_store(consumer)
     made = _only_producer(scope, leaf)
@@ -73,25 +66,38 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     return without_buffers(edited(func, [(consumer, None), (producer, merged)]), [name]), None
 
 
+def _instead(block: str) -> str:
+    """What to try where a block cannot become a part of its producer."""
+    return f"reverse_compute_at({block!r}, ...) runs it right after its producer"
+
+
 def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
     """The one block that makes a temporary which `leaf` reads; refuses unless it is complete, and alone writes the temporary."""
     block, consumer = leaf.name, leaf.stmt
     candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
     options = [w for w in candidates if not (w.writes & scope.outputs)]
     if not options:
-        raise ScheduleError(f"no block makes a temporary that `{block}` reads", (consumer, "the block"))
+        raise ScheduleError(
+            f"no block makes a temporary that `{block}` reads",
+            (consumer, "the block"),
+            hint=f"`{block}` must read what another block writes, and what is no parameter of the function",
+        )
     if len(options) > 1:
-        raise ScheduleError(f"`{block}` has several producers, {listing(w.name for w in options)}", (consumer, "the block"))
+        raise ScheduleError(
+            f"`{block}` has several producers, {listing(w.name for w in options)}", (consumer, "the block"), hint=_instead(block)
+        )
     made = options[0]
     if type(made.stmt) is not Block:
-        raise ScheduleError(f"{made.quoted} writes what `{block}` reads, and is no block", (made.stmt, "the producer"))
+        raise ScheduleError(
+            f"{made.quoted} writes what `{block}` reads, and is no block", (made.stmt, "the producer"), hint=_instead(block)
+        )
     producer: Block = made.stmt
     if producer.is_reduction or producer.init is not None:
         raise ScheduleError(
             f"`{producer.name}`, the producer of `{block}`, is a reduction: its result is not final where it is stored",
             (producer, "reduces"),
             (consumer, "reads the result"),
-            hint=f"reverse_compute_at({block!r}, ...) runs it right after the reduction",
+            hint=_instead(block),
         )
     need_complete(scope, made, "extended by its consumer")
     need_only_writer(scope, made, "extended by its consumer")
@@ -109,6 +115,7 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
             (producer, f"writes {name}"),
             (other.stmt, "another reader"),
             (consumer, "the block"),
+            hint=f"compute_inline({made.name!r}) puts its formula into all its readers",
         )
     for x in span(scope, (*leaf.above, consumer), (*made.above, producer)):
         if x is leaf or x is made:
@@ -120,6 +127,7 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
                 f"{x.quoted} {'writes' if changed else 'uses'} `{touched[0]}` between `{made.name}` and `{block}`",
                 (x.stmt, f"uses {touched[0]}"),
                 (consumer, "the block"),
+                hint=f"move {x.quoted} before `{made.name}` or after `{block}` first",
             )
     if leaf.writes & made.reads:
         clash = sorted(leaf.writes & made.reads)[0]
@@ -127,6 +135,7 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
             f"`{made.name}` reads `{clash}`, which `{block}` writes",
             (producer, f"reads {clash}"),
             (consumer, f"writes {clash}"),
+            hint=_instead(block),
         )
 
 
@@ -135,6 +144,7 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
     block = leaf.name
     consumer: Block = leaf.stmt  # type: ignore[assignment]
     producer: Block = made.stmt  # type: ignore[assignment]
+    instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{block}`"
     places = own_axes(producer, single_store(producer))
     common = shared_loops(leaf.above, made.above)
     shares = []
@@ -142,8 +152,8 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
         try:
             shares.append(windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)]))  # type: ignore[arg-type]
         except Unproved as reason:
-            raise ScheduleError(
-                f"it cannot be shown that {x.quoted} runs over its whole domain, once: {reason}", (x.stmt, "the block")
+            raise reason.refusal(
+                f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)
             ) from None
 
     axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
@@ -163,14 +173,17 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
                     raise ScheduleError(
                         f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there",
                         (consumer, f"reads {name}"),
+                        hint=instead,
                     )
                 found[read[0]] = simplify(source.var - read[1])
             elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
                 raise ScheduleError(
-                    f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own", (consumer, f"reads {name}")
+                    f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own",
+                    (consumer, f"reads {name}"),
+                    hint=instead,
                 )
         if mapping is not None and mapping != found:
-            raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"))
+            raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"), hint=instead)
         mapping = found
     assert mapping is not None, "the block reads what its producer writes"
     for v, it in axes.items():
@@ -179,6 +192,7 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
                 raise ScheduleError(
                     f"the axis `{v}` of `{block}` does not index `{name}`, so an element is used more than once",
                     (consumer, f"reads {name}"),
+                    hint=instead,
                 )
             mapping[v] = Const(0, it.var.dtype)
     return mapping

@@ -27,11 +27,13 @@ from tir.ir import (
 from tir.simplify import prove
 from tir.traverse import stores, substitute, variables
 
-from .dataflow import Insertion, Leaf, Names, edited, locate, need_complete, need_only_writer, with_buffer
+from .dataflow import Leaf, locate
+from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
 from .loops import ranges_of
-from .primitive import blocks_below, find_loop, primitive
+from .primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
 from .reducer import Reducer, reducer_of
+from .requirements import need_complete, need_only_writer
 from .window import Unproved, need_distinct
 
 
@@ -72,14 +74,16 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     block = _only_block(target)
     scope, leaf = locate(func, block.name)
     if not block.is_reduction or block.init is None:
-        hint = "rfactor before decompose_reduction" if block.is_reduction else None
+        hint = "rfactor before decompose_reduction" if block.is_reduction else "only what a block adds up can be factored"
         raise ScheduleError(f"`{block.name}` is not a reduction with its init", (block, "the block"), hint=hint)
     need_complete(scope, leaf, "factored")
     need_only_writer(scope, leaf, "factored")
     chain = _need_alone(leaf, target, _need_roles(leaf, target))
     axis = _need_axis(block, factor_axis)
     if any(x.name in variables(target.extent) for x in chain):
-        raise ScheduleError(f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"))
+        raise ScheduleError(
+            f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=SAME_FOR_ALL
+        )
     reducer = reducer_of(block, not _keeps_order(block, target, chain))
 
     names = Names.of(func)
@@ -111,6 +115,7 @@ def _only_block(target: For) -> Block:
             f"`{target.name}` must have one block below it, not {listing(b.name for b in below)}",
             (target, "the loop"),
             *((b, "below") for b in below),
+            hint="choose a loop further inside, and rfactor before decompose_reduction",
         )
     return below[0]
 
@@ -122,8 +127,12 @@ def _need_roles(leaf: Leaf, target: For) -> set[str]:
     driving = _driving(block)
     if target.name not in driving or target.name in placing:
         what = "drives spatial axes" if target.name in placing else "drives nothing"
+        others = [x.name for x in leaf.loops if x.name in driving - placing]
         raise ScheduleError(
-            f"`{target.name}` {what} of `{block.name}`, not its reduction alone", (target, what), (block, "the block")
+            f"`{target.name}` {what} of `{block.name}`, not its reduction alone",
+            (target, what),
+            (block, "the block"),
+            hint=f"loops of the reduction are {listing(others)}" if others else "rfactor before the loops are fused",
         )
     mixed = next((x for x in leaf.loops if x.name in driving & placing), None)
     if mixed is not None:
@@ -131,6 +140,7 @@ def _need_roles(leaf: Leaf, target: For) -> set[str]:
             f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`",
             (mixed, "drives both"),
             (block, "the block"),
+            hint="rfactor before the loops are fused",
         )
     return driving
 
@@ -141,20 +151,24 @@ def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> list[For]:
     block: Block = leaf.stmt  # type: ignore[assignment]
     chain, outer = _chain(leaf)
     if not any(x is target for x in chain):
-        raise ScheduleError(f"`{block.name}` is not alone below `{target.name}`", (target, "the loop"), (block, "the block"))
+        raise ScheduleError(
+            f"`{block.name}` is not alone below `{target.name}`",
+            (target, "the loop"),
+            (block, "the block"),
+            hint="move what else the loop holds out of it, or choose a loop further inside",
+        )
     above = next((x for x in outer if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
     if above is not None:
         raise ScheduleError(
             f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
             (above, "drives the reduction"),
             (block, "the block"),
+            hint=f"move what else it holds out of `{above.name}` first",
         )
     try:
         need_distinct(block, chain, outer)
     except Unproved as reason:
-        raise ScheduleError(
-            f"it cannot be shown that `{block.name}` visits each of its points once: {reason}", (block, "the block")
-        ) from None
+        raise reason.refusal(f"that `{block.name}` visits each of its points once", (block, "the block")) from None
     return chain
 
 
@@ -224,7 +238,9 @@ def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr
             guards.append(substitute(c, fresh))
         else:
             raise ScheduleError(
-                f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together", (f.block, "the block")
+                f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together",
+                (f.block, "the block"),
+                hint="split by factors that divide the extents, or peel the loop first",
             )
     return conjunction(*kept), conjunction(*guards)
 

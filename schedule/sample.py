@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tir.ir import Block, Const, For, PrimFunc
+from tir.ir import Block, PrimFunc
 
 from .compute_at import compute_at
 from .compute_inline import compute_inline
 from .dataflow import locate
 from .error import ScheduleError
-from .primitive import find_loop, primitive
+from .primitive import constant_extent, find_loop, primitive
 from .reverse_compute_at import reverse_compute_at
 
 ROOT, INLINE = "root", "inline"
@@ -209,10 +209,7 @@ def _possible(call) -> bool:
 
 
 def _extent(func: PrimFunc, loop: str) -> int:
-    target: For = find_loop(func, loop)
-    if type(target.extent) is not Const:
-        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
-    return int(target.extent.value)
+    return constant_extent(find_loop(func, loop))
 
 
 def _need_count(n: int, max_innermost_factor: int) -> None:

@@ -30,6 +30,8 @@ class Schedule:
 
     def __init__(self, func: PrimFunc | Mapping[str, PrimFunc], seed: int | np.random.Generator | None = None):
         self._func = need_func(func, "Schedule")
+        if not isinstance(seed, (int, np.integer, np.random.Generator, type(None))):
+            raise TypeError(f"Schedule: the seed must be an integer or a np.random.Generator, got {seed!r}")
         self._steps: tuple[Step, ...] = ()
         self._seed = seed
         self._rng: np.random.Generator | None = None

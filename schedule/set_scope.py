@@ -6,7 +6,8 @@ from tir.ir import PrimFunc
 from tir.traverse import replace_buffers
 
 from .cache_read import need_scope
-from .dataflow import Names, buffer_of
+from .dataflow import buffer_of
+from .edits import Names
 from .error import ScheduleError
 from .primitive import find_block, primitive
 
@@ -32,6 +33,10 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
             hint=f"cache_write({block!r}, {buffer_index!r}, {storage_scope!r})",
         )
     if buffer.scope == storage_scope:
-        raise ScheduleError(f"`{buffer.name}` is in scope {storage_scope!r} already", (writer, f"writes {buffer.name}"))
+        raise ScheduleError(
+            f"`{buffer.name}` is in scope {storage_scope!r} already",
+            (writer, f"writes {buffer.name}"),
+            hint="there is nothing to change",
+        )
     new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)
     return replace_buffers(func, {buffer.name: new}), new.name  # type: ignore[return-value]

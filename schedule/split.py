@@ -9,7 +9,7 @@ from tir.simplify import prove, simplify
 
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
-from .primitive import blocks_below, fresh_names, need_serial, path_to_loop, primitive, replace_path
+from .primitive import blocks_below, fixed_factors, fresh_names, need_serial, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -30,18 +30,14 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
     need_serial(target, "split")
-    if not factors:
-        raise ScheduleError("at least one factor is needed", hint=f"split({loop!r}, [None, 4])")
-    if sum(f is None for f in factors) > 1:
-        raise ScheduleError(f"at most one factor may be None, got {factors}")
-    known = [f for f in factors if f is not None]
-    if any(f < 1 for f in known):
-        raise ScheduleError(f"factors must be at least 1, got {min(known)}")
+    known = fixed_factors(factors, example=f"split({loop!r}, [None, 4])")
     product, extent = math.prod(known), target.extent
     if len(known) == len(factors):
         if type(extent) is not Const:
             raise ScheduleError(
-                f"the extent of `{loop}` is not a constant, so one factor must be None", (target, f"runs over {extent}")
+                f"the extent of `{loop}` is not a constant, so one factor must be None",
+                (target, f"runs over {extent}"),
+                hint=f"split({loop!r}, {[None, *factors[1:]]})",
             )
         if product < extent.value:
             raise ScheduleError(

@@ -11,7 +11,8 @@ from tir.traverse import map_statements, replace_buffers, rewrite, substitute, v
 
 from .cache_read import copy_block, need_scope, restricted, where_read
 from .cache_write import finished, unknown_part
-from .dataflow import Insertion, Leaf, Names, Scope, edited, locate, with_buffer
+from .dataflow import Leaf, Scope, locate
+from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import KIND_WORDS, blocks_below, path_to_named, primitive
@@ -52,7 +53,9 @@ def stage_mem(
     source = _buffer(target, buffer)
     inner = blocks_below(target)
     if not inner:
-        raise ScheduleError(f"there is no block in `{block_or_loop}`", (target, "no block"))
+        raise ScheduleError(
+            f"there is no block in `{block_or_loop}`", (target, "no block"), hint="name a block, or a loop with blocks in it"
+        )
     scope, _ = locate(func, inner[0].name)
     above = tuple(path[len(scope.around) : -1])
     for s in above:
@@ -126,10 +129,15 @@ def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
                 f"{x.quoted} {what} `{buffer}`, which {writers[0].quoted} writes, and may need more than what that writes",
                 (x.stmt, f"{what} {buffer}"),
                 (writers[0].stmt, f"writes {buffer}"),
+                hint=f"stage {writers[0].quoted} alone, or cache_read what {x.quoted} reads first",
             )
         places = {n.indices for n in walk(x.stmt) if isinstance(n, (Load, Store)) and n.buffer.name == buffer}
         if len(places) > 1:
-            raise ScheduleError(f"{x.quoted} uses `{buffer}` at {len(places)} places", (x.stmt, f"writes {buffer}"))
+            raise ScheduleError(
+                f"{x.quoted} uses `{buffer}` at {len(places)} places",
+                (x.stmt, f"writes {buffer}"),
+                hint=f"cache_write({x.name!r}, {buffer!r}, ...) gives it a copy of what it writes",
+            )
 
 
 def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: list[For], ranges: Ranges, names: Names) -> Stmt:
@@ -145,6 +153,7 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
                 f"{writers[0].quoted} and {w.quoted} write different windows of `{source.name}`",
                 (writers[0].stmt, "one"),
                 (w.stmt, "the other"),
+                hint=f"stage {writers[0].quoted} and {w.quoted} one by one",
             )
     share, conditions = parts[0]
     return restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
@@ -232,6 +241,7 @@ def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str,
             f"{writer.quoted} writes `{buffer}` in `{keep}`, so that what was kept of it would be old",
             (loop, "the loop"),
             (writer.stmt, f"writes {buffer}"),
+            hint=f"stage_mem without keep={keep!r}",
         )
     return loop
 
@@ -254,6 +264,7 @@ def _advance(region: Region, target: Stmt, loop: For) -> tuple[int, int, int]:
             f"the window of `{name}` starts at `{r.min}` and is `{r.extent}` long: it does not move on by a constant step",
             (loop, "the loop"),
             (target, f"reads {name}"),
+            hint=f"stage_mem without keep={loop.name!r}",
         )
     extent = r.extent.value
     if step >= extent:

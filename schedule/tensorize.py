@@ -36,7 +36,8 @@ from tir.traverse import replace_buffers, rewrite, stores, substitute, walk
 
 from .blockize import blockize
 from .copies import renamed
-from .dataflow import Names
+from .digits import Unproved
+from .edits import Names
 from .error import ScheduleError
 from .primitive import path_to_named, primitive, replace_path, statements
 from .tensor_intrin import TensorIntrin, registered
@@ -71,36 +72,17 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
     target: Block = above[-1]  # type: ignore[assignment]
     difference = intrinsic.difference()
     if difference is not None:
-        raise ScheduleError(f"the implementation of `{tensor_intrin}` is not what its description says: {difference}")
-
-    description = _plain(intrinsic.desc.body)
-    actual = _plain(target.body)
-    if type(description) is str or type(actual) is str:
-        reason = actual if type(actual) is str else f"its description has a part that is not: {description}"
-        raise ScheduleError(f"`{block_or_loop}` is not what `{tensor_intrin}` computes: {reason}", (named, "compared with it"))
-    inner = {s.name for s in statements(actual) if type(s) is For}  # type: ignore[arg-type]
-    matcher = _Matcher(inner)
-    found = next(matcher.stmts(description, actual, _Match()), None)  # type: ignore[arg-type]
-    if found is None:
         raise ScheduleError(
-            f"`{block_or_loop}` is not what `{tensor_intrin}` computes: {matcher.reason}", (named, "compared with it")
+            f"the implementation of `{tensor_intrin}` is not what its description says: {difference}",
+            hint=f"register {tensor_intrin!r} again with desc and impl that agree",
         )
-    written = {s.buffer.name for s in stores(intrinsic.desc.body)}
-    for p in intrinsic.desc.buffers:
-        if p.name not in found.windows:
-            raise ScheduleError(f"`{p.name}` of `{tensor_intrin}` is not used by its description, so its place is unknown")
-    for mine, window in found.windows.items():
-        for other, same in found.windows.items():
-            if mine in written and other != mine and same.buffer.name == window.buffer.name:
-                raise ScheduleError(
-                    f"`{window.buffer.name}` would be both `{mine}` of `{tensor_intrin}`, which it writes, and `{other}`",
-                    (named, "uses one buffer twice"),
-                )
+
+    windows = _windows(intrinsic, tensor_intrin, target, named)  # type: ignore[arg-type]
 
     names_of = Names.of(func)
     body = _placed(
         intrinsic,
-        {p.name: found.windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)},
+        {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)},
         names_of,
     )
     allocs = target.allocs
@@ -109,6 +91,40 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
         body = replace_buffers(body, {b.name: own})
         allocs = (*allocs, own)
     return replace_path(func, above, target.with_(body=body, allocs=allocs)), None
+
+
+def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, Window]:
+    """Where the parameters of an intrinsic's description lie in a block; refuses a block that computes something else."""
+    what = f"`{named.name}` is not what `{name}` computes"
+    try:
+        description = _plain(intrinsic.desc.body)
+    except Unproved as reason:
+        raise ScheduleError(f"the description of `{name}` cannot be compared: {reason}", hint=reason.hint) from None
+    try:
+        actual = _plain(target.body)
+    except Unproved as reason:
+        raise ScheduleError(f"{what}: {reason}", (named, "compared with it"), hint=reason.hint) from None
+    matcher = _Matcher({s.name for s in statements(actual) if type(s) is For})
+    found = next(matcher.stmts(description, actual, _Match()), None)
+    if found is None:
+        hint = _what_to_try(description, actual)
+        raise ScheduleError(f"{what}: {matcher.reason}", (named, "compared with it"), hint=hint)
+    written = {s.buffer.name for s in stores(intrinsic.desc.body)}
+    for p in intrinsic.desc.buffers:
+        if p.name not in found.windows:
+            raise ScheduleError(
+                f"`{p.name}` of `{name}` is not used by its description, so its place is unknown",
+                hint=f"register {name!r} again without the parameter",
+            )
+    for mine, window in found.windows.items():
+        for other, same in found.windows.items():
+            if mine in written and other != mine and same.buffer.name == window.buffer.name:
+                raise ScheduleError(
+                    f"`{window.buffer.name}` would be both `{mine}` of `{name}`, which it writes, and `{other}`",
+                    (named, "uses one buffer twice"),
+                    hint="cache_read or cache_write makes a copy for one of the two",
+                )
+    return found.windows
 
 
 # --- comparing -----------------------------------------------------------------------------------------------------------
@@ -136,12 +152,18 @@ class _Match:
             object.__setattr__(self, "windows", {})
 
 
-def _plain(stmt: Stmt) -> Stmt | str:
-    """A statement without blocks and loops of extent 1; a text that says why not, if a block is guarded."""
-    problem: str | None = None
+def _what_to_try(description: Stmt, actual: Stmt) -> str:
+    """What to try where something else was found than a description."""
+    wanted, found = ([str(s.extent) for s in statements(x) if type(s) is For] for x in (description, actual))
+    if wanted and wanted != found:
+        return f"split and reorder first, to loops over {', '.join(wanted)} in this order"
+    return "TensorIntrin.register makes an intrinsic known that computes this"
+
+
+def _plain(stmt: Stmt) -> Stmt:
+    """A statement without blocks and loops of extent 1; raises Unproved where a block has a condition or a buffer of its own."""
 
     def visit(s):
-        nonlocal problem
         match s:
             case For(var, Const(1), body):
                 return visit(substitute(body, {var.name: Const(0, var.dtype)}))
@@ -149,9 +171,10 @@ def _plain(stmt: Stmt) -> Stmt | str:
                 return s.with_(body=visit(s.body))
             case Block():
                 if s.predicate != TRUE:
-                    problem = problem or f"`{s.name}` runs only where `{s.predicate}`"
+                    hint = "choose factors that divide the extents, peel the loop, or pad_einsum first"
+                    raise Unproved(f"`{s.name}` runs only where `{s.predicate}`", hint)
                 if s.allocs:
-                    problem = problem or f"`{s.name}` allocates `{s.allocs[0].name}`"
+                    raise Unproved(f"`{s.name}` allocates `{s.allocs[0].name}`", f"lift_alloc({s.allocs[0].name!r}) first")
                 bindings = {it.var.name: it.binding for it in s.iters}
                 body = visit(substitute(s.body, bindings))
                 if s.init is None:
@@ -166,8 +189,7 @@ def _plain(stmt: Stmt) -> Stmt | str:
             case _:
                 return s
 
-    result = visit(stmt)
-    return problem or result
+    return visit(stmt)
 
 
 class _Matcher:

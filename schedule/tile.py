@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import PrimFunc
 
-from .primitive import primitive
+from .primitive import fixed_factors, primitive
 from .reorder import reorder
 from .split import split
 
@@ -21,6 +21,7 @@ def tile(func: PrimFunc, x: str, y: str, x_factor: int, y_factor: int) -> tuple[
     Legal     where `split` of both by [None, factor], and then `reorder` of the four loops, are.
     Example   matmul: s.tile("i", "j", 4, 4)
     """
+    fixed_factors([x_factor, y_factor], example=f"tile({x!r}, {y!r}, 4, 16)")
     func, (x_outer, x_inner) = split(func, x, [None, x_factor])
     func, (y_outer, y_inner) = split(func, y, [None, y_factor])
     func, _ = reorder(func, x_outer, y_outer, x_inner, y_inner)

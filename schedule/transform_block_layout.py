@@ -6,10 +6,12 @@ from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Stmt, Va
 from tir.simplify import simplify_tree
 from tir.traverse import substitute, variables
 
-from .dataflow import Names, edited, locate
+from .dataflow import locate
+from .edits import Names, edited
 from .error import ScheduleError
 from .index_map import invert, parse_index_map, place_names
 from .primitive import KIND_WORDS, primitive
+from .requirements import in_any_order
 
 
 @primitive
@@ -39,7 +41,11 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
         kinds = {axes[v].axis for v in sources}
         if len(kinds) > 1:
             mixed = " and ".join(f"`{axes[v].var.name}`" for v in sorted(sources))
-            raise ScheduleError(f"the index map mixes {mixed}, which are spatial and of the reduction", (target, "the block"))
+            raise ScheduleError(
+                f"the index map mixes {mixed}, which are spatial and of the reduction",
+                (target, "the block"),
+                hint="keep the axes of the reduction apart: each result of the index map has axes of one kind",
+            )
         loop = Var(names.loop(f"ax{len(new)}"), place.dtype)
         new.append((loop, extent))
         iters.append(Iter(place, extent, kinds.pop() if kinds else Axis.SPATIAL, loop))
@@ -80,7 +86,12 @@ def own_loops(block: Block, above: tuple[Stmt, ...]) -> list[For]:
         inner = s
     outer = next((s for s in above if type(s) is For and s not in loops), None)
     if outer is not None:
-        raise ScheduleError(f"`{block.name}` is not alone in `{outer.name}`", (outer, "the loop"), (block, "the block"))
+        raise ScheduleError(
+            f"`{block.name}` is not alone in `{outer.name}`",
+            (outer, "the loop"),
+            (block, "the block"),
+            hint="do this before anything is moved there (compute_at, reverse_compute_at)",
+        )
     driven = {it.binding.name: it for it in block.iters if type(it.binding) is Var}
     for loop in loops:
         if loop.kind is not Kind.SERIAL or loop.annotations:
@@ -96,11 +107,19 @@ def own_loops(block: Block, above: tuple[Stmt, ...]) -> list[For]:
             )
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
-            raise ScheduleError(f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"))
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"), hint=in_any_order(it)
+            )
         if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
             continue
         if it.extent != Const(1, it.extent.dtype):
-            raise ScheduleError(f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"))
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
+            )
     if block.predicate != TRUE:
-        raise ScheduleError(f"`{block.name}` runs only where `{block.predicate}`", (block, "guarded"))
+        raise ScheduleError(
+            f"`{block.name}` runs only where `{block.predicate}`",
+            (block, "guarded"),
+            hint="do this before split by a factor that does not divide",
+        )
     return loops

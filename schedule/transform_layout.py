@@ -30,12 +30,14 @@ from tir.ir import (
     const,
     nest,
 )
+from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import blocks, loads, map_children, stores, substatements, substitute, walk
 
 from .compute_inline import own_axes, single_store
-from .dataflow import Insertion, Leaf, Names, buffer_of, edited, locate, parts
-from .error import ScheduleError
+from .dataflow import Leaf, buffer_of, locate
+from .edits import Insertion, Names, edited, parts
+from .error import ScheduleError, listing
 from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
 from .primitive import find_block, primitive
 from .window import Unproved, windows
@@ -83,7 +85,11 @@ def transform_layout(
     try:
         padding = const(pad_value, target.dtype)
     except TypeError:
-        raise ScheduleError(f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}", mark) from None
+        raise ScheduleError(
+            f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}",
+            mark,
+            hint=f"pad_value is a number that {target.dtype} holds, such as 0",
+        ) from None
     return padded(func, target, mapping, layout, padding, names), None
 
 
@@ -117,7 +123,12 @@ def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buff
             for n in walk(block):
                 if type(n) is Buffer and n.name == name:
                     return n
-            raise ScheduleError(f"`{block.name}` uses no buffer called `{name}`", (block, "the block"))
+            used = sorted({n.name for n in walk(block) if type(n) is Buffer})
+            raise ScheduleError(
+                f"`{block.name}` uses no buffer called `{name}`, but {listing(used)}",
+                (block, "the block"),
+                hint=did_you_mean(name, used),
+            )
         case _:
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 

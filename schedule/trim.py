@@ -9,7 +9,7 @@ from tir.traverse import map_statements
 
 from .error import ScheduleError
 from .guards import assuming, guarded_statements, iterations_where, ranges_around
-from .primitive import path_to_loop, primitive, replace_path
+from .primitive import constant_extent, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -23,12 +23,15 @@ def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
-    if type(target.extent) is not Const:
-        raise ScheduleError(f"the extent of `{loop}` is not a constant", (target, f"runs over {target.extent}"))
+    extent = constant_extent(target)
     ranges = ranges_around(above[:-1])
     size = useful_iterations(target, ranges)
-    if size >= target.extent.value:
-        raise ScheduleError(f"no iteration at the end of `{loop}` is without effect", (target, f"{target.extent} iterations"))
+    if size >= extent:
+        raise ScheduleError(
+            f"no iteration at the end of `{loop}` is without effect",
+            (target, f"{target.extent} iterations"),
+            hint="trim follows a split whose factors make more iterations than the loop has",
+        )
     new = target.with_(extent=Const(max(size, 1), target.extent.dtype))
     return replace_path(func, above, assuming(new, ranges)), None
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tir.ir import Const, For, Kind, PrimFunc
+from tir.ir import For, Kind, PrimFunc
 
-from .error import ScheduleError
 from .parallel import need_markable
-from .primitive import path_to_loop, primitive, replace_path
+from .primitive import constant_extent, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -20,10 +19,5 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
     need_markable(target, Kind.UNROLLED)
-    if type(target.extent) is not Const:
-        raise ScheduleError(
-            f"the extent of `{loop}` is not a constant",
-            (target, f"runs over {target.extent}"),
-            hint=f"split({loop!r}, [None, 4])",
-        )
+    constant_extent(target)
     return replace_path(func, above, target.with_(kind=Kind.UNROLLED)), None

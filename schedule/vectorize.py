@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tir.ir import Const, For, Kind, PrimFunc
+from tir.ir import For, Kind, PrimFunc
 from tir.traverse import variables
 
 from .bind import apart
 from .conflicts import loops_below
 from .error import ScheduleError
 from .parallel import independent_iterations, need_markable
-from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+from .primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, path_to_loop, primitive, replace_path
 
 
 @primitive
@@ -25,12 +25,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
     need_markable(target, Kind.VECTORIZED)
-    if type(target.extent) is not Const:
-        raise ScheduleError(
-            f"the extent of `{loop}` is not a constant",
-            (target, f"runs over {target.extent}"),
-            hint=f"split({loop!r}, [None, 8])",
-        )
+    constant_extent(target)
     for s in above[:-1]:
         if isinstance(s, For) and s.kind is Kind.VECTORIZED:
             raise ScheduleError(
@@ -43,12 +38,14 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 f"`{inner.name}` inside it is {KIND_WORDS[inner.kind]}",
                 (target, "cannot be vectorized"),
                 (inner, KIND_WORDS[inner.kind]),
+                hint=f"vectorize the innermost loop alone, or fuse(..., {inner.name!r}) before either is marked",
             )
         if loop in variables(inner.extent):
             raise ScheduleError(
                 f"the extent of `{inner.name}` depends on `{loop}`, so its lanes would run different numbers of iterations",
                 (target, "cannot be vectorized"),
                 (inner, f"runs over {inner.extent}"),
+                hint=SAME_FOR_ALL,
             )
     if not apart(above):
         independent_iterations(above, "vectorized")

@@ -74,7 +74,10 @@ def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: M
         lowest += 1
     strided = next((d for d in digits[lowest:] if d.inner), None)
     if strided is not None:
-        raise Unproved(f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop")
+        raise Unproved(
+            f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop",
+            hint=f"reorder first, so that the inner ones of the loops of `{name}` have the smallest steps",
+        )
     reach, extent = 1, 1
     cuts = []
     left = list(limits)

@@ -29,7 +29,7 @@ from .bandit import Bandit
 from .family import family
 from .measure import Candidate, Measurement
 from .mutate import around, crossover, operators
-from .ranking import Judge
+from .ranking import Judge, score_rows
 from .sample import fit, sample
 from .sketch import Sketch
 
@@ -108,9 +108,10 @@ class Evolution:
     """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. `rng` of `propose` decides everything: the same seed and measurements
-    give the same candidates. For a live display: `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of
-    predictions with what was then measured, in recent batches; None before there is one), `shares` (trials by sketch).
+    measured rows and their children are proposed unseen. `start`, a sketch and a row of it, is proposed first. `rng` of `propose`
+    decides everything: the same seed and measurements give the same candidates. For a live display: `scored` (rows, by how),
+    `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in recent batches; None
+    before there is one), `shares` (trials by sketch).
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Evolution:
         model: CostModel | None = None,
         prior: CostModel | None = None,
         settings: Settings | None = None,
+        start: tuple[Sketch, np.ndarray] | None = None,
     ):
         if not sketches:
             raise ValueError("there is no sketch to search")
@@ -132,6 +134,7 @@ class Evolution:
             self._judges = [Judge(model, 6, 2)]
         self._islands = [_Island(s, family(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
+        self._start = [(self._numbers[start[0].name], start[1])] if start is not None else []
         self._bandit = Bandit(len(sketches))
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
@@ -170,6 +173,10 @@ class Evolution:
         picked = np.zeros(len(self.sketches), dtype=np.int64)
         pools: dict[int, _Pool] = {}
         chosen: list[Candidate] = []
+        for number, row in self._start[:n]:
+            if len(self._unknown(number, row[None])):
+                picked[number] += 1
+                chosen.append(self._candidate(number, row))
         while len(chosen) < n:
             for number in self._bandit.order(picked):
                 if number not in pools:
@@ -223,7 +230,7 @@ class Evolution:
             for example in (e for group in groups[1:] for e in group):
                 judge.model.update(*example)
             if len(groups) > 1:
-                judge.begin([(judge.model.score(about, rows), seconds) for about, rows, seconds in groups[0]])
+                judge.begin([(score_rows(judge.model, about, rows), seconds) for about, rows, seconds in groups[0]])
             for example in groups[0] if groups else ():
                 judge.model.update(*example)
 
@@ -304,8 +311,8 @@ class Evolution:
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
-            best[number] = float(np.max(judge.model.score(island.about, rows)))
-        self._bandit.predict(np.max(best) - best)
+            best[number] = float(np.max(score_rows(judge.model, island.about, rows)))
+        self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
         """The rows of some generations that were not measured, best first."""
@@ -446,11 +453,11 @@ class Evolution:
         if not self._judges or not len(rows):
             return np.zeros((len(rows), len(self._judges)))
         start = time.perf_counter()
-        scores = np.stack([judge.model.score(island.about, rows) for judge in self._judges], axis=1)
+        said = np.stack([score_rows(judge.model, island.about, rows) for judge in self._judges], axis=1)
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
         self._alone += island.about.alone(rows)
-        return scores
+        return said
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One number a row, lower is better: the mean of its ranks with the judges, weighted by how far each is trusted. Ties,

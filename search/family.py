@@ -10,6 +10,7 @@ import numpy as np
 from costmodel import Family, Program, program
 from costmodel.loopnest import Known
 from schedule import ScheduleError, replay
+from tir.ir import PrimFunc
 
 from .geometry import nests
 from .sketch import Sketch
@@ -22,25 +23,24 @@ def family(sketch: Sketch) -> Family:
     """What a cost model is given about a sketch; the same object for equal sketches.
 
     Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
-    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row.
+    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. What is the same in other
+    sketches of the function is built once.
     """
-    memories: dict[tuple, Memory] = {}  # by what a witness has that is special
+    memory, described = _shared(sketch.func)
     deciding: dict[tuple[int, ...], tuple[Alignment, ...]] = {}
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
-    described = Known()
 
     def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
         if variant not in deciding:
             try:
-                deciding[variant] = alignments(sketch, variant, memories.setdefault((), Memory()))
+                deciding[variant] = alignments(sketch, variant, memory)
             except ScheduleError:
                 deciding[variant] = ()
         return deciding[variant]
 
     def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> Program | None:
         if (variant, how) not in known:
-            like = dict(zip(decides(variant), zip(how[::2], how[1::2], strict=True), strict=True))
-            memory = memories.setdefault(tuple(item for item in like.items() if any(item[1])), Memory())
+            like = dict(zip(decides(variant), how, strict=True))
             try:
                 known[variant, how] = program(symbolic(sketch, variant, memory, like), described)
             except ScheduleError:
@@ -73,13 +73,16 @@ def family(sketch: Sketch) -> Family:
     return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, alone)
 
 
+@lru_cache(maxsize=64)
+def _shared(func: PrimFunc) -> tuple[Memory, Known]:
+    """What the sketches of a function have in common: what their steps make, and what is found out about nests."""
+    return Memory(), Known()
+
+
 def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """The different rows of a matrix, and the numbers of the rows that are alike."""
-    if not keys.size:
-        if len(keys):
-            yield (), np.arange(len(keys))
-        return
-    groups, which = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    for group, members in zip(groups.tolist(), np.split(order, np.cumsum(np.bincount(which.ravel()))[:-1]), strict=True):
-        yield tuple(group), members
+    members: dict[tuple[int, ...], list[int]] = {}
+    for n, group in enumerate(map(tuple, keys.tolist())):
+        members.setdefault(group, []).append(n)
+    for group in sorted(members):
+        yield group, np.array(members[group])

@@ -19,7 +19,7 @@ GPU = Machine(132 * 128, 128, 227 * 1024, 256 * 1024, 50 * 1024 * 1024, is_gpu=T
 def machine(target: Target) -> Machine:
     if target.kind == "cuda":
         return GPU
-    return Machine(target.num_cores, target.vector_bits, target.l1, target.l2, target.l3)
+    return Machine(target.num_cores, target.vector_bits, target.l1, target.l2, target.l3, target.registers)
 
 
 def nests(sketch: Sketch) -> tuple[Nest, ...]:

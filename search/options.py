@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def check_options(
     workers: Any = None,
     rules: Any = None,
     first: Any = None,
+    builder: Any = None,
 ) -> None:
     """ValueError for a value of one of these options that no run can do anything with."""
     if records is not None and not isinstance(records, (str, Path, Records)):
@@ -45,6 +47,8 @@ def check_options(
         raise ValueError(f"callbacks takes a list of functions of one event, got {callbacks!r}")
     if limits is not None and not isinstance(limits, Limits):
         raise ValueError(f"limits takes search.Limits, got {limits!r}")
+    if limits is not None:
+        _check_limits(limits)
     if workload is not None and not isinstance(workload, Workload):
         raise ValueError(f"workload takes search.oracle.Workload, got {workload!r}")
     if workers is not None and (not _is(Integral, workers) or workers < 1):
@@ -53,6 +57,16 @@ def check_options(
         raise ValueError(f"rules takes a list of sketch rules, as search.rules.rule makes of a function, got {rules!r}")
     if first is not None and not _all(first, lambda c: isinstance(c, Candidate)):
         raise ValueError(f"first takes a list of search.measure.Candidate, got {first!r}")
+    if builder is not None and not isinstance(builder, str):
+        raise ValueError(f"builder takes the name of a module, got {builder!r}")
+
+
+def _check_limits(limits: Limits) -> None:
+    """ValueError for a limit that is no number of seconds, runs or bytes; `min_seconds` and `min_runs` may be 0."""
+    for name, value in asdict(limits).items():
+        number = _is(Real, value) and (value > 0 or (value == 0 and name.startswith("min_")))
+        if not number and not (name == "memory" and value is None):
+            raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
 
 
 def check_names(**chosen: Any) -> None:
@@ -63,7 +77,8 @@ def check_names(**chosen: Any) -> None:
         if isinstance(value, str) and value not in known[what]:
             raise ValueError(no_such(what, value, known[what]))
     model = chosen.get("model")
-    if not isinstance(model, (str, type(None))) and not (hasattr(model, "score") and hasattr(model, "update")):
+    usable = hasattr(model, "score") and hasattr(model, "update") and not isinstance(model, type)
+    if not isinstance(model, (str, type(None))) and not usable:
         raise ValueError(f"model takes a name, or an object with score and update (costmodel.CostModel), got {model!r}")
 
 

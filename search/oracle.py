@@ -21,8 +21,9 @@ CANARY = 0xA5
 MARGIN = 4096  # bytes of canary on either side of each array
 CHUNK = 1 << 15  # elements that are compared at a time
 
-# Ranges of the random floats of a function about which nothing is known, tried in turn until its results are finite.
-DISTRIBUTIONS = ((-1.0, 1.0), (-0.05, 0.05), (0.1, 1.0), (0.01, 0.05))
+# Ranges of the random floats of a function about which nothing is known, tried in turn until its results are finite, and not all
+# too small for their type, as a product of many factors.
+DISTRIBUTIONS = ((-1.0, 1.0), (-0.05, 0.05), (0.1, 1.0), (0.9, 1.1), (0.01, 0.05))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,11 @@ def tolerance(func: PrimFunc) -> float:
     return 16 * (eps * (1 + walk) + rounded)
 
 
-def scale_of(expected: np.ndarray) -> np.ndarray:
-    """The size that errors are measured against where nothing better is known: max(|expected|, rms(expected)), float64."""
+def scale_of(expected: np.ndarray, least: float = 0.0) -> np.ndarray:
+    """The size that errors are measured against where nothing better is known: max(|expected|, rms(expected), least), float64."""
     finite = expected[np.isfinite(expected)]
     rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-    return np.maximum(np.abs(expected), rms)
+    return np.maximum(np.abs(expected), max(rms, least))
 
 
 def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float:
@@ -185,17 +186,19 @@ class Arrays:
         return (self._directory / "tolerance.json").exists()
 
     def accept(self) -> bool:
-        """Take the outputs as they are for the expected results; True if all are finite."""
-        finite = True
+        """Take the outputs as they are for the expected results; True if all are finite, and none has only numbers so small that
+        their type has few digits for them."""
+        good = True
         bounds = {}
         for i in self._outputs:
-            expected = to_float(self.working[i], self._func.params[i].dtype)
-            finite &= bool(np.isfinite(expected).all())
+            kind = dtypes.TABLE[self._func.params[i].dtype]
+            expected = to_float(self.working[i], kind.name)
+            good &= bool(np.isfinite(expected).all() and (not expected.size or np.abs(expected).max() >= kind.tiny))
             np.save(self._directory / f"{i}.expected.npy", expected)
-            np.save(self._directory / f"{i}.scale.npy", scale_of(expected))
+            np.save(self._directory / f"{i}.scale.npy", scale_of(expected, kind.tiny))
             bounds[str(i)] = tolerance(self._func)
         (self._directory / "tolerance.json").write_text(json.dumps(bounds))
-        return finite
+        return good
 
     def verdict(self) -> dict[str, Any]:
         """What one call after `reset` made of the arrays: outcome ok or wrong_result, with the reason, max_error and

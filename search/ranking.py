@@ -1,4 +1,4 @@
-"""Judging the judges: how well the scores of a model order what is then measured."""
+"""What models say of rows, and judging the judges: how well the scores of a model order what is then measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel import CostModel
+from costmodel import CostModel, Family
 
 MEMORY = 0.8  # how much of the past counts when a new batch was measured
 NOISE = 0.02  # times closer than this are the same
@@ -15,6 +15,15 @@ START = 8.0  # pairs that a judge is believed to have ordered before it has orde
 LEAST = 0.02  # trust that a model keeps that was always wrong, so that it is listened to again when it has learned
 
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
+
+
+def score_rows(model: CostModel, family: Family, rows: np.ndarray) -> np.ndarray:
+    """What a model says of rows: an (n,) float64 vector, higher is better, -inf where it says NaN. TypeError if it says anything
+    else, which is a mistake of a model of one's own."""
+    said = np.asarray(model.score(family, rows))
+    if said.shape != (len(rows),) or said.dtype.kind not in "fiu":
+        raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {said.dtype} of the shape {said.shape}")
+    return np.where(np.isnan(said), -np.inf, said.astype("float64"))
 
 
 @dataclass
@@ -48,11 +57,11 @@ def _pairs(batch: Batch) -> tuple[float, float]:
     """How many pairs of candidates of one sketch the scores have in the right and in the wrong order; times within NOISE of each
     other, and two that failed, count for nothing."""
     right = wrong = 0.0
-    for scores, seconds in batch:
-        first, second = np.triu_indices(len(scores), 1)
+    for said, seconds in batch:
+        first, second = np.triu_indices(len(said), 1)
         a, b = seconds[first], seconds[second]
         slower = np.where(a > (1 + NOISE) * b, 1, np.where(b > (1 + NOISE) * a, -1, 0))
-        lower = np.sign(scores[second] - scores[first])
+        lower = np.where(said[second] > said[first], 1, np.where(said[second] < said[first], -1, 0))
         right += float(np.sum(slower * lower > 0))
         wrong += float(np.sum(slower * lower < 0))
     return right, wrong

@@ -271,7 +271,7 @@ class Run:
         if any(m is written for m in self._broken):
             written = None
         if self.best is None:
-            return [written] if written is not None and self._outcomes["ok"] else []
+            return [written] if written is not None and (self._outcomes["ok"] or self._copied) else []
         limit = MARGIN * self.best.seconds
         near: dict[str, Measurement] = {}  # by the program that they make
         for m in self._sound():
@@ -285,7 +285,8 @@ class Run:
             fair = m.outcome == "ok" and m.seconds <= CHANCE * self.best.seconds and m.candidate in self._first
             if fair and not any(m is f or (m.digest and m.digest == f.digest) for f in found):
                 found.append(m)
-        return [*found, written] if written is not None and written.seconds <= limit else found
+        known = any(m.candidate == BASELINE for m in found)  # of an earlier run
+        return [*found, written] if written is not None and written.seconds <= limit and not known else found
 
     def race(self, measurer: Measurer) -> None:
         """Time the leading candidates (then numpy) in turns in one process, and let the fastest of them be the best. Where all of
@@ -306,7 +307,7 @@ class Run:
             self.best = self._winner(valid)
             self._baseline = next((m for m in valid if m.candidate == BASELINE), self._baseline)
             winner = self._identifiers.get(id(leaders[comparison.candidates.index(self.best)]))
-            if self.best.candidate == BASELINE:  # what is to be found again has to be recorded
+            if winner is None and self.best.candidate == BASELINE:  # what is to be found again has to be recorded
                 winner = self._keep(Records.add, self._run, self.best)
             if winner is not None and not disturbed:
                 self._keep(Records.won, winner, tuple(self._identifiers.values()))

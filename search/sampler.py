@@ -15,6 +15,7 @@ from costmodel import CostModel
 
 from .family import family
 from .measure import Candidate, Measurement
+from .ranking import score_rows
 from .sample import sample
 from .sketch import Sketch
 
@@ -62,7 +63,7 @@ class Sampler:
         found: list[tuple[float, Sketch, tuple[int, ...]]] = []
         for sketch in self.sketches:
             rows = np.unique(sample(sketch, self.target, max(1, POOL // len(self.sketches)), rng), axis=0)
-            scores = np.zeros(len(rows)) if self.model is None else self.model.score(family(sketch), rows)
-            keyed = ((score, sketch, tuple(row)) for score, row in zip(scores.tolist(), rows.tolist(), strict=True))
+            said = np.zeros(len(rows)) if self.model is None else score_rows(self.model, family(sketch), rows)
+            keyed = ((score, sketch, tuple(row)) for score, row in zip(said.tolist(), rows.tolist(), strict=True))
             found += [entry for entry in keyed if (sketch.name, entry[2]) not in self._seen]
         return found

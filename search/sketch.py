@@ -82,7 +82,7 @@ class Tile:
     warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
     exceed the extent: the tile is filled up. Where `unit` iterations are taken as one (those of an instruction, or
     classes that loops further out go through), `extent` and columns count these, and the last one lacks `missing` iterations.
-    An axis that steps make of several counts through `parts`, axes of the function, the last of them fastest.
+    An axis that steps make of others counts through `parts`, axes of the function, the last of them fastest.
     """
 
     block: str
@@ -257,12 +257,12 @@ _Run = tuple[list[int], list[tuple[int, list["_Run"]]]]  # columns in a run of s
 
 def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
     branches = [s for s in steps if isinstance(s, Branch)]
-    columns = {c for s in steps if isinstance(s, Step) for _, value in s.args for c in _open_in(value)}
+    columns = {c for s in steps if isinstance(s, Step) for _, value in s.args for c in open_in(value)}
     columns |= {b.column for b in branches}
     return sorted(columns), [(b.column, [_columns_in(option) for option in b.options]) for b in branches]
 
 
-def _open_in(value: object) -> tuple[int, ...]:
+def open_in(value: object) -> tuple[int, ...]:
     """The columns of what is open in an argument."""
     match value:
         case Hole(column):
@@ -270,7 +270,7 @@ def _open_in(value: object) -> tuple[int, ...]:
         case Product(columns):
             return columns
         case tuple():
-            return tuple(c for v in value for c in _open_in(v))
+            return tuple(c for v in value for c in open_in(v))
         case _:
             return ()
 

@@ -20,6 +20,7 @@ from .planned import Planned
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict
 from .sketch import Sketch, State, extent
 
+RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
 
 
@@ -59,7 +60,7 @@ def named(name: str, kind: str = "llvm") -> Space:
 
 def generate(
     func: PrimFunc,
-    target: Target,
+    target: str | Target,
     rules: Sequence[Rule] | None = None,
     space: str | Space = "full",
     most: int = MAX_SKETCHES,
@@ -74,6 +75,7 @@ def generate(
     Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
     always does).
     """
+    target = Target(target)
     chosen = space if isinstance(space, Space) else named(space, target.kind)
     states = derived(func, target, chosen.rules if rules is None else rules, most)
     return [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states)]
@@ -89,6 +91,7 @@ def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = M
     """The derivations of `generate`, before their loops are marked."""
     _check(func)
     start = State(Planned(func), target, [b.name for b in blocks(func)])
+    steps = RULES_A_BLOCK * len(start.pending)
     order = itertools.count(0, -1)  # among states with as many departures the newest is first
     work = [(0, next(order), start)]
     finished: list[State] = []
@@ -97,6 +100,8 @@ def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = M
         if not state.pending:
             finished.append(state)
             continue
+        if len(state.rules) > steps:
+            raise ValueError(f"the derivation of {func.name} does not end; the last rule: {state.rules[-1]}")
         block = state.pending.pop()
         branches = _branches(state, block, rules)
         for n, new in reversed(list(enumerate(branches))):
@@ -119,9 +124,12 @@ def _check(func: PrimFunc) -> None:
 def _made(rule: Rule, state: State, block: str) -> list[State]:
     """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated."""
     try:
-        return rule.apply(state, block)
+        made = rule.apply(state, block)
     except ScheduleError:
         return []
+    if not isinstance(made, Sequence) or not all(isinstance(s, State) for s in made):
+        raise TypeError(f"apply of the rule {rule.name!r} should give a list of search.sketch.State, got {made!r}")
+    return list(made)
 
 
 def _branches(state: State, block: str, rules: Sequence[Rule]) -> list[State]:
@@ -129,6 +137,8 @@ def _branches(state: State, block: str, rules: Sequence[Rule]) -> list[State]:
     branches: list[State] = []
     for rule in rules:
         verdict = rule.applies(state, block)
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"applies of the rule {rule.name!r} should give a search.rules.Verdict, got {verdict!r}")
         made = [] if verdict is Verdict.SKIP else _made(rule, state, block)
         branches += made
         if verdict is Verdict.ONLY and made:

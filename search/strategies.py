@@ -9,7 +9,11 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GBDTModel, GPUModel, RandomModel, TileModel
+from schedule import library
+from tir.ir import PrimFunc
+from tir.traverse import blocks
 
+from .default import LARGE
 from .evolution import Evolution
 from .geometry import machine
 from .options import check_names
@@ -18,16 +22,19 @@ from .sampler import Sampler
 from .sketch import Sketch
 from .space import generate
 from .task import Task
+from .twin import twin
 
 if TYPE_CHECKING:
     from .protocol import Search
 
-# Of sketches, target, the model that learns and one that knows something beforehand.
-Strategy = Callable[[Sequence[Sketch], Target, CostModel | None, CostModel | None], "Search"]
+Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
+
+# Of sketches, target, the model that learns, one that knows something beforehand, and what to begin with.
+Strategy = Callable[[Sequence[Sketch], Target, CostModel | None, CostModel | None, Start | None], "Search"]
 
 SEARCHES: dict[str, Strategy] = {
-    "evolution": lambda sketches, target, model, prior: Evolution(sketches, target, model, prior),
-    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
+    "evolution": lambda sketches, target, model, prior, start: Evolution(sketches, target, model, prior, start=start),
+    "random": lambda sketches, target, model, prior, start: Sampler(sketches, target, model),
 }
 
 
@@ -57,4 +64,14 @@ def search(
     check_names(search=search, model=model, space=space)
     target = Target(task.target)
     learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
-    return SEARCHES[search](generate(task.func, target, rules, space), target, learning, prior)
+    sketches = generate(task.func, target, rules, space)
+    start = beginning(task.func, target, sketches) if search == "evolution" and space == "full" else None
+    return SEARCHES[search](sketches, target, learning, prior, start)
+
+
+def beginning(func: PrimFunc, target: Target, sketches: Sequence[Sketch]) -> Start | None:
+    """The row that is most like the library's schedule of a function, if it has one and a sketch can come close to it."""
+    if target.kind == "cuda" or len(blocks(func)) > LARGE:
+        return None
+    known = library.schedule(func, target)
+    return None if known is None else twin(sketches, known.func, target)

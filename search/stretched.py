@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tir.affine import Interval
 from tir.ir import Block, Buffer, Const, Expr, For, Iter, Load, Node, PrimFunc, Store, Var
-from tir.simplify import bounds
+from tir.simplify import bounds, simplify
 from tir.size import Size
 from tir.traverse import blocks, loops, rewrite, walk
 
@@ -25,8 +25,9 @@ def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> Prim
     """`func` with other lengths of the axes (block, name of the variable) in `wanted`, and of what depends on them.
 
     Axes, loops and dimensions of buffers that are counted by one another have one length. A dimension that is read or written at
-    an index computed from axes grows by as much as the largest index does. A function that is too involved for that (its axes are
-    not loops, or each of two lengths asks for more than the other) is returned as it is.
+    an index computed from axes grows by as much as the index does, and an index that counts down starts further up. A function
+    that is too involved for that (its axes are not loops, or each of two lengths asks for more than the other) is returned as it
+    is.
     """
     lengths = _lengths(func)
     same, grow = _relations(func, lengths)
@@ -54,15 +55,18 @@ def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> Prim
         new[c] = at_least(c, new[c])
     for _ in range(len(new) + 1):
         before = dict(new)
+        starts: dict[tuple[str, Expr], int] = {}  # how much further up the index of a block starts
         for place, index, block in grow:
-            top = _top(index, block, lambda n, b=block: lengths["axis", b.name, n])
-            grown = _top(index, block, lambda n, b=block: new[classes["axis", b.name, n]])
-            if top is not None and grown is not None:
+            low, high = _ends(index, block, lambda n, b=block: lengths["axis", b.name, n])
+            least, most = _ends(index, block, lambda n, b=block: new[classes["axis", b.name, n]])
+            if low is not None and high is not None and least is not None and most is not None:
                 c = classes[place]
-                new[c] = max(new[c], at_least(c, lengths[place] + grown - top))
+                new[c] = max(new[c], at_least(c, lengths[place] + most - least - (high - low)))
+                if least < low:
+                    starts[block.name, index] = low - least
         if new == before:
             changed = {p: new[c] for p, c in classes.items() if new[c] != lengths[p] or c in rounds}
-            return _with_lengths(func, changed) if changed else func
+            return _with_lengths(func, changed, starts) if changed else func
     return func
 
 
@@ -114,19 +118,26 @@ def _indices(block: Block) -> Iterator[tuple[Load | Store, Expr, int]]:
                     yield node, index, n
 
 
-def _top(index: Expr, block: Block, length: Callable[[int], int]) -> int | None:
-    """The largest value of an index for some lengths of the axes; None if that is unknown."""
+def _ends(index: Expr, block: Block, length: Callable[[int], int]) -> Interval:
+    """The least and the largest value of an index for some lengths of the axes."""
     ranges: dict[str, Interval] = {it.var.name: (0, length(n) - 1) for n, it in enumerate(block.iters)}
-    return bounds(index, ranges)[1]
+    return bounds(index, ranges)
 
 
-def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int]) -> PrimFunc:
-    """The function with other lengths, each of which remembers the one it replaces."""
+def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[tuple[str, Expr], int]) -> PrimFunc:
+    """The function with other lengths, and indices of blocks that start further up; both remember what they replace."""
 
     def size(place: Place, extent: Expr) -> Expr:
         if place not in lengths or type(extent) is not Const:
             return extent
         return extent.with_(value=Size(lengths[place], ("const", extent.value)))
+
+    def start(index: Expr, block: str) -> Expr:
+        further = starts.get((block, index))
+        return index if further is None else simplify(index + Const(Size(further, ("const", 0)), index.dtype))
+
+    def moved(node: Node, block: str) -> Node | None:
+        return node.with_(indices=tuple(start(i, block) for i in node.indices)) if isinstance(node, (Load, Store)) else None
 
     def visit(node: Node) -> Node | None:
         match node:
@@ -135,7 +146,8 @@ def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int]) -> PrimFunc:
             case For(var, extent):
                 return node.with_(extent=size(("loop", var.name, 0), extent))
             case Block(name, iters):
-                return node.with_(iters=tuple(_longer(it, size(("axis", name, n), it.extent)) for n, it in enumerate(iters)))
+                axes = tuple(_longer(it, size(("axis", name, n), it.extent)) for n, it in enumerate(iters))
+                return rewrite(node, lambda inner: moved(inner, name)).with_(iters=axes)
             case _:
                 return None
 

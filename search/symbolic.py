@@ -8,22 +8,24 @@ special case arises, however short the axes of the function itself are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from math import gcd, prod
+from typing import Any
 
 import numpy as np
 
+from schedule import ScheduleError
 from schedule.primitive import path_to_loop, replace_path
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
-from tir.ir import Binary, Const, For, Kind, PrimFunc, Seq, Stmt, seq
-from tir.size import Formula, Size, formula
-from tir.traverse import blocks, loads, path_to, walk
+from tir.ir import Binary, Block, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, nest, seq
+from tir.size import Chosen, Formula, Size, formula
+from tir.traverse import blocks, loads, path_to, variables, walk, walk_stmts
 
 from .planned import named, renamed, take
-from .sketch import Branch, Sketch, Tile, filled, is_spatial
+from .sketch import Branch, Sketch, Tile, filled, is_spatial, open_in
 from .stretched import Rounded, stretched
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
@@ -31,75 +33,129 @@ MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind
 LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
 
 
-# What the steps taken so far make, by the next one: a function, the step with names, and what the steps after it make.
-Replayed = dict[Step, "tuple[PrimFunc, Step, Replayed]"]
+# What the steps taken so far make, by the next one and the numbers in it: a function, the step with names, and what the steps
+# after it make.
+Replayed = dict[tuple, "tuple[PrimFunc, Step, Replayed]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
-    """An axis, by the columns of its inner levels, that is part of an index that is divided; of its loops the outermost one and
-    those of the first `outside` columns are around what needs the index."""
+class Multiples:
+    """How many of the loops of an axis around a stage move an index that is divided by a multiple of the divisor; `inside` has
+    the columns that are inside of each loop, outermost first."""
+
+    inside: tuple[tuple[int, ...], ...]
+    divisor: int
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        return sum(np.prod(rows[:, columns], axis=1) % self.divisor == 0 for columns in self.inside)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Whether nothing moves an index that is divided inside of a stage: all of these columns are 1."""
 
     columns: tuple[int, ...]
-    outside: int
-    divisor: int
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        return (rows[:, self.columns] == 1).all(axis=1)
+
+
+Alignment = Multiples | Still  # what decides how much of a divided index changes where a stage is computed
+Ways = Mapping[Alignment, int]  # what `of` says for rows that share a program
 
 
 @dataclass
 class Memory:
-    """What was made for one variant of a sketch and serves others: what runs of steps make, and for nests (by identity, so they
-    are kept, too) the first that was equal."""
+    """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for a
+    witness, what runs of steps make of them, and for nests (by identity, so they are kept, too) the first that was equal."""
 
-    replayed: Replayed = field(default_factory=dict)
+    longer: dict[tuple, PrimFunc] = field(default_factory=dict)
+    replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
     nests: dict[int, tuple[Stmt, Stmt]] = field(default_factory=dict)
-    equal: dict[tuple[str, tuple[Formula, ...]], Stmt] = field(default_factory=dict)
-    longer: PrimFunc | None = None  # the function with axes that are long enough for the witness
+    equal: dict[tuple, Stmt] = field(default_factory=dict)
 
 
 def symbolic(
     sketch: Sketch,
     variant: Sequence[int],
     memory: Memory | None = None,
-    like: Mapping[Alignment, tuple[int, int]] | None = None,
+    like: Ways | None = None,
 ) -> PrimFunc:
     """The program of a variant, with constants that are `Size`; of its rows that are `aligned` so, where that matters. Raises
     ScheduleError where no witness is legal.
 
-    Variants made with the same `memory` share the nests in which they don't differ, as the same objects.
+    What is made with the same `memory` shares the nests that don't differ, as the same objects.
     """
     memory = memory or Memory()
     row = witness(sketch, variant, like)
     still = _still(like or {})
-    memory.longer = memory.longer or stretched(sketch.func, _lengths(sketch, row))
-    func, below = memory.longer, memory.replayed
+    numbers = [1 if c in still else Size.column(n, c) for c, n in enumerate(row)]
+    tiled = sketch.tiles, tuple(row[c] for t in sketch.tiles for c in t.columns)
+    if tiled not in memory.longer:
+        longer = stretched(sketch.func, _lengths(sketch, row))
+        memory.longer[tiled] = next((known for known in memory.replayed if known == longer), longer)
+    func = memory.longer[tiled]
+    below = memory.replayed.setdefault(func, {})
     made: dict[str, str] = {}
     for step in sketch.planned(variant):
-        if step not in below:
-            if step.name in MARKS:
-                below[step] = _marked(func, named(func, step, made)), step, {}
+        key = step, tuple((row[c], c in still) for _, value in step.args for c in open_in(value))
+        if key not in below:
+            if step.name in UNCHECKED:
+                below[key] = UNCHECKED[step.name](func, named(func, step, made)), step, {}
             else:
-                below[step] = *take(func, step, lambda s: _filled(s, row, still), made), {}
-        func, taken, below = below[step]
+                below[key] = *take(func, step, lambda s: filled(s, numbers.__getitem__), made), {}
+        func, taken, below = below[key]
         made |= renamed(step, taken)
-    nests = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
-    for nest in nests:
-        if id(nest) not in memory.nests:
-            memory.nests[id(nest)] = nest, memory.equal.setdefault((repr(nest), _formulas(nest)), nest)
-    return func.with_(body=seq(*(memory.nests[id(nest)][1] for nest in nests)))
+    stmts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    for s in stmts:
+        if id(s) not in memory.nests:
+            memory.nests[id(s)] = s, memory.equal.setdefault((repr(s), _formulas(s)), s)
+    return func.with_(body=seq(*(memory.nests[id(s)][1] for s in stmts)))
 
 
 def _marked(func: PrimFunc, step: Step) -> PrimFunc:
-    """The function after a step that only marks a loop. Whether that is legal is not asked again, which would take longer than
-    all the rest: the rows of a sketch are legal, and each that is measured is replayed with all checks."""
+    """The function after a step that only marks a loop."""
     arguments = dict(step.args)
     above = path_to_loop(func, arguments["loop"])
     loop: For = above[-1]  # type: ignore[assignment]
     return replace_path(func, above, loop.with_(kind=MARKS[step.name], thread=arguments.get("thread_axis", "")))
 
 
-def _formulas(stmt: Stmt) -> tuple[Formula, ...]:
-    """The formulas of all constants, which the text of nodes does not show."""
-    return tuple(formula(n.value) for n in walk(stmt) if isinstance(n, Const) and isinstance(n.value, Size))
+def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
+    """The function after a step that only changes the order of loops."""
+    names: Sequence[str] = dict(step.args)["ordered_loops"]
+    paths = sorted((path_to_loop(func, name) for name in names), key=len)
+    above, deepest = paths[0], paths[-1]
+    chain = [s for s in deepest[len(above) - 1 :] if isinstance(s, For)]
+    if len(above) - 1 + len(chain) < len(deepest):
+        raise ScheduleError(f"there are statements between the loops {', '.join(names)}")
+    by_name = {loop.name: loop for loop in chain}
+    wanted = iter(names)
+    order = [by_name[next(wanted)] if loop.name in names else loop for loop in chain]
+    return replace_path(func, above, nest(order, chain[-1].body))
+
+
+# What only marks loops or changes their order. Whether that is legal is not asked again, which would take longer than all the
+# rest: the rows of a sketch are legal, and each that is measured is replayed with all checks.
+UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
+
+
+def _formulas(stmt: Stmt) -> tuple:
+    """The formulas of all constants and of what annotations say, which the text of nodes does not show."""
+
+    def said(value: Any) -> Any:
+        match value:
+            case Chosen():
+                return value.formula, value.values
+            case Size():
+                return value.formula
+            case tuple():
+                return tuple(map(said, value))
+            case _:
+                return None
+
+    constants = tuple(n.value.formula for n in walk(stmt) if type(n) is Const and isinstance(n.value, Size))
+    return constants, tuple(said(s.annotations) for s in walk_stmts(stmt) if isinstance(s, (For, Block)) and s.annotations)
 
 
 def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounded]:
@@ -128,25 +184,26 @@ def _tiles_of(t: Tile, tile: int) -> Rounded:
 def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[Alignment, ...]:
     """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; its program is
     made with `memory`. Raises ScheduleError where that is refused."""
-    divided = [(t, divisor) for t in sketch.tiles for divisor in _divisors(sketch, t)]
+    divided = _divided(sketch)
     if not divided:
         return ()
     func = symbolic(sketch, variant, memory)
-    paths = {b.name: _columns_around(func, b.name) for b in blocks(func)}
-    moved = [dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"]
-    outside = [columns for name, columns in paths.items() if name in moved]
+    bindings = {b.name: {it.var.name: it.binding for it in b.iters} for b in blocks(func)}
     found: dict[Alignment, None] = {}
-    for t, divisor in divided:
-        for columns in outside:
-            depth = max((n + 1 for n, c in enumerate(t.columns) if c in columns), default=0)
-            found[Alignment(t.columns, depth, divisor)] = None
+    for name in (dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"):
+        around = {s.name for s in path_to(func.body, name) if isinstance(s, For)} if name in bindings else set()
+        for index in divided:
+            inside = [_inside(bindings[t.block].get(t.axis, Const(0)), around) for t, _ in index]
+            found |= {Multiples(i, divisor): None for i, (_, divisor) in zip(inside, index, strict=True) if i}
+            if all(inside):
+                found[Still(tuple(sorted({c for i in inside for c in i[-1]})))] = None
     return tuple(found)
 
 
-def _columns_around(func: PrimFunc, block: str) -> set[int]:
-    """The columns of the levels that have loops around a block and others."""
-    shared = [s for s in path_to(func.body, block) if isinstance(s, For) and len(blocks(s)) > 1]
-    return {c for s in shared if isinstance(s.extent, Const) for c in _columns(formula(s.extent.value))}
+def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
+    """Of the loops that drive an axis and are `around` a stage, the columns of the levels inside each, outermost first."""
+    steps = [c for atoms, c in polynomial(binding).items() if any(variables(atom) & around for atom in atoms)]
+    return tuple(tuple(sorted(_columns(formula(step)))) for step in sorted(steps, reverse=True))
 
 
 def _columns(f: Formula) -> set[int]:
@@ -160,31 +217,25 @@ def _columns(f: Formula) -> set[int]:
             return set()
 
 
-def _divisors(sketch: Sketch, t: Tile) -> set[int]:
-    """By what a block divides indices that a tiled axis is part of."""
-    body = next((b.body for b in blocks(sketch.func) if b.name == t.block), None)
-    found: set[int] = set()
-    for load in loads(body) if body is not None else ():
-        for n in (n for index in load.indices for n in walk(index)):
+def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
+    """The indices that blocks divide: of each, the tiled axes that move it by no multiple of the divisor, with what the steps of
+    these have to be a multiple of."""
+    found: list[list[tuple[Tile, int]]] = []
+    for block in blocks(sketch.func):
+        for n in (n for load in loads(block.body) for index in load.indices for n in walk(index)):
             if isinstance(n, Binary) and n.op in ("//", "%") and isinstance(n.b, Const):
-                step = (coefficient(polynomial(n.a), t.axis) or 0) * t.unit
-                if step and step % n.b.value:
-                    found.add(n.b.value // gcd(step, n.b.value))
-    return found
+                p, divisor = polynomial(n.a), n.b.value
+                steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles if t.block == block.name]
+                found.append([(t, divisor // gcd(step, divisor)) for t, step in steps if step % divisor])
+    return [index for index in found if index]
 
 
 def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
-    """For each alignment how many of the loops outside move by a multiple of the divisor, and whether nothing moves inside: an
-    (n, 2 alignments) matrix; rows that agree in it share a program."""
-    keys = np.empty((len(rows), 2 * len(found)), dtype=np.int64)
-    for n, a in enumerate(found):
-        steps = [np.prod(rows[:, a.columns[level:]], axis=1) for level in range(a.outside + 1)]
-        keys[:, 2 * n] = sum(step % a.divisor == 0 for step in steps)
-        keys[:, 2 * n + 1] = steps[-1] == 1
-    return keys
+    """What each alignment is in each row, an (n, alignments) matrix; rows that agree in it share a program."""
+    return np.stack([a.of(rows) for a in found], axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
 
 
-def witness(sketch: Sketch, variant: Sequence[int], like: Mapping[Alignment, tuple[int, int]] | None = None) -> list[int]:
+def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) -> list[int]:
     """A row of a variant with tiles of more than one iteration on every level, and numbers that have nothing in common with each
     other or the function, but for what rows have that are `aligned` so. Its tiles need not fit the function itself."""
     row = [1] * sketch.columns
@@ -193,9 +244,9 @@ def witness(sketch: Sketch, variant: Sequence[int], like: Mapping[Alignment, tup
     for tile in sketch.tiles:
         for column in tile.columns:
             row[column] = next(primes)
-    for a, (multiples, _) in (like or {}).items():
-        if multiples:
-            row[a.columns[multiples - 1]] *= a.divisor
+    for a, way in (like or {}).items():
+        if isinstance(a, Multiples) and way:
+            row[min(a.inside[way - 1])] *= a.divisor  # its outermost column is inside of no further loop
     for column in _still(like or {}):
         row[column] = 1
     for choice in sketch.choices:
@@ -215,10 +266,6 @@ def witness(sketch: Sketch, variant: Sequence[int], like: Mapping[Alignment, tup
     return row
 
 
-def _still(like: Mapping[Alignment, tuple[int, int]]) -> set[int]:
+def _still(like: Ways) -> set[int]:
     """The columns that are 1 in all rows that are `aligned` so."""
-    return {c for a, (_, still) in like.items() if still for c in a.columns[a.outside :]}
-
-
-def _filled(step: Step, row: Sequence[int], still: set[int]) -> Step:
-    return filled(step, lambda column: 1 if column in still else Size.column(row[column], column))
+    return {c for a, still in like.items() if isinstance(a, Still) and still for c in a.columns}

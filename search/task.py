@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tir import dtypes
-from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, need_func
+from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, const_shape, need_func
 from tir.traverse import children, walk
 
 from .oracle import Workload
@@ -35,13 +35,29 @@ class Task:
     def of(
         cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: Workload | None = None
     ) -> Task:
-        """The task of tuning `func` for `target`; ValueError if the target is not understood or a size of `func` is symbolic."""
+        """The task of tuning `func` for `target`; ValueError if the target is not understood, a size of `func` is symbolic, or
+        its arrays are not those of the `workload`."""
         from codegen.target import Target
 
         func = need_func(func, "tuning")
+        if workload is not None:
+            _check_workload(func, workload)
         resolved = Target(target)
         operations = flop(func) if workload is None else workload.instance().flop
         return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)
+
+
+def _check_workload(func: PrimFunc, workload: Workload) -> None:
+    """ValueError unless the function takes arrays such as the workload does: it is to compute the same."""
+    if not isinstance(workload, Workload):
+        raise ValueError(f"workload takes search.oracle.Workload, got {workload!r}")
+    mine, its = ([(str(b.dtype), const_shape(b)) for b in f.buffers] for f in (func, workload.instance().func))
+    if mine != its:
+        raise ValueError(f"{func.name} takes {_arrays(mine)}, but the workload {workload.name} takes {_arrays(its)}")
+
+
+def _arrays(described: list[tuple[str, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{dtype} {shape}" for dtype, shape in described)
 
 
 def target_text(target: Target) -> str:

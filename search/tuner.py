@@ -76,7 +76,7 @@ def autotune(
     file that cannot be used, WorkerError where workers cannot be started.
     """
     check_budget(trials, seconds)
-    check_options(records, seed, callbacks, limits, workload, workers, rules, first)
+    check_options(records, seed, callbacks, limits, workload, workers, rules, first, builder)
     check_names(search=search, model=model, space=space)
     if measurer is not None and not callable(measurer):
         raise ValueError(f"measurer takes what makes a search.Measurer of a task, got {measurer!r}")

@@ -210,13 +210,13 @@ class Worker:
         self.send(event="running")
         if not data.has_reference and hasattr(self._builder, "reference"):
             self._builder.reference(self._func)(*data.working)
-            return {"outcome": "run_timeout", "finite": data.accept(), "reference": True, "message": NO_BASELINE}
+            return {"outcome": "run_timeout", "good": data.accept(), "reference": True, "message": NO_BASELINE}
         try:
             first = _clock(kernel, data.working)
             if hasattr(kernel, "clock"):  # which leaves the results on the device
                 kernel(*data.working)
             known = data.has_reference
-            answer = data.verdict() if known else {"outcome": "ok", "finite": data.accept()}
+            answer = data.verdict() if known else {"outcome": "ok", "good": data.accept()}
             if first < 0.5 and answer["outcome"] == "ok":
                 self.send(event="running", repeats=3)
                 return {**answer, "samples": _samples(kernel, data.working, first, 0.1, 3, 20)}

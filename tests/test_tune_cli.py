@@ -319,6 +319,10 @@ def test_list_names_every_workload_with_its_shape(capsys):
     out = capsys.readouterr().out
     for name in workloads.names():
         assert f"{name} " in out and workloads.get(name).usage in out
+    assert tune.main(["--list", "--json"]) == 0
+    listed = {w["workload"]: w for w in json.loads(capsys.readouterr().out)}
+    assert tuple(listed) == workloads.names() and listed["gmm"]["sizes"] == "M,K,N[,batch]"
+    assert all(w["default"] == list(workloads.get(name).default) for name, w in listed.items())
 
 
 def test_help_needs_no_compiler():
@@ -463,6 +467,9 @@ def test_best_says_loudly_what_it_did_not_find(recorded, capsys):
     assert "it is recorded for other shapes only: gmm 7,13,109" in capsys.readouterr().err
     assert run("--records", "tune.db", "best", "softmax") == 1
     assert "there are gmm 7,13,109" in capsys.readouterr().err
+    assert run("--records", "tune.db", "best", "softmax", "--json") == 1
+    missed = json.loads(capsys.readouterr().out)
+    assert missed["found"] == "miss" and "there are gmm 7,13,109" in missed["why"]
     assert run("--records", "tune.db", "best", "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert found["name"] == "gmm" and found["shape"] == [7, 13, 109]
@@ -564,6 +571,74 @@ def test_a_real_run_with_records_and_a_report(tmp_path, monkeypatch, capsys):
     assert "--report draws with matplotlib, which is not installed: pip install" in capsys.readouterr().err
 
 
+PROGRAMS = """
+from tir import te
+from tir.script import tir as T
+
+a = te.placeholder((7, 13), name="A")
+doubled = te.create_prim_func([a, te.compute((7, 13), lambda i, j: a[i, j] * 2.0, name="B")], name="doubled")
+
+
+@T.prim_func
+def beyond(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32")):
+    for i in range(9):
+        with T.block("B"):
+            v = T.axis.spatial(9, i)
+            B[v] = A[v + 1]
+
+
+@T.prim_func
+def open_size(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            v = T.axis.spatial(n, i)
+            B[v] = A[v]
+"""
+
+
+def test_a_function_of_the_users_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(PROGRAMS)
+    options = ("--trials", "1", "--threads", "1", "--quiet", "--json", "--records", "tune.db", "--out", "best.json")
+    assert run("mine.py:doubled", *options) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert (result["workload"], result["shape"], result["flop"], result["max_error"]) == ("mine.py:doubled", [], 7 * 13, 0.0)
+    assert result["seconds"]["numpy"] is None and result["seconds"]["best"] > 0
+    assert captured.err.startswith("mine.py:doubled  float32  llvm  1 thread\n")
+    assert "largest error against the program as written: 0 of its scale" in captured.err
+    assert run("--apply", "best.json", "--json", "--quiet") == 0
+    assert json.loads(capsys.readouterr().out)["outcomes"]["ok"] == 1
+    assert run("--records", "tune.db", "best", "mine.py:doubled", "--threads", "1") == 0
+    assert capsys.readouterr().out.startswith("doubled  llvm -num-cores 1")
+    assert run("mine.py:doubled", "--sketches", "--space", "ansor") == 0
+    assert capsys.readouterr().out.endswith("\n1 sketch of mine.py:doubled\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["mine.py"], "one function was expected, but mine.py has doubled, beyond, open_size; mine.py:NAME takes one of several"),
+        (["mine.py:a"], "there is no function 'a': mine.py has doubled, beyond, open_size"),
+        (["mine.py:open_size"], "mine.py:open_size: a dimension of A is symbolic"),
+        (["mine.py:beyond", "--trials", "1"], "mine.py:beyond is not well formed: "),
+        (["mine.py:doubled", "--shape", "7,13"], "--shape goes with a workload; the function in mine.py:doubled has the sizes"),
+        (["none.py"], "cannot read a function from none.py: [Errno 2] No such file or directory"),
+        (["bad.py"], "cannot read a function from bad.py: '(' was never closed (bad.py, line 1)"),
+        (["empty.py"], "one function was expected, but empty.py has none that te.create_prim_func or @T.prim_func made"),
+    ],
+)
+def test_a_file_without_the_function_asked_for_says_what_it_has(argv, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("mine", PROGRAMS), ("bad", "x = (\n"), ("empty", "x = 1\n")):
+        Path(f"{name}.py").write_text(text)
+    assert run(*argv) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_sketches_are_scripts_with_holes(capsys, tmp_path, monkeypatch):
     assert run("gmm", "--shape", SHAPE, "--threads", "1", "--sketches", "--space", "ansor") == 0
     text = capsys.readouterr().out
@@ -576,6 +651,9 @@ def test_sketches_are_scripts_with_holes(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out.endswith("\n1 sketch of gmm 7,13,109\n")
     assert run("gmm", "--sketches", "--rules", "my_rules:NONE") == 2
     assert "--rules: there are no rules 'my_rules:NONE'" in capsys.readouterr().err
+    (tmp_path / "broken.py").write_text("RULES = (\n")
+    assert run("gmm", "--sketches", "--rules", str(tmp_path / "broken.py")) == 2
+    assert "'(' was never closed (broken.py, line 1)" in capsys.readouterr().err
 
 
 def test_a_program_that_was_stopped_is_compared_all_the_same():

@@ -235,6 +235,7 @@ LOST = {
     "conv2d_transpose": ("conv2d_transpose", (1, 5, 5, 61, 7, 4, 2, 1), lambda x, k: (np.where(np.arange(61) == 60, 0, x), k)),
     "capsule": ("capsule", (1, 5, 5, 7, 3, 3, 1, 1), lambda x, k: (np.where(np.arange(7) == 6, 0, x), k)),
     "norm": ("norm", (1, 13, 109), lambda a: (np.where(np.arange(109) == 108, 0, a),)),
+    "norm, a large one": ("norm", (1, 1021, 1023), lambda a: (np.where(np.arange(1021)[:, None] == 1020, 0, a),)),
     "attention_weights": ("attention_weights", (1, 13, 2, 109), lambda q, k: (np.where(np.arange(109) == 108, 0, q), k)),
     "softmax": ("softmax", (7, 509), lambda x: (np.where(np.arange(509) == 508, -np.inf, x),)),
     "layernorm": ("layernorm", (7, 509), lambda x, w, b: (np.where(np.arange(509) == 508, 0, x), w, b)),

@@ -9,21 +9,23 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type. `bits` is its width in memory; `eps` the distance from 1.0 to the next float (0 for integers)."""
+    """One element type. `bits` is its width in memory; `eps` the distance from 1.0 to the next float, `tiny` the smallest float of
+    full precision (0 for integers)."""
 
     name: str
     bits: int
     kind: str  # "float", "int", "uint" or "bool"
     eps: float = 0.0
+    tiny: float = 0.0
 
 
 TABLE = {
     d.name: d
     for d in (
-        DType("float64", 64, "float", 2.0**-52),
-        DType("float32", 32, "float", 2.0**-23),
-        DType("float16", 16, "float", 2.0**-10),
-        DType("bfloat16", 16, "float", 2.0**-7),
+        DType("float64", 64, "float", 2.0**-52, 2.0**-1022),
+        DType("float32", 32, "float", 2.0**-23, 2.0**-126),
+        DType("float16", 16, "float", 2.0**-10, 2.0**-14),
+        DType("bfloat16", 16, "float", 2.0**-7, 2.0**-126),
         DType("int64", 64, "int"),
         DType("int32", 32, "int"),
         DType("int16", 16, "int"),

@@ -429,7 +429,9 @@ def const(value, dtype: str | None = None) -> Const:
         elif hasattr(value, "dtype") and hasattr(value, "item"):  # a numpy scalar
             dtype, value = str(value.dtype), value.item()
         else:
-            raise TypeError(f"cannot make an expression of {value!r} ({type(value).__name__})")
+            raise TypeError(
+                f"cannot make an expression of {value!r} ({type(value).__name__}); use numbers, indices, elements A[i, j]"
+            )
     dtypes.check(dtype)
     if dtypes.is_float(dtype):
         try:

@@ -33,18 +33,24 @@ from .ir import (
     FALSE,
     TRUE,
     Binary,
+    Block,
     Call,
     Cast,
     Const,
+    Evaluate,
     Expr,
     For,
     If,
     Load,
     Node,
+    PrimFunc,
     Select,
+    Seq,
+    Stmt,
     Unary,
     Var,
     conjuncts,
+    seq,
 )
 from .points import ON_NUMBERS
 from .size import fixed
@@ -308,73 +314,88 @@ def _always(op: str, interval: Interval) -> bool:
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
     """Simplify every expression of a statement or function with the ranges of the loops around it; conditions that are
     decided disappear, and with them the statements they exclude."""
-    from .ir import Block, Evaluate, PrimFunc, Seq, Stmt, seq
+    return _or_nothing(_tree(node, dict(ranges or {})))
 
-    def visit(n: Node, env: dict[str, Interval]) -> Any:
-        """The node simplified; None where nothing of it is left."""
-        match n:
-            case Expr():
-                return simplify(n, env)
-            case For(var, extent):
-                extent = simplify(extent, env)
-                if extent == Const(0, extent.dtype):
-                    return None
-                _, high = bounds(extent, env)
-                body = visit(n.body, {**env, var.name: (0, None if high is None else high - 1)})
-                if body is None:
-                    return None
-                return n if body is n.body and extent is n.extent else n.with_(body=body, extent=extent)
-            case If(condition, then, orelse):
-                condition = simplify(condition, env)
-                if condition == TRUE:
-                    return visit(then, env)
-                if condition == FALSE:
-                    return None if orelse is None else visit(orelse, env)
-                new_then = visit(then, env)
-                new_else = None if orelse is None else visit(orelse, env)
-                if new_then is None:
-                    return None if new_else is None else If(simplify(Unary("not", condition), env), new_else)
-                if condition is n.condition and new_then is then and new_else is orelse:
-                    return n
-                return If(condition, new_then, new_else)
-            case Seq(stmts):
-                kept = [visit(s, env) for s in stmts]
-                if all(a is b for a, b in zip(kept, stmts, strict=True)):
-                    return n
-                remaining = [s for s in kept if isinstance(s, Stmt)]
-                return seq(*remaining) if remaining else None
-            case Block(iters=iters):
-                inner = dict(env)
-                new_iters = tuple(map_children(it, lambda c: visit(c, env)) for it in iters)
-                for it in iters:
-                    _, high = bounds(it.extent, env)
-                    inner[it.var.name] = (0, None if high is None else high - 1)
-                predicate = simplify(n.predicate, env)
-                if predicate == FALSE:
-                    return None
-                body = visit(n.body, inner)
-                init = None if n.init is None else visit(n.init, inner)
-                same = body is n.body and init is n.init and predicate is n.predicate
-                if same and all(a is b for a, b in zip(new_iters, iters, strict=True)):
-                    return n
-                return n.with_(iters=new_iters, predicate=predicate, body=body or Evaluate(Const(0)), init=init)
-            case PrimFunc():
-                return n.with_(body=visit(n.body, env) or Evaluate(Const(0)))
-            case Stmt():
-                failed = False
 
-                def child(c: Node) -> Node:
-                    nonlocal failed
-                    result = visit(c, env)
-                    failed = failed or result is None
-                    return c if result is None else result
-
-                result = map_children(n, child)
-                return None if failed else result
-            case _:
+def _tree(n: Node, env: dict[str, Interval]) -> Any:
+    """The node simplified; None where nothing of it is left."""
+    match n:
+        case Expr():
+            return simplify(n, env)
+        case For(var, extent):
+            extent = simplify(extent, env)
+            if extent == Const(0, extent.dtype):
+                return None
+            body = _tree(n.body, {**env, var.name: extent_range(extent, env)})
+            if body is None:
+                return None
+            return n if body is n.body and extent is n.extent else n.with_(body=body, extent=extent)
+        case If():
+            return _if(n, env)
+        case Seq(stmts):
+            kept = [_tree(s, env) for s in stmts]
+            if all(a is b for a, b in zip(kept, stmts, strict=True)):
                 return n
+            remaining = [s for s in kept if s is not None]
+            return seq(*remaining) if remaining else None
+        case Block():
+            return _block(n, env)
+        case PrimFunc():
+            return n.with_(body=_or_nothing(_tree(n.body, env)))
+        case Stmt():
+            failed = False
 
-    return visit(node, dict(ranges or {})) or Evaluate(Const(0))
+            def child(c: Node) -> Node:
+                nonlocal failed
+                result = _tree(c, env)
+                failed = failed or result is None
+                return c if result is None else result
+
+            result = map_children(n, child)
+            return None if failed else result
+        case _:
+            return n
 
 
-__all__ = ["bounds", "equal", "polynomial", "prove", "simplify", "simplify_tree"]
+def _if(n: If, env: dict[str, Interval]) -> Stmt | None:
+    condition = simplify(n.condition, env)
+    if condition == TRUE:
+        return _tree(n.then, env)
+    orelse = None if n.orelse is None else _tree(n.orelse, env)
+    if condition == FALSE:
+        return orelse
+    then = _tree(n.then, env)
+    if then is None:
+        return None if orelse is None else If(simplify(Unary("not", condition), env), orelse)
+    same = condition is n.condition and then is n.then and orelse is n.orelse
+    return n if same else If(condition, then, orelse)
+
+
+def _block(n: Block, env: dict[str, Interval]) -> Block | None:
+    predicate = simplify(n.predicate, env)
+    if predicate == FALSE:
+        return None
+    iters = tuple(map_children(it, lambda c: _tree(c, env)) for it in n.iters)
+    inside = {**env, **{it.var.name: extent_range(it.extent, env) for it in n.iters}}
+    body = _tree(n.body, inside)
+    init = None if n.init is None else _tree(n.init, inside)
+    same = body is n.body and init is n.init and predicate is n.predicate
+    if same and all(a is b for a, b in zip(iters, n.iters, strict=True)):
+        return n
+    return n.with_(iters=iters, predicate=predicate, body=_or_nothing(body), init=init)
+
+
+def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
+    """The interval of a variable that runs over `range(extent)`."""
+    if type(extent) is Const:
+        return 0, extent.value - 1
+    _, high = bounds(extent, ranges or {})
+    return 0, None if high is None else high - 1
+
+
+def _or_nothing(n: Node | None) -> Node:
+    """A statement that does nothing for None."""
+    return Evaluate(Const(0)) if n is None else n
+
+
+__all__ = ["bounds", "equal", "extent_range", "polynomial", "prove", "simplify", "simplify_tree"]

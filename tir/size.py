@@ -159,10 +159,20 @@ def single(n: int) -> bool:
 
 
 def _later(value: int, op: str, a: int, b: int) -> Size:
-    """A result whose formula waits until it is asked for, or until too many wait below it."""
+    """A result whose formula waits until it is asked for, or until too many wait below it; what 0 is added to, or what is
+    multiplied by 1, as it is."""
+    neutral = 1 if op == "*" else 0
+    if type(b) is int and b == neutral and type(a) is Size:
+        return a
+    if type(a) is int and a == neutral and type(b) is Size and op != "-":
+        return b
     self = int.__new__(Size, value)
     self._made = op, a, b
-    self._depth = 1 + max(x._depth if isinstance(x, Size) and "formula" not in vars(x) else 0 for x in (a, b))
+    below = 0
+    for x in (a, b):
+        if isinstance(x, Size) and x._depth > below and "formula" not in x.__dict__:
+            below = x._depth
+    self._depth = 1 + below
     if self._depth >= WAITING:
         formula(self)
     return self

@@ -153,16 +153,19 @@ class Reducer:
     combine: Callable  # (accumulated..., new...) -> value or tuple of values
     identity: Callable  # (dtype...) -> value or tuple of values
 
-    def __call__(self, expr, axis, where=None):
+    def __call__(self, expr, axis=None, where=None):
         """The reduction of `expr` (an expression, or a tuple of them for a reducer of several values) over `axis`.
 
-        `where`, a bool expression, leaves out the iterations for which it is false.
+        `axis` is a `reduce_axis`, or several; `where`, a bool expression, leaves out the iterations for which it is false.
+        Raises TypeError where an axis is something else, or none is given.
         """
+        if axis is None:
+            raise TypeError(f"{self.name}: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k")
         sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (tuple, list)) else (expr,)))
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         for a in axes:
             if not isinstance(a, ReduceAxis):
-                raise TypeError(f"{self.name}: axis must be a te.reduce_axis, got {a!r}")
+                raise TypeError(f"{self.name}: axis must be a te.reduce_axis, as te.reduce_axis((0, n)) makes, got {a!r}")
         if not axes:
             raise TypeError(f"{self.name}: at least one axis is needed")
         identities = _as_tuple(self.identity(*(s.dtype for s in sources)))
@@ -240,19 +243,25 @@ def var(name: str = "n", dtype: str = "int32") -> Var:
 
 
 def placeholder(shape: Sequence[int | Expr], dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor of the given shape and dtype."""
+    """An input tensor of the given shape (integers of at least 1, and sizes that `te.var` makes) and dtype (see `tir.dtypes`).
+
+    Raises TypeError or ValueError where shape, dtype or name are something else.
+    """
     return Tensor(Placeholder(_name(name)), 0, _shape(shape, name), dtypes.check(dtype), name)
 
 
 def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceAxis:
-    """A reduction variable over `range(dom[0], dom[1])`."""
+    """A reduction variable over `range(dom[0], dom[1])`, for the `axis` of a reducer.
+
+    Raises TypeError where the domain is no pair of integers, and ValueError where it is empty.
+    """
     try:
         start, stop = (as_index(d) for d in dom)
     except (TypeError, ValueError) as error:
         raise TypeError(f"reduce_axis {name}: the domain must be a pair (start, stop) of integers, got {dom!r}") from error
     extent = const(stop.value - start.value) if isinstance(start, Const) and isinstance(stop, Const) else stop - start
     if isinstance(extent, Const) and extent.value < 1:
-        raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty")
+        raise ValueError(f"reduce_axis {name}: the domain {dom!r} is empty: start must be below stop")
     return ReduceAxis(Var(_name(name)), start, extent)
 
 
@@ -280,7 +289,9 @@ def compute(
     """A tensor whose element at `(i, j, ...)` is `fcompute(i, j, ...)`.
 
     `fcompute` returns an expression, a reduction, or a tuple of them: then the result is a tuple of tensors of one shape,
-    computed together. The names of its parameters name the axes. `attrs`, JSON data, become annotations of the block.
+    computed together. The names of its parameters name the axes. `attrs`, JSON data, become annotations of the block. The dtype
+    is that of the expression. Raises TypeError where the function takes another number of indices than the shape has, or gives
+    something else, or where a reduction is not the whole body.
     """
     shape = _shape(shape, _name(name))
     if isinstance(fcompute, Tensor) or not callable(fcompute):
@@ -297,7 +308,10 @@ def compute(
     result = fcompute(*axes)
     if result is None:
         raise TypeError(f"{name}: the function gives None; does it lack a `return`?")
-    values = tuple(as_expr(v) for v in _as_tuple(result))
+    try:
+        values = tuple(as_expr(v) for v in _as_tuple(result))
+    except TypeError as error:
+        raise TypeError(f"{name}: the function gives {result!r}: {error}") from None
     reduces = [v for v in values if isinstance(v, Reduce)]
     if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
         raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
@@ -449,7 +463,7 @@ def select(condition, true_value, false_value) -> Expr:
 def _condition(value) -> Expr:
     condition = as_expr(value)
     if condition.dtype != "bool":
-        raise TypeError(f"a condition must be bool, got `{condition}` of dtype {condition.dtype}")
+        raise TypeError(f"a condition must be bool, got `{condition}` of dtype {condition.dtype}; compare it: x != 0")
     return condition
 
 

@@ -194,8 +194,7 @@ class Arithmetic(Memory):
                 return self.op(f"{'udiv' if op == '//' else 'urem'} {x}, {y.name}", x.type, x.lanes)
             case "//" | "%":
                 y = self._safe_divisor(y)
-                quotient = self.op(f"sdiv {x}, {y.name}", x.type, x.lanes)
-                rest = self.op(f"srem {x}, {y.name}", x.type, x.lanes)
+                quotient, rest = self._divided(x, y, exact or not y.name.startswith("%"))
                 signs = self.op(f"xor {rest}, {y.name}", x.type, x.lanes)
                 opposite = self.op(f"icmp slt {signs}, {zero(x)}", "i1", x.lanes)
                 inexact = self.op(f"icmp ne {rest}, {zero(x)}", "i1", x.lanes)
@@ -207,6 +206,20 @@ class Arithmetic(Memory):
                 return self.op(f"add {rest}, {fix.name}", x.type, x.lanes)
             case _:
                 raise CodegenError(f"operator `{op}` is not for integers")
+
+    def _divided(self, x: Value, y: Value, exact: bool) -> tuple[Value, Value]:
+        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the least number over -1 wraps to itself; the
+        processor would trap."""
+        by = y
+        if not exact:
+            negates = self.op(f"icmp eq {y}, {self.splat(Value('-1', y.type), y.lanes).name}", "i1", y.lanes)
+            by = self.op(f"select {negates}, {y.full} {self.splat(Value('1', y.type), y.lanes).name}, {y}", y.type, y.lanes)
+        quotient = self.op(f"sdiv {x}, {by.name}", x.type, x.lanes)
+        rest = self.op(f"srem {x}, {by.name}", x.type, x.lanes)
+        if not exact:
+            negative = self.op(f"sub {x.full} {zero(x)}, {x.name}", x.type, x.lanes)
+            quotient = self.op(f"select {negates}, {negative}, {quotient}", x.type, x.lanes)
+        return quotient, rest
 
     def _safe_divisor(self, y: Value) -> Value:
         """The divisor with 1 in lanes that are masked off, where it might be 0."""

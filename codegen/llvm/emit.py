@@ -236,7 +236,10 @@ class Function(Arithmetic, Threads):
     def _loop(self, s: For) -> None:
         match s.kind:
             case Kind.THREAD:
-                raise CodegenError(f"loop `{s.name}` is bound to {s.thread}; the llvm target has no GPU threads")
+                raise CodegenError(
+                    f"loop `{s.name}` is bound to {s.thread}, and the llvm target has no GPU threads; "
+                    "build for cuda, or schedule it without bind"
+                )
             case Kind.VECTORIZED if self.lane is None and isinstance(s.extent, Const):
                 self.vector_loop(s)
             case Kind.UNROLLED if isinstance(s.extent, Const):

@@ -26,8 +26,9 @@ def place_shared(nest: Nest, body: Stmt, func: PrimFunc, ranges: Mapping[str, In
 
     Strides are as `storage_align` asked for, so that threads which walk a column meet different banks.
     """
+    placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
     for buffer in used(body).values():
-        if buffer.scope in SHARED:
+        if buffer.scope in SHARED and buffer.name not in placed:
             body = _place_tile(nest, body, buffer, dict(ranges))
     return apply_strides(body, annotation(func.attrs, ALIGNED, {}))
 

@@ -143,7 +143,7 @@ def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
 
 def settle(body: Stmt, capable: bool) -> Stmt:
     """Copies stay asynchronous only where the target is `capable` of it; without any there is nothing to wait for."""
-    pending = [s for s in walk_stmts(body) if isinstance(s, Store) and _is(s.value, ASYNCHRONOUS)]
+    pending = [s for s in walk_stmts(body) if isinstance(s, Store) and called(s.value, ASYNCHRONOUS)]
     if capable and any(dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(body, s) for s in pending):
         return body
 
@@ -158,7 +158,8 @@ def settle(body: Stmt, capable: bool) -> Stmt:
     return rewrite(body, change)
 
 
-def _is(e: Expr, op: str) -> bool:
+def called(e: Expr, op: str) -> bool:
+    """Whether an expression is a call of `op`."""
     return isinstance(e, Call) and e.op == op
 
 

@@ -80,44 +80,16 @@ class _Rewriting:
         return result
 
     def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
-        chain: list[For] = []
-        inner: Stmt = loop
-        while isinstance(inner, For):
-            chain.append(inner)
-            inner = inner.body
-        if not isinstance(inner, Block) or inner.init is None:
-            raise GPUError(
-                f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init"
-            )
-        block = inner
+        chain, block = _nest(loop)
         bound = {it.var: it.binding for it in block.iters}
         driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
-        if [x for x in chain[1:] if x.kind is Kind.THREAD and x.name in driving]:
-            raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
-        if (
-            driving
-            & set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE), set())
-            & {x.name for x in chain}
-        ):
-            raise GPUError(
-                f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing"
-            )
-        outer = next((x for x in around if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
-        if outer is not None:
-            raise GPUError(
-                f"`{outer.name}` around the threads of `{loop.name}` drives the same reduction; reorder it inside of them"
-            )
+        _need_shareable(loop, chain, block, around, driving)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
         partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
         mine = place.with_(buffer=partial)
         spatial = [x for x in chain if x.name not in driving]
         apart = [c for c in conjuncts(block.predicate) if not variables(c) & driving]
-        mixed = [c for c in conjuncts(block.predicate) if variables(c) & driving and variables(c) & {x.name for x in spatial}]
-        if mixed:
-            raise GPUError(
-                f"`{block.name}`: the condition {mixed[0]} mixes loops that reduce with others, which threads cannot share"
-            )
 
         def again(body: Stmt) -> Stmt:
             """`body` under copies of the loops that do not reduce."""
@@ -134,9 +106,7 @@ class _Rewriting:
         first = again(Store(partial, mine.indices, identity))
         condition = conjunction(*apart)
         block_of = _threads(kernel)
-        n = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
-        if n == 0:
-            raise GPUError(f"the extent of `{loop.name}` must be a constant")
+        n = int(loop.extent.value)  # type: ignore[attr-defined]
         warps, mask = _lanes(loop, n, block_of)
         final = Store(place.buffer, place.indices, mine)
         if mask and n <= WARP:
@@ -195,6 +165,41 @@ class _Rewriting:
         if kernel is not loop:
             return steps
         return For(Var(fresh(self.taken, "block")), Const(1), steps, Kind.THREAD, thread="blockIdx.x")  # they stay one kernel
+
+
+def _nest(loop: For) -> tuple[list[For], Block]:
+    """The perfectly nested loops from one on, and the block in them; refuses anything else."""
+    chain: list[For] = []
+    inner: Stmt = loop
+    while isinstance(inner, For):
+        chain.append(inner)
+        inner = inner.body
+    if not isinstance(inner, Block) or inner.init is None:
+        raise GPUError(
+            f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init"
+        )
+    return chain, inner
+
+
+def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], driving: set[str]) -> None:
+    """Refuse a reduction, driven by the loops `driving`, of which threads cannot do a part each."""
+    if any(x.kind is Kind.THREAD and x.name in driving for x in chain[1:]):
+        raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
+    placing = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
+    if driving & placing & {x.name for x in chain}:
+        raise GPUError(f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing")
+    outer = next((x for x in around if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
+    if outer is not None:
+        raise GPUError(f"`{outer.name}` around the threads of `{loop.name}` drives the same reduction; reorder it inside of them")
+    spatial = {x.name for x in chain if x.name not in driving}
+    mixed = next((c for c in conjuncts(block.predicate) if variables(c) & driving and variables(c) & spatial), None)
+    if mixed is not None:
+        raise GPUError(
+            f"`{block.name}`: the condition {mixed} mixes loops that reduce with others, which threads cannot share; "
+            "choose factors that divide the extents"
+        )
+    if not isinstance(loop.extent, Const) or loop.extent.value == 0:
+        raise GPUError(f"the extent of `{loop.name}`, bound to {loop.thread}, must be a constant; split it by one before bind")
 
 
 def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:

@@ -3,7 +3,8 @@
 Two accesses conflict if different threads may touch one element of shared or global memory, and one of them writes. Conflicting
 accesses need a barrier between them. One is put as late as possible, directly before the later access (or before the outermost
 loop around it that the earlier access is not in), which is the fewest that will do on a path; none is put where it is shown
-that every element is touched by one thread only.
+that every element is touched by one thread only. An asynchronous copy is made where its thread waits for it, for only a barrier
+behind that tells the others.
 
 The proof enumerates: for an access, the pairs (element, thread) over all threads and inner loops, conditions included; the part
 of the place that depends on what is the same for both accesses (blocks, loops around both) cancels. Where it does not, or there
@@ -45,6 +46,7 @@ from tir.simplify import simplify
 from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
 
 from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
+from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
 
 BARRIER = "sync_threads"
 LANES = "lanes"  # of a warp, which touch together what an instruction of a warp touches: two of them stand for all
@@ -61,6 +63,7 @@ class Access:
     writes: bool
     path: Path
     walk: Walk
+    copying: bool = False  # a copy that nobody has waited for
     carried: Path = ()  # of an earlier iteration of the loop at this path
     varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
 
@@ -154,7 +157,7 @@ class _Placing:
     def visit(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
         """The accesses since the last barrier after `s`, given those before it."""
         if path in self.before:
-            pending = []
+            pending = _copies(pending)
         if _is_unit(s):
             return self.meet(s, path, pending, ranges)
         match s:
@@ -173,7 +176,7 @@ class _Placing:
                     out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]
                 first = self.visit(body, below, pending, inside)
                 if path in self.before:
-                    pending = []
+                    pending = _copies(pending)
                 return _union(out, first if isinstance(extent, Const) else _union(first, pending))
             case If(_, then, orelse):
                 self.inner.add(path)
@@ -181,7 +184,7 @@ class _Placing:
                 pending = self.check(condition, path, pending)
                 result = self.visit(then, (*path, 0), pending, ranges)
                 if path in self.before:  # a barrier that `then` asked for
-                    pending = []
+                    pending = _copies(pending)
                 other = pending if orelse is None else self.visit(orelse, (*path, 1), pending, ranges)
                 return _union(result, other)
             case Let(_, value, body):
@@ -193,6 +196,8 @@ class _Placing:
                 raise GPUError(f"{self.nest.name}: threads cannot wait for each other inside `{type(s).__name__}`")
 
     def meet(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
+        if isinstance(s, Evaluate) and called(s.value, WAIT):
+            return [replace(a, copying=False, path=path, carried=()) if a.copying else a for a in pending]
         return self.check(self.accesses(s, path, ranges), path, pending)
 
     def check(self, found: list[Access], path: Path, pending: list[Access]) -> list[Access]:
@@ -201,7 +206,7 @@ class _Placing:
             depth = max(self.place(a, path) for a in rivals)
             here = path[:depth]
             self.before.add(here)
-            pending = [a for a in pending if a.path[:depth] == here and not a.carried]
+            pending = [a for a in pending if a.copying or (a.path[:depth] == here and not a.carried)]
         return _union(pending, found)
 
     def place(self, a: Access, path: Path) -> int:
@@ -221,6 +226,11 @@ class _Placing:
         if path not in self.cache:
             self.cache[path] = collect(self.nest, s, path, ranges)
         return self.cache[path]
+
+
+def _copies(pending: list[Access]) -> list[Access]:
+    """What a barrier leaves pending: copies that nobody has waited for."""
+    return [a for a in pending if a.copying]
 
 
 def _union(a: list[Access], b: list[Access]) -> list[Access]:
@@ -299,7 +309,7 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
                     alone = alone | {LANES}
                 for e in (*indices, value):
                     visit(e, alone, inner, guards, lets)
-                note(buffer, True, indices, alone, inner, guards, lets)
+                note(buffer, True, indices, alone, inner, guards, lets, called(value, ASYNCHRONOUS))
                 return
             case Load(buffer, indices):
                 for i in indices:
@@ -310,7 +320,7 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
             if not isinstance(c, Buffer):
                 visit(c, inside, inner, guards, lets)
 
-    def note(buffer, writes, indices, inside, inner, guards, lets) -> None:
+    def note(buffer, writes, indices, inside, inner, guards, lets, copying=False) -> None:
         if buffer.name not in written or not (buffer.scope in SHARED or buffer.scope == "global"):
             return
         moving = {name: (n if axis in inside else 1) for axis, (name, n) in threads.items()} | inner
@@ -318,7 +328,7 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
             name, n = threads["threadIdx.x"]
             moving[name] = min(n, 2)
         walk = Walk(indices, moving, guards, lets, ranges, [name for name, _ in threads.values()], nest.block)
-        found.append(Access(buffer, writes, path, walk))
+        found.append(Access(buffer, writes, path, walk, copying))
 
     visit(s, set(), {}, (), set())
     return found

@@ -25,6 +25,7 @@ from tir.ir import (
     conjunction,
     conjuncts,
     guarded,
+    nest,
     seq,
 )
 from tir.simplify import simplify
@@ -51,76 +52,92 @@ def lower_blocks(func: PrimFunc, target) -> PrimFunc:
     placed = {n.name: n.with_(scope="local") for n in walk(func) if type(n) is Buffer and n.scope == "register"}
     if placed:
         func = replace_buffers(func, placed)
-    taken = names(func)
-    allocs: list[Buffer] = list(func.allocs)
-    aligned: dict[str, list[list[int]]] = {}
+    lowering = _Lowering(func)
+    body = lowering.stmt(func.body)
+    attrs = annotated(func.attrs, ALIGNED, lowering.aligned) if lowering.aligned else func.attrs
+    attrs = annotated(attrs, NON_TEMPORAL, list(bypassing)) if bypassing else attrs
+    return func.with_(body=body, allocs=tuple(lowering.allocs), attrs=attrs)
 
-    def flatten(block: Block) -> Stmt:
+
+class _Lowering:
+    """Lowers statements; `allocs` and `aligned` are what the function then allocates, and how."""
+
+    def __init__(self, func: PrimFunc):
+        self.taken = names(func)
+        self.allocs: list[Buffer] = list(func.allocs)
+        self.aligned: dict[str, list[list[int]]] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
+                return self.stmt(_lanes_apart(s))
+            case For():
+                loops, block = _perfect(s)
+                reducing = set() if block is None else _driving(block, reduces=True)
+                if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
+                    return seq(self.init_nest(loops, block, reducing), nest(loops, self.flat(block)))
+                return s.with_(body=self.stmt(s.body))
+            case Block():
+                if s.init is None:
+                    return self.flat(s)
+                return seq(guarded(conjunction(s.predicate, *_first(s)), self.init(s)), self.flat(s))
+            case Seq(stmts):
+                return seq(*(self.stmt(x) for x in stmts))
+            case _:
+                return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    def flat(self, block: Block) -> Stmt:
         """The block without its init."""
-        allocs.extend(block.allocs)
+        self.allocs.extend(block.allocs)
         written = _written(block)
         for entry in annotation(block.annotations, "buffer_dim_align", ()):
             match entry:
                 case [int(number), *rule] if 0 <= number < len(written):
-                    aligned.setdefault(written[number], []).append(rule)
-        body = substitute(visit(block.body), {it.var: it.binding for it in block.iters})
+                    self.aligned.setdefault(written[number], []).append(rule)
+        body = substitute(self.stmt(block.body), {it.var: it.binding for it in block.iters})
         return guarded(block.predicate, body)  # type: ignore[arg-type]
 
-    def first(block: Block) -> Expr:
-        starts = [Binary("==", it.binding, Const(0, it.binding.dtype)) for it in block.iters if it.axis is Axis.REDUCE]
-        return conjunction(*starts)
+    def init(self, block: Block) -> Stmt:
+        return substitute(self.stmt(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type, return-value]
 
-    def init_of(block: Block) -> Stmt:
-        return substitute(visit(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type, return-value]
-
-    def visit(s: Stmt) -> Stmt:
-        match s:
-            case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
-                return visit(_lanes_apart(s))
-            case For():
-                nest, block = _perfect(s)
-                if block is not None and block.init is not None:
-                    reducing = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
-                    spatial = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
-                    # A loop that drives no axis starts the reduction again in each of its iterations.
-                    # So does one that drives an axis, where it comes back to the first step.
-                    repeated = any(x.name not in reducing | spatial and x.extent != Const(1, x.extent.dtype) for x in nest)
-                    repeated = repeated or not counts_once(block, nest)
-                    if s.name in reducing and not reducing & spatial and not repeated:
-                        return seq(_init_nest(nest, block, reducing), _rebuild(nest, flatten(block)))
-                return s.with_(body=visit(s.body))
-            case Block():
-                if s.init is None:
-                    return flatten(s)
-                return seq(guarded(conjunction(s.predicate, first(s)), init_of(s)), flatten(s))
-            case Seq(stmts):
-                return seq(*(visit(x) for x in stmts))
-            case _:
-                return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
-
-    def _init_nest(nest: list[For], block: Block, reducing: set[str]) -> Stmt:
-        """The spatial loops of `nest` around the init; loops that only reduce are at 0."""
+    def init_nest(self, loops: list[For], block: Block, reducing: set[str]) -> Stmt:
+        """The spatial ones of some loops around the init; those that only reduce are at 0."""
         zero: dict[str, Expr] = {}
         kept: list[For] = []
-        for loop in nest:
+        for loop in loops:
             if loop.name in reducing:
                 zero[loop.name] = Const(0, loop.var.dtype)
             else:
-                new = loop.var.with_(name=fresh(taken, f"{loop.name}_init"))
+                new = loop.var.with_(name=fresh(self.taken, f"{loop.name}_init"))
                 zero[loop.name] = new
                 # Nothing stays in registers between the init and the reduction, so copies of it would only be more code.
                 kind = Kind.SERIAL if loop.kind is Kind.UNROLLED else loop.kind
                 kept.append(loop.with_(var=new, kind=kind))
         # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
         # further out, with something else between, stay in the condition.
-        parts = (simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *conjuncts(first(block))))
-        condition = conjunction(*parts)
-        return _rebuild(kept, guarded(condition, substitute(init_of(block), zero)))  # type: ignore[arg-type]
+        condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *_first(block))))
+        return nest(kept, guarded(condition, substitute(self.init(block), zero)))  # type: ignore[arg-type]
 
-    body = visit(func.body)
-    attrs = annotated(func.attrs, ALIGNED, aligned) if aligned else func.attrs
-    attrs = annotated(attrs, NON_TEMPORAL, list(bypassing)) if bypassing else attrs
-    return func.with_(body=body, allocs=tuple(allocs), attrs=attrs)
+
+def _driving(block: Block, reduces: bool) -> set[str]:
+    """The loops that drive the reduce axes of a block, or the others."""
+    return set().union(*(variables(it.binding) for it in block.iters if (it.axis is Axis.REDUCE) is reduces))
+
+
+def _first(block: Block) -> list[Expr]:
+    """The conditions for the first step of a reduction."""
+    return [Binary("==", it.binding, Const(0, it.binding.dtype)) for it in block.iters if it.axis is Axis.REDUCE]
+
+
+def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:
+    """Whether a reduction starts once for each iteration of the loops that do not drive it.
+
+    A loop that drives no axis starts it again in each of its iterations. So does one that drives an axis, where it comes back to
+    the first step.
+    """
+    placing = _driving(block, reduces=False)
+    repeated = any(x.name not in reducing | placing and x.extent != Const(1, x.extent.dtype) for x in loops)
+    return block.init is not None and not reducing & placing and not repeated and counts_once(block, loops)
 
 
 def _lanes_apart(loop: For) -> Stmt:
@@ -155,14 +172,8 @@ def _written(block: Block) -> list[str]:
 
 def _perfect(loop: For) -> tuple[list[For], Block | None]:
     """The loops from `loop` down, and the block they directly contain, if nothing else is between."""
-    nest = [loop]
-    while isinstance(nest[-1].body, For):
-        nest.append(nest[-1].body)
-    inner = nest[-1].body
-    return nest, inner if isinstance(inner, Block) else None
-
-
-def _rebuild(nest: list[For], body: Stmt) -> Stmt:
-    for loop in reversed(nest):
-        body = loop.with_(body=body)
-    return body
+    loops = [loop]
+    while isinstance(loops[-1].body, For):
+        loops.append(loops[-1].body)
+    inner = loops[-1].body
+    return loops, inner if isinstance(inner, Block) else None

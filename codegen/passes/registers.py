@@ -347,12 +347,13 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
     def load(e: Load, known: list[Expr]) -> Expr:
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
-            return e
+            return map_children(e, lambda c: visit(c, known))  # type: ignore[return-value]
         used = set().union(*(variables(i) for i in e.indices), set())
         wanted = [c for c in conditions if variables(c) & used]
-        if not _inside(e, ranges, [*known, *wanted]):
+        known = [*known, *wanted]
+        if not _inside(e, ranges, known):
             failed = True
-        return Select(conjunction(*wanted), e, const(0, e.dtype), lazy=True)
+        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), const(0, e.dtype), lazy=True)  # type: ignore[arg-type]
 
     def visit(n: Node, known: list[Expr]) -> Node:
         nonlocal failed

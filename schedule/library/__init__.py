@@ -11,15 +11,15 @@ from __future__ import annotations
 from schedule.error import ScheduleError
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
-from tir.ir import Load, PrimFunc
+from tir.ir import Block, Load, PrimFunc
 
-from . import conv2d, depthwise, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
+from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .processor import Described, Processor
-from .structure import contraction, epilogue, extent, is_plain, stored
+from .structure import contraction, epilogue, extent, is_plain, reused, stored
 
 __all__ = [
-    "Processor", "conv2d", "depthwise", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise", "schedule",
-    "transposed",
+    "Processor", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise",
+    "schedule", "transposed",
 ]  # fmt: skip
 
 
@@ -41,6 +41,8 @@ def _apply(s: Schedule, processor: Processor) -> bool:
     _inline_chains(s)
     _inline_permutations(s)
     names = [b.name for b in blocks_below(s.func.body)]
+    for name in names:
+        gemv.without_units(s, name)
     done: set[str] = set()
     for name in names:
         done |= _contracted(s, name, processor)
@@ -53,11 +55,17 @@ def _apply(s: Schedule, processor: Processor) -> bool:
             continue
         if elementwise.matches(find_block(s.func, name)):
             elementwise.apply(s, name, processor)
-        elif reduction.matches(find_block(s.func, name)) and contraction(find_block(s.func, name)) is None:
+        elif _only_reduces(find_block(s.func, name)):
             reduction.apply(s, name, processor)
         else:
             return False
     return bool(names)
+
+
+def _only_reduces(block: Block) -> bool:
+    """Whether a block is a reduction that gains nothing by tiles, and no convolution."""
+    c = contraction(block)
+    return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
 
 
 def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
@@ -65,6 +73,9 @@ def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
     block, after = find_block(s.func, name), epilogue(s, name)
     if (product := gemv.matches(block)) is not None:
         gemv.apply(s, product, processor)
+        return {name}
+    if (product := dots.matches(block)) is not None and dots.suits(product, processor):
+        dots.apply(s, product, processor)
         return {name}
     if (product := gemm.matches(block)) is not None:
         gemm.apply(s, product, processor, epilogue=after)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
+from schedule.guards import Bound, bound_on
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.dtypes import nbytes
-from tir.ir import Block, Const, Iter, Store, Var, const_shape
-from tir.traverse import loads
+from tir.ir import Block, Const, Expr, Iter, Store, Var, const_shape
+from tir.traverse import loads, variables, walk
 
 from .processor import Processor
-from .structure import extent, is_elementwise, loop_of
+from .structure import extent, is_elementwise, loop_of, stored
 
 VECTORS = 8  # in a step of a one-dimensional loop
 WORTH_THREADS = 1 << 17  # elements below which a second thread costs more than it saves
+PIECES = 5  # of a loop that is cut where conditions change
 CHUNK = 1 << 14  # elements of a one-dimensional loop that a thread takes at a time
 
 
@@ -41,27 +44,72 @@ def apply(s: Schedule, block: str, processor: Processor) -> None:
         s.reorder(*loops)
     threads = processor.cores > 1 and elements >= WORTH_THREADS
     lanes = processor.lanes(max(32, dtypes.bits(b.body.buffer.dtype)))
-    if len(loops) == 1:
-        loops = s.split(loops[0], [None, VECTORS * lanes]) if elements > VECTORS * lanes else loops
-        if threads:
-            outer, inner = s.split(loops[0], [None, max(1, CHUNK // (VECTORS * lanes))])
-            loops = [outer, inner, loops[1]]
-    s.vectorize(loops[-1])
-    stream(s, block, loops[0], processor)
-    if threads and len(loops) > 1:
+    if (column := _across(b, order, lanes)) is not None:
+        loops = shared = _squares(s, loops, loop_of(column), max(lanes, processor.lanes(32)))
+    else:
+        if len(loops) == 1:
+            loops = s.split(loops[0], [None, VECTORS * lanes]) if elements > VECTORS * lanes else loops
+            if threads:
+                outer, inner = s.split(loops[0], [None, max(1, CHUNK // (VECTORS * lanes))])
+                loops = [outer, inner, loops[1]]
+        for piece in _pieces(s, b, order, loops):
+            s.vectorize(piece)
         shared = loops[:1] if len(order) == 1 else loops[:-1]
-        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+    if threads and shared and len(loops) > 1:
+        loops = [s.fuse(*shared) if len(shared) > 1 else shared[0]]
+        s.parallel(loops[0])
+    stream(s, b, loops[0], processor)
 
 
-def stream(s: Schedule, block: str, loop: str, processor: Processor) -> None:
+def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
+    """Cut the last loop of a block, which is not its only one, where conditions on it in what is computed change, as between the
+    parts of a concatenation; returns its pieces."""
+    name, cuts = order[-1].var.name, set()
+    for c in walk(stored(block).value):
+        if isinstance(c, Expr) and variables(c) == {name}:
+            match bound_on(c, name):
+                case Bound(1, Const(first)):
+                    cuts.add(-int(first))
+                case Bound(-1, Const(last)):
+                    cuts.add(int(last) + 1)
+    inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
+    if len(order) == 1 or not 2 < len(inside) <= PIECES + 1:
+        return loops[-1:]
+    return s.loop_partition(loops[-1], [b - a for a, b in pairwise(inside)])
+
+
+def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
+    """The axis along the memory of an operand that lies across, so that the last axis of `order` walks rows of it that are far
+    apart, if there is one and both have `lanes` elements or more."""
+    axes = {it.var.name: it for it in order[:-1]}
+    for load in loads(block.body):
+        last = load.indices[-1] if load.indices else None
+        if isinstance(last, Var) and last.name in axes and any(i == order[-1].var for i in load.indices[:-1]):
+            return axes[last.name] if min(extent(axes[last.name]), extent(order[-1])) >= lanes else None
+    return None
+
+
+def _squares(s: Schedule, loops: list[str], column: str, side: int) -> list[str]:
+    """Walk `column` and the last of some loops in squares, which are turned round in registers, of `side` elements a side: those
+    of a block of 4 by 16 one after the other, so that they are on the same pages. Returns the loops around the blocks."""
+    *outer, row = loops
+    c0, c1, c2 = s.split(column, [None, 4, side], preserve_unit_iters=False)
+    r0, r1, r2 = s.split(row, [None, 16, side], preserve_unit_iters=False)
+    around = [*(loop for loop in outer if loop != column), c0, r0]
+    s.reorder(*around, c1, r1, c2, r2)
+    s.unroll(c2)
+    s.vectorize(r2)
+    return around
+
+
+def stream(s: Schedule, block: Block, loop: str, processor: Processor) -> None:
     """Have a block below a loop write a parameter past the caches, if what it reads and writes is too large to stay in them: else
     each line would be read from memory before it is overwritten."""
-    b = find_block(s.func, block)
-    assert isinstance(b.body, Store)
+    written = stored(block).buffer.name
     parameters = {p.name: p for p in s.func.buffers}
-    touched = {b.body.buffer.name, *(x.buffer.name for x in loads(b.body))} & set(parameters)
+    touched = {written, *(x.buffer.name for x in loads(block.body))} & set(parameters)
     shapes = [(parameters[name], parameters[name].shape) for name in touched]
-    if b.body.buffer.name not in touched or not all(isinstance(n, Const) for _, shape in shapes for n in shape):
+    if written not in touched or not all(isinstance(n, Const) for _, shape in shapes for n in shape):
         return
     if sum(prod(const_shape(p)) * nbytes(p.dtype) for p, _ in shapes) > processor.l3 // 2:
-        s.annotate(loop, "non_temporal", b.body.buffer.name)
+        s.annotate(loop, "non_temporal", written)

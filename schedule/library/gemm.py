@@ -17,7 +17,7 @@ from tir.ir import Block, Load, Var
 from tir.traverse import stores
 
 from .processor import Processor, balanced
-from .structure import Contraction, contraction, extent, is_plain, iterations, last_axis, loop_of, size
+from .structure import Contraction, extent, is_plain, iterations, last_axis, loop_of, pairing, size
 
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
 REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
@@ -41,8 +41,9 @@ class Tiles:
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as a matrix product, if it is one: a contraction of elements whose indices are axes, with rows and columns."""
-    c = contraction(block)
+    """The block as a matrix product, if it is one: a reduction of pairs of elements whose indices are axes, with rows and
+    columns. Products of converted factors, squared distances and shortest paths have the same form."""
+    c = pairing(block)
     if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or not c.rows:
         return None
     return c

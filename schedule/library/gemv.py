@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block
+from tir.ir import Block, Const
 from tir.traverse import stores
 
 from .processor import Processor
-from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
+from .structure import Contraction, extent, is_plain, last_axis, loop_of, pairing, size
 
 WORTH_THREADS = 1 << 18  # elements of the matrix below which a second thread costs more than it saves
 
@@ -28,13 +28,22 @@ class Tiles:
 
 
 def matches(block: Block) -> Contraction | None:
-    """The block as the product of a matrix, its `right` factor, and a vector (or a matrix of one row), if it is one."""
-    c = contraction(block)
-    if c is None or not c.by_columns or not is_plain(c.right):
-        return None
-    if c.batch or len(c.columns) != 1 or len(c.sums) != 1 or size(c.rows) > 1 or (c.rows and along_rows(c)):
+    """The block as the product of a matrix, its `right` factor, and a vector, if it is one."""
+    c = pairing(block)
+    if c is None or not c.by_columns or not is_plain(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.sums) != 1:
         return None
     return c
+
+
+def without_units(s: Schedule, block: str) -> None:
+    """Take axes of one iteration from a product of a matrix and a vector, as where the vector is a matrix of one column."""
+    c = pairing(find_block(s.func, block))
+    if c is None or not is_plain(c.left) or not is_plain(c.right) or size(c.batch) > 1 or min(size(c.rows), size(c.columns)) > 1:
+        return
+    axes = [it.var.name for it in find_block(s.func, block).iters]
+    kept = [it.var.name for it in find_block(s.func, block).iters if extent(it) > 1]
+    if kept != axes and len(kept) > len(c.sums) and all(extent(it) > 1 for it in c.sums):
+        s.transform_block_layout(block, f"lambda {', '.join(axes)}: ({', '.join(kept)},)")
 
 
 def along_rows(c: Contraction) -> bool:
@@ -98,7 +107,9 @@ def _dot(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:
         place = f"i % {each}, i // {each} % {together}, v"
         if shared:
             place = f"i // {each * together}, {place}"
-        s.transform_layout(partial, stores(find_block(s.func, partial).body)[0].buffer.name, f"lambda i, v: ({place})")
+        sums = stores(find_block(s.func, partial).body)[0].buffer
+        *dims, _ = ["i" if n != Const(1, n.dtype) else f"d{x}" for x, n in enumerate(sums.shape)]
+        s.transform_layout(partial, sums.name, f"lambda {', '.join(dims)}, v: ({place})")
         *_, far, k0, k1 = s.get_loops(partial)
         s.reorder(k0, far, k1)
         s.unroll(far)

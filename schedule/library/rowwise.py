@@ -136,7 +136,7 @@ def apply(s: Schedule, found: Rows, processor: Processor, registers: int = REGIS
         partial = s.rfactor(lane, -1)
         s.vectorize(s.get_loops(partial)[-1])
         s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
-    stream(s, found.last, row, processor)
+    stream(s, find_block(s.func, found.last), row, processor)
     if processor.cores > 1 and prod(extent(it) for it in order[:-1]) * columns >= WORTH_THREADS:
         outer = loops[:-1]
         s.parallel(s.fuse(*outer) if len(outer) > 1 else row)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from schedule.primitive import find_block, find_loop
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
+from tir.ir import Axis, Binary, Block, Const, Iter, Load, Store, Var
 from tir.traverse import loads, variables
+
+MANY = 8  # uses of an element from which on it is worth keeping near
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """A sum of products of two factors, out[...] = sum of left[...] * right[...].
+    """A reduction of pairs of elements, out[...] = sum of left[...] * right[...], or with other operators than these.
 
     The axes by where they occur: `batch` in both factors and the result (or in the result alone, of extent 1), `rows` in `left`
     and the result, `columns` in `right` and the result, `sums` in the factors only. The last dimension of the result is an axis
@@ -32,9 +34,7 @@ class Contraction:
     @property
     def vector(self) -> str:
         """The axis that is the last dimension of the result."""
-        index = self.store.indices[-1]
-        assert isinstance(index, Var)
-        return index.name
+        return next(i.name for i in reversed(self.store.indices) if isinstance(i, Var))
 
     @property
     def by_columns(self) -> bool:
@@ -49,19 +49,31 @@ class Contraction:
 
 
 def contraction(block: Block) -> Contraction | None:
-    """The block as a contraction, if it is one: a sum from 0 of the product of two elements, over axes with constant extents."""
-    body, init = block.body, block.init
-    if not isinstance(body, Store) or not isinstance(init, Store) or block.predicate != Const(True, "bool"):
+    """The block as a sum from 0 of products of two elements in the type of the sum, over axes with constant extents."""
+    c = pairing(block)
+    if c is None or not (isinstance(block.init, Store) and isinstance(block.init.value, Const) and block.init.value.value == 0):
         return None
-    if not (isinstance(init.value, Const) and init.value.value == 0):
+    old, product = Load(c.store.buffer, c.store.indices), Binary("*", c.left, c.right)
+    swapped = Binary("*", c.right, c.left)
+    sums = [Binary("+", *terms) for p in (product, swapped) for terms in ((old, p), (p, old))]
+    return c if c.store.value in sums else None
+
+
+def pairing(block: Block) -> Contraction | None:
+    """The block as a reduction of any function of two elements, over axes with constant extents: of converted factors, of the
+    squares of differences, the least of sums."""
+    body = block.body
+    if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None
     if not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters):
         return None
     factors = _factors(body)
-    if factors is None or not body.indices:
-        return None
-    outputs = _plain(body.indices, block)
-    if outputs is None or {it.var.name for it in outputs} != {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}:
+    outputs = _plain(body, block)
+    if (
+        factors is None
+        or not outputs
+        or {it.var.name for it in outputs} != {it.var.name for it in block.iters if it.axis is Axis.SPATIAL}
+    ):
         return None
     left, right = factors
     last = outputs[-1].var.name
@@ -95,24 +107,30 @@ def contraction(block: Block) -> Contraction | None:
 
 
 def _factors(body: Store) -> tuple[Load, Load] | None:
-    """The two factors of `out = out + a * b`, elements of other buffers in the type of the sum."""
+    """The two elements of different buffers that `out = f(out, a, b)` reads, apart from its own."""
     old = Load(body.buffer, body.indices)
-    match body.value:
-        case Binary("+", a, Binary("*", Load() as x, Load() as y)) if a == old:
-            pass
-        case Binary("+", Binary("*", Load() as x, Load() as y), b) if b == old:
-            pass
-        case _:
-            return None
-    names = {x.buffer.name, y.buffer.name}
-    if body.buffer.name in names or len(names) < 2:
+    read = list(dict.fromkeys(x for x in loads(body.value) if x != old))
+    if len(read) != 2 or len({body.buffer.name, *(x.buffer.name for x in read)}) != 3:
         return None
-    return x, y
+    return read[0], read[1]
 
 
-def _plain(indices: tuple[Expr, ...], block: Block) -> list[Iter] | None:
-    """The axes that indices are, each another one; None if they are anything else."""
+def reused(block: Block) -> bool:
+    """Whether a block with constant extents uses all that it reads for many of its points, so that it gains by tiles in caches
+    and registers: no element that it reads is at all of its axes."""
+    own = stored(block).buffer.name
+    used = [_used(x) for x in loads(block.body) if x.buffer.name != own]
+    least = min((size(tuple(it for it in block.iters if it.var.name not in names)) for names in used), default=1)
+    return least >= MANY
+
+
+def _plain(store: Store, block: Block) -> list[Iter] | None:
+    """The axes that the indices of a store are, each another one, or 0 in a dimension of length 1; None if they are anything
+    else."""
     iters = {it.var.name: it for it in block.iters}
+    indices = [
+        i for i, n in zip(store.indices, store.buffer.shape, strict=True) if not (n == Const(1, n.dtype) and isinstance(i, Const))
+    ]
     found = [iters.get(i.name) if isinstance(i, Var) else None for i in indices]
     names = {it.var.name for it in found if it is not None}
     return found if len(names) == len(indices) else None  # type: ignore[return-value]
@@ -163,7 +181,7 @@ def iterations(s: Schedule, loop: str) -> int | None:
 def is_elementwise(block: Block) -> bool:
     """Whether a block computes each element of its output once, from anything, without a reduction."""
     body = block.body
-    return block.init is None and not block.is_reduction and isinstance(body, Store) and _plain(body.indices, block) is not None
+    return block.init is None and not block.is_reduction and isinstance(body, Store) and _plain(body, block) is not None
 
 
 def stored(block: Block) -> Store:

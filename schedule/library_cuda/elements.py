@@ -6,7 +6,7 @@ from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
-from tir.traverse import loads
+from tir.traverse import loads, stores, variables
 
 from ..library.structure import is_elementwise, iterations
 from .launch import follower
@@ -17,18 +17,21 @@ WIDEST = 16  # bytes that a thread loads or stores at once
 
 def apply(s: Schedule, block: str, done: set[str]) -> None:
     """Bind the elements that a block computes to threads, in blocks of THREADS. A reduction runs in the thread of its element, in
-    a register, and what uses its result element by element follows at once."""
+    a register if it has one result, and what uses that element by element follows at once."""
     for p in s.get_producers(block):  # padding and the like is computed where it is read
         if p not in done and is_elementwise(find_block(s.func, p)) and s.get_consumers(p) == [block]:
             s.compute_inline(p)
-    reducing = any(it.axis is Axis.REDUCE for it in find_block(s.func, block).iters)
+    computed = find_block(s.func, block)
+    reducing = any(it.axis is Axis.REDUCE for it in computed.iters)
     result, after = block, follower(s, block)
     if reducing and after is not None:
         s.set_scope(block, 0, "local")
         result = after
-    elif reducing:
+    elif reducing and len(stores(computed.body)) == 1:
         result = s.cache_write(block, 0, "local")
-    loops = s.get_loops(result) or [s.add_unit_loop(result)]
+    placing = {v for it in find_block(s.func, result).iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
+    around = s.get_loops(result)
+    loops = [x for x in around if x in placing] or [s.add_unit_loop(around[0] if around else result)]
     fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
     lanes = 1 if reducing else _lanes(s, block, fused)
     n = iterations(s, fused) or THREADS * lanes
@@ -38,7 +41,7 @@ def apply(s: Schedule, block: str, done: set[str]) -> None:
         s.vectorize(lane)
     s.bind(outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
-    if reducing:
+    if result != block:
         s.compute_at(block, inner)
         done.add(result)
 

@@ -8,8 +8,8 @@ from math import prod
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Binary, Block, Const, Expr, Load, Store, Var
-from tir.traverse import loads
+from tir.ir import Binary, Block, Const, Expr, Load, Var
+from tir.traverse import loads, stores
 
 from ..library.structure import Contraction, extent, iterations
 
@@ -90,12 +90,13 @@ def _steady(index: Expr, lanes: int) -> bool:
 
 
 def follower(s: Schedule, block: str) -> str | None:
-    """The only consumer of a block, if it reduces nothing and each of its iterations reads the one element that its axes name."""
-    consumers = s.get_consumers(block)
-    if len(consumers) != 1 or block in s.get_output_blocks():
+    """The only consumer of a block with one result, if it reduces nothing and each of its iterations reads the one element that
+    its axes name."""
+    consumers, made = s.get_consumers(block), stores(find_block(s.func, block).body)
+    if len(consumers) != 1 or len(made) != 1 or block in s.get_output_blocks():
         return None
-    consumer, made = find_block(s.func, consumers[0]), find_block(s.func, block).body
-    read = [x for x in loads(consumer.body) if isinstance(made, Store) and x.buffer.name == made.buffer.name]
+    consumer = find_block(s.func, consumers[0])
+    read = [x for x in loads(consumer.body) if x.buffer.name == made[0].buffer.name]
     return consumer.name if consumer.init is None and all(_own(x, consumer) for x in read) else None
 
 

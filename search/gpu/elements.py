@@ -71,7 +71,7 @@ def _bind(state: State, name: str) -> None:
         if after is not None:
             s.set_scope(name, 0, "local")
             result = after
-        else:
+        elif len(stores(state.block(name).body)) == 1:
             result = s.cache_write(name, 0, "local")
     b = state.block(result)
     loops = s.get_loops(result)
@@ -87,19 +87,19 @@ def _bind(state: State, name: str) -> None:
     s.bind(inner, "threadIdx.x")
     for loop in vector:
         s.vectorize(loop)
-    if reducing:
+    if result != name:
         s.compute_at(name, inner)
     if reducing or b.is_reduction:
         state.choose(f"{name} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(inner, "pragma_auto_unroll_max_step", most))
 
 
 def _taker(state: State, name: str) -> str | None:
-    """The only consumer of a temporary that no thread runs yet, if it reads each of its elements once."""
-    consumers = state.schedule.get_consumers(name)
-    if len(consumers) != 1 or state.is_output(name) or _bound(state, consumers[0]):
+    """The only consumer of a block's one result that no thread runs yet, if it reads each of its elements once."""
+    consumers, made = state.schedule.get_consumers(name), stores(state.block(name).body)
+    if len(consumers) != 1 or len(made) != 1 or state.is_output(name) or _bound(state, consumers[0]):
         return None
-    b, (made,) = state.block(consumers[0]), stores(state.block(name).body)[:1]
-    read = [x for x in loads(b.body) if x.buffer.name == made.buffer.name]
+    b = state.block(consumers[0])
+    read = [x for x in loads(b.body) if x.buffer.name == made[0].buffer.name]
     elements = prod(extent(it) for it in state.block(name).iters if is_spatial(it))
     once = len(set(read)) == 1 and prod(extent(it) for it in b.iters) == elements
     return b.name if once and not b.is_reduction and isinstance(b.body, Store) else None

@@ -112,9 +112,10 @@ def _tile(state: State, block: str, ours: bool) -> None:
 
 
 def _read_once(block: Block) -> list[str]:
-    """The buffers that a block reads at one place alone; a tile around two places may be as large as the buffer."""
+    """The buffers that a block reads at one place alone; a tile around two places may be as large as the buffer, and none is
+    needed around the only one of rank 0."""
     written = {x.buffer.name for x in stores(block)}
-    places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written]
+    places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written and x.indices]
     return [name for name in dict.fromkeys(places) if places.count(name) == 1]
 
 

@@ -182,7 +182,7 @@ class LocalMeasurer:
         """Draw the inputs, compute the expected results, and time the program as written, once if it is slow.
 
         Where the workload is not one of `tir.workloads`, the results of the program as written are the reference; inputs are
-        drawn from smaller or positive ranges if those are not finite. Where it takes longer than `limits.baseline`, those of the
+        drawn from other ranges if those are not finite, or vanish. Where it takes longer than `limits.baseline`, those of the
         default schedule are. Raises WorkerError where no reference can be had.
         """
         known = self.task.workload is not None
@@ -194,7 +194,7 @@ class LocalMeasurer:
                 _, answer = self._written(self._default(), self.limits.setup)
                 answer["reference"] = answer.get("outcome") == "ok"
                 note = f"the program as written takes over {self.limits.baseline:.3g} s: results are compared with the default's"
-            if answer.get("finite", True):
+            if answer.get("good", True):
                 break
         if measurement.outcome == "ok":
             self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)

@@ -51,15 +51,17 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
     summaries = records.list()
     here = [s for s in summaries if s.workload == own]
-    near = [s for s in here if s.best is not None and Target(s.target).kind == target.kind]  # of this very target there is none
+    alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # a target of another machine may not be one here
+    near = [s for s in alike if s.best is not None]  # of this very target there is none
     if near:
         nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == processor(), s.last))
         found = records.best_of(own, nearest.fingerprint)
         return Lookup("near", found, f"{records.path} has no {asked}; the nearest is for {nearest.target} on {nearest.cpu}")
     why = f"{records.path} has no {asked}: "
     if here:
-        tried = ", ".join(f"{s.records} candidates for {s.target}" for s in here)
-        return Lookup("miss", None, f"{why}there are {tried}, but none is valid and checked")
+        tried = ", ".join(f"{s.records} candidates for {s.target}" for s in alike or here)
+        fault = "but none is valid and checked" if alike else f"but schedules are of no use from there to {target.kind}"
+        return Lookup("miss", None, f"{why}there are {tried}, {fault}")
     if others := records.near(func, own):
         return Lookup("miss", None, f"{why}it is recorded for other shapes only: {_listed(others)}")
     return Lookup("miss", None, f"{why}{f'there are {_listed(summaries)}' if summaries else 'it has no records'}")

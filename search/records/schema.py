@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -62,8 +63,8 @@ class RecordsError(Exception):
 
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
-    """Open the records file at `path`, made if it is missing and `create` allows. RecordsError, with the file as it was, where
-    that cannot be."""
+    """Open the records file at `path`, made if it is missing and `create` allows; to be read alone where it, or its folder, may
+    not be written. RecordsError, with the file as it was, where that cannot be."""
     if path.is_dir():
         raise RecordsError(f"{path} is a directory; the name of a records file was expected")
     if not path.exists():
@@ -73,12 +74,14 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
             raise RecordsError(f"cannot make the records file {path}: there is no folder {path.absolute().parent}")
     elif not path.is_file():
         raise RecordsError(f"{path} is no regular file; the name of a records file was expected")
+    writable = not path.exists() or all(os.access(p, os.W_OK) for p in (path, path.resolve().parent))
+    name = path.absolute() if writable else _to_read(path.resolve())  # `:memory:` is a name like others
     try:
-        connection = sqlite3.connect(path.absolute(), timeout=BUSY, isolation_level=None)  # `:memory:` is a name like others
+        connection = sqlite3.connect(name, timeout=BUSY, isolation_level=None, uri=not writable)
     except (sqlite3.Error, ValueError) as error:
         raise RecordsError(f"cannot open the records file {path}: {error}") from None
     try:
-        _claim(connection, path)
+        _claim(connection, path, writable)
     except sqlite3.OperationalError as error:  # it is locked, it may not be written, or the disk is full
         connection.close()
         raise RecordsError(f"cannot use the records file {path}: {error}") from None
@@ -91,10 +94,18 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
     return connection
 
 
-def _claim(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is ours, or make it so if it is empty."""
+def _to_read(path: Path) -> str:
+    """What opens a file that is only read. Where nobody has it open to write, there is no log, and none can be made."""
+    logged = path.with_name(path.name + "-wal").exists()
+    return f"{path.as_uri()}?mode=ro{'' if logged else '&immutable=1'}"
+
+
+def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
+    """Check that the file is ours, or make it so if it is empty and `writable`."""
     with _transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
         ours = _is_ours(connection, path)
+    if not ours and not writable:
+        raise RecordsError(f"{path} is not a records file: it is empty, and may not be written")
     if not ours:
         with _transaction(connection, "IMMEDIATE"):
             if not _is_ours(connection, path):  # else another process has made it meanwhile
@@ -102,8 +113,9 @@ def _claim(connection: sqlite3.Connection, path: Path) -> None:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-    _write_ahead(connection)
-    connection.execute("PRAGMA synchronous = FULL")
+    if writable:
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = FULL")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from schedule import ScheduleError
 from schedule.library import pixels
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import size
+from tir.traverse import variables
 
 from ..sketch import State, Tile, extent
 from .rule import Verdict
@@ -52,11 +53,11 @@ class PixelsInLanes:
         state.pending = [b for b in state.pending if b not in nest.inlined]
         (c0, c1), channels = state.split(nest.channels, 2)
         (p0, p1), vectors = state.split(nest.pixels, 2)
-        last = state.block(block).iters[-1]
-        bits = c.contraction.bits
-        state.tiles.append(Tile(block, c.channels[-1].var.name, extent(c.channels[-1]), False, channels, bits=bits))
-        parts = tuple(it.var.name for it in pixels.row(c))
-        state.tiles.append(Tile(block, last.var.name, extent(last), False, vectors, True, bits, parts=parts))
+        iters, bits = state.block(block).iters, c.contraction.bits
+        for loop, axes, columns in ((c1, c.channels[-1:], channels), (p1, pixels.row(c), vectors)):
+            it = next(it for it in iters if loop in variables(it.binding))
+            parts = tuple(axis.var.name for axis in axes)
+            state.tiles.append(Tile(block, it.var.name, extent(it), False, columns, loop == p1, bits, parts=parts))
         state.branch(
             f"{block} order",
             [

@@ -77,7 +77,7 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
         raise ValueError(f"rules are given as module:name, for example my_rules:RULES, got {spec!r}")
     try:
         found = getattr(_from_file(path) if path.suffix == ".py" else import_module(module), name)
-    except (ImportError, AttributeError, OSError) as error:
+    except (ImportError, AttributeError, OSError, SyntaxError) as error:
         raise ValueError(f"there are no rules {spec!r}: {error}") from error
     rules = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     for r in rules:

@@ -58,8 +58,8 @@ def test_the_number_of_arguments(kernel, symbolic):
 
 def test_arrays_are_numpy_arrays(kernel):
     a, b = arrays()
-    refused(kernel, ([[1.0]], b), "main: A must be a numpy array, got list")
-    refused(kernel, (a, 3.0), "main: B must be a numpy array, got float")
+    refused(kernel, ([[1.0]], b), "main: A must be a numpy array, got list, such as np.asarray makes")
+    refused(kernel, (a, 3.0), "main: B must be a numpy array, got float, such as np.asarray makes")
 
 
 def test_shapes(kernel):
@@ -156,7 +156,7 @@ def test_a_size_that_is_not_a_parameter():
     a, b = Buffer("A", (n,)), Buffer("B", (Const(7),))
     func = PrimFunc("main", (a, b), For(i, Const(7), Store(b, (i,), Load(a, (i,)))))
     kernel = codegen.build(func, ONE)
-    message = "main: the shape (n,) of A hangs on sizes that are no parameters of the function"
+    message = "main: the shape (n,) of A depends on sizes that are no parameters of the function; list them there, too (te.var)"
     refused(kernel, (np.ones(7, "f"), np.zeros(7, "f")), message)
 
 
@@ -171,7 +171,7 @@ def test_rank_0_and_no_elements():
     x, y = np.array(3, "f"), np.array(0, "f")
     kernel(x, y)
     assert y == 6
-    refused(kernel, (np.float32(3), y), "main: A must be a numpy array, got float32")
+    refused(kernel, (np.float32(3), y), "main: A must be a numpy array, got float32, such as np.asarray makes")
 
 
 def test_no_elements(symbolic):

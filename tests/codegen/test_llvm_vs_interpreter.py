@@ -74,6 +74,17 @@ def test_integer_arithmetic_wraps(dtype, how):
 
 
 @pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("dtype", [d for d in INTEGERS if d.startswith("int")])
+def test_the_least_number_by_minus_one_wraps(dtype, how):
+    """A processor's own division ends the process there."""
+    func = scheduled(elementwise(dtype, [lambda x, y: x // y, lambda x, y: x % y]), how)
+    args = integers(func, 0)
+    args[0], args[1] = wide_integers(dtype, 1), np.full(N, -1, dtype)
+    expected = same(func, args)
+    assert expected[2][0] == dtypes.limits(dtype)[0]
+
+
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_float_arithmetic(dtype, how):
     """Bitwise equal on integers; what is not exact there (quotients) rounds once, in both."""

@@ -6,7 +6,7 @@ from codegen import Target, lower
 from schedule import Schedule
 from tests.codegen.harness import check_pass, same
 from tests.schedule.programs import matmul
-from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, seq
+from tir.ir import Allocate, Binary, Buffer, Const, For, If, Kind, Let, Load, PrimFunc, Stmt, Store, Var, cast, seq
 
 A, C, X = Buffer("A", (Const(13),)), Buffer("C", (Const(13),)), Buffer("X", (Const(13),), "int32")
 i, j, k, x = (Var(name) for name in "ijkx")
@@ -160,6 +160,17 @@ def test_loads_of_a_partial_tile_are_guarded_by_what_keeps_them_inside():
     b = "T.if_then_else(j_0 * 8 + j_1 < 13, B[k, j_0 * 8 + j_1], T.float32(0.0))"
     assert f"C_reg_1[i_1, j_1] = C_reg_1[i_1, j_1] + {a} * {b}" in found
     same(s.func)
+
+
+def test_an_index_that_is_loaded_is_guarded_too():
+    """The place in A is inside whatever X says, the place in X is not."""
+    place, places = i * 4 + j, Buffer("X", (Const(13),), "uint8")
+    gathered = Store(C, (place,), Load(C, (place,)) + Load(A, (cast(Load(places, (place,)), "int32") % 13,)))
+    guarded = If(Binary("<", place, Const(13)), gathered)
+    program = func(For(i, Const(4), For(k, i + 5, For(j, Const(4), guarded, Kind.UNROLLED))), places)
+    found = lower(program, Target("llvm", num_cores=1), after="promote_registers").script()
+    assert 'A[T.Cast("int32", T.if_then_else(i * 4 + j < 13, X[i * 4 + j], T.uint8(0))) % 13]' in found
+    same(program, fences=True)
 
 
 def test_a_division_is_not_done_for_what_is_not_there():

@@ -103,6 +103,7 @@ def test_lanes():
         ("llvm -vector-bits wide", {}, "target option vector_bits must be an integer, got 'wide'"),
         ("llvm -vector-bits 100", {}, "target option vector_bits must be a power of two from 64 to 2048, got 100"),
         ("llvm -arch sm_90", {}, "target option arch is for cuda; use mcpu with llvm"),
+        ("cuda -mcpu znver4", {}, "target option mcpu is for llvm; use arch with cuda"),
         ("cuda -fast-math yes", {}, "target option fast_math must be 0 or 1, got 'yes'"),
         ("llvm -fast-math 1", {}, "target option fast_math is for cuda"),
         ("cuda -arch hopper", {}, "target option arch must look like sm_90, got 'hopper'"),

@@ -10,7 +10,8 @@ import pytest
 
 from codegen.target import Target
 from costmodel import Access, Family, Machine, Nest, RandomModel, TileModel
-from costmodel.tile_model import LINE, _count, _innermost, _levels, _lines, _rivals, _tile
+from costmodel.recording import product
+from costmodel.tile_model import LINE, _body, _count, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from search.family import family
 from search.geometry import machine, nests
 from search.sample import sample
@@ -54,10 +55,15 @@ def convolution(stride: int) -> Nest:
 ROWS = np.array([[1, 1, 1, 1, 1, 1, 1], [2, 1, 3, 2, 1, 16, 5], [1, 2, 2, 3, 1, 7, 13], [7, 1, 1, 1, 13, 1, 2]])
 
 
+def sizes(nest: Nest, row) -> list[list[int]]:
+    """The inner tile sizes of each axis in a row."""
+    return [[int(row[c]) for c in axis] for axis in nest.columns]
+
+
 def test_lengths_of_the_levels():
     """The outermost level takes what the others leave, rounded up; a reduction has a loop in the two R levels alone."""
-    levels = _levels(matmul(7, 13, 109), np.array([[1, 1, 3, 2, 1, 32, 5]]))
-    assert [level[0].tolist() for level in levels] == [
+    nest = matmul(7, 13, 109)
+    assert _levels(nest, sizes(nest, [1, 1, 3, 2, 1, 32, 5])) == [
         [3, 2, 1],  # S0: ceil(7 / 3), ceil(109 / 64)
         [1, 2, 1],  # S1
         [1, 1, 3],  # R0: ceil(13 / 5)
@@ -69,26 +75,26 @@ def test_lengths_of_the_levels():
 
 def test_an_axis_without_holes_is_outermost():
     nest = Nest((1, 13), (False, True), ((), (0,)), (), None)
-    assert [level[0].tolist() for level in _levels(nest, np.array([[5]]))] == [[1, 1], [1, 1], [1, 3], [1, 1], [1, 5], [1, 1]]
+    assert _levels(nest, [[], [5]]) == [[1, 1], [1, 1], [1, 3], [1, 1], [1, 5], [1, 1]]
 
 
-def test_counts_are_products_of_the_levels_outside():
+@pytest.mark.parametrize("row", ROWS.tolist())
+def test_counts_are_products_of_the_levels_outside(row):
     nest = matmul(7, 13, 109)
-    levels = _levels(nest, ROWS)
+    levels = _levels(nest, sizes(nest, row))
     for depth in range(6):
-        expected = [math.prod(int(x) for level in levels[:depth] for x in level[r]) for r in range(len(ROWS))]
-        assert _count(nest, levels, depth).tolist() == expected
-    assert (_count(nest, levels, 5) >= 7 * 13 * 109 / np.prod(levels[5], axis=1)).all()
+        assert _count(levels, depth) == math.prod(x for level in levels[:depth] for x in level)
+    assert _count(levels, 5) >= 7 * 13 * 109 / math.prod(levels[5])
 
 
 @pytest.mark.parametrize("nest", [matmul(7, 13, 109), matmul(13, 109, 7), convolution(1), convolution(2)])
 def test_footprints_are_those_of_the_first_tile(nest):
     """Against enumeration: the span that each dimension of the access covers, in whole lines along the last."""
-    levels = _levels(nest, ROWS)
-    for row, depth in itertools.product(range(len(ROWS)), range(6)):
+    for row, depth in itertools.product(ROWS, range(6)):
+        levels = _levels(nest, sizes(nest, row))
         axes = []
         for axis, extent in enumerate(nest.extents):
-            length = math.prod(int(level[row, axis]) for level in levels[depth:])
+            length = math.prod(int(level[axis]) for level in levels[depth:])
             axes.append(range(min(length, extent)))
         for access in nest.accesses:
             lines = 1
@@ -96,31 +102,40 @@ def test_footprints_are_those_of_the_first_tile(nest):
                 touched = [sum(c * point[a] for a, c in dim) for point in itertools.product(*axes)]
                 span = min(max(touched) - min(touched) + 1, access.shape[position])
                 lines *= math.ceil(span * access.nbytes / LINE) if position == len(access.dims) - 1 else span
-            assert _lines(access, _tile(nest, levels, depth))[row] == lines
+            assert _lines(access, _tile(nest, levels, depth)) == lines
 
 
 def test_footprints_shrink_inwards_and_grow_with_the_tile():
     nest = matmul(128, 128, 128)
     rng = np.random.default_rng(0)
-    rows = rng.integers(1, 9, (200, 7))
-    larger = rows + rng.integers(0, 3, rows.shape)
-    for access in nest.accesses:
-        lines = [_lines(access, _tile(nest, _levels(nest, rows), depth)) for depth in range(6)]
-        assert all((inner <= outer).all() for outer, inner in itertools.pairwise(lines))
-        assert (_lines(access, _tile(nest, _levels(nest, larger), 5)) >= lines[5]).all()
+    rows = rng.integers(1, 9, (50, 7))
+    for row, larger in zip(rows, rows + rng.integers(0, 3, rows.shape), strict=True):
+        levels, others = _levels(nest, sizes(nest, row)), _levels(nest, sizes(nest, larger))
+        for access in nest.accesses:
+            lines = [_lines(access, _tile(nest, levels, depth)) for depth in range(6)]
+            assert lines == sorted(lines, reverse=True)
+            assert _lines(access, _tile(nest, others, 5)) >= lines[5]
 
 
 def test_rivals_for_a_set():
     """Rows 4 KiB apart share one set of the cache, rows 1 KiB apart four, and rows that follow one another need no sharing."""
     dims = (((0, 1),), ((1, 1),))
-    tile = np.array([[12.0, 16.0], [1.0, 16.0]])
-    assert [_rivals(Access(dims, (1024, n), 4), tile, 4096).tolist() for n in (1024, 256, 16)] == [[12, 1], [3, 1], [1, 1]]
-    assert _rivals(Access(dims, (1024, 1024), 4), tile, 65536).tolist() == [1, 1]
+    for tile, rivals in (([12, 16], [12, 3, 1]), ([1, 16], [1, 1, 1])):
+        assert [_rivals(Access(dims, (1024, n), 4), tile, 4096) for n in (1024, 256, 16)] == rivals
+        assert _rivals(Access(dims, (1024, 1024), 4), tile, 65536) == 1
 
 
-def test_the_innermost_loop_of_a_level():
-    around, length = _innermost(np.array([[3.0, 5.0, 1.0], [3.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 2.0, 7.0]]))
-    assert around.tolist() == [1, 0, 2, 2] and length.tolist() == [5, 3, 1, 7]
+@pytest.mark.parametrize(
+    "level, expected", [([3, 5, 1], [1, 5, 1]), ([3, 1, 1], [3, 1, 1]), ([1, 1, 1], [1, 1, 1]), ([1, 2, 7], [1, 1, 7])]
+)
+def test_the_innermost_loop_of_a_level(level, expected):
+    assert _innermost(level) == (expected, max(expected))
+
+
+@pytest.mark.parametrize("nest", [matmul(7, 13, 109), convolution(2), Nest((7, 1), (False, True), ((), ()), (), None)])
+def test_recorded_cycles_are_those_of_plain_numbers(nest):
+    rows = np.random.default_rng(0).integers(1, 17, (70, 7))
+    assert TileModel(MACHINE).cycles(nest, rows).tolist() == [_cycles(nest, sizes(nest, row), MACHINE) for row in rows]
 
 
 # --- scores ------------------------------------------------------------------------------------------------------------
@@ -154,9 +169,8 @@ def test_vectors_that_are_used_again_take_registers():
         ),
         vector=2,
     )
-    model = TileModel(MACHINE)
-    rows = np.array([[1, 1, 4, 1, 1, 7, 1, 1, 16, 3], [1, 1, 2, 1, 1, 14, 1, 1, 16, 3], [1, 1, 28, 1, 1, 1, 1, 1, 16, 3]])
-    assert model._body(nest, _levels(nest, rows)).tolist() == [
+    rows = [[1, 1, 4, 1, 1, 7, 1, 1, 16, 3], [1, 1, 2, 1, 1, 14, 1, 1, 16, 3], [1, 1, 28, 1, 1, 1, 1, 1, 16, 3]]
+    assert [_body(nest, _levels(nest, sizes(nest, row))[-1], MACHINE) for row in rows] == [
         14 + (28 + 7 + 1 - 32),
         14 + (28 + 14 + 1 - 32),
         14.5,  # 28 elements of the kernel and a vector of the image to load
@@ -164,8 +178,9 @@ def test_vectors_that_are_used_again_take_registers():
 
 
 def test_vectors_that_cross_lines_are_loaded_twice():
-    model, row = TileModel(MACHINE), np.array([[1, 1, 1, 1, 1, 64, 13]])
-    aligned, crossing = (model._body(nest, _levels(nest, row))[0] for nest in (matmul(7, 13, 128), matmul(7, 13, 130)))
+    row = [1, 1, 1, 1, 1, 64, 13]
+    nests = matmul(7, 13, 128), matmul(7, 13, 130)
+    aligned, crossing = (_body(nest, _levels(nest, sizes(nest, row))[-1], MACHINE) for nest in nests)
     assert (aligned, crossing) == (4.0, 4.5)  # four multiply-adds in a row take four cycles; nine loads take more
 
 
@@ -186,7 +201,7 @@ def test_threads_help_as_far_as_there_are_tasks():
     one = TileModel(MACHINE)
     rows = np.array([[1, 16, 8, 1, 2, 64, 16], [1, 4, 8, 1, 2, 64, 16], [1, 4, 8, 1, 1, 64, 16], [1, 2, 8, 1, 1, 26, 16]])
     tasks = [1, 4, 8, 40]
-    assert np.prod(_levels(nest, rows)[0], axis=1).tolist() == tasks
+    assert [product(_levels(nest, sizes(nest, row))[0]) for row in rows] == tasks
     assert np.allclose(one.cycles(nest, rows) / four.cycles(nest, rows), [1, 4, 4, 4])
     five = TileModel(Machine(5, 512, 32 << 10, 1 << 20, 32 << 20))
     assert np.allclose(one.cycles(nest, rows) / five.cycles(nest, rows), [1, 4, 4, 5])  # 8 tasks on 5 threads take two rounds

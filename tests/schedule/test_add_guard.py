@@ -112,6 +112,7 @@ add_guard('j', 'k < 3'): `k` in the condition is not visible here; variables are
 add_guard('k', 'j < 13'): the condition 'j < 13' always holds here
     8 |     for i, j, k in T.grid(7, 13, 5):
       |               ^ nothing to distinguish
+  hint: it must hold in some iterations of the loops around, and not in others
 """,
     )
     s = Schedule(matmul())
@@ -122,6 +123,7 @@ add_guard('k', 'j < 13'): the condition 'j < 13' always holds here
 add_guard('k', 'j < 0'): the condition 'j < 0' never holds here
     8 |     for i, j, k in T.grid(7, 13, 5):
       |               ^ nothing to distinguish
+  hint: it must hold in some iterations of the loops around, and not in others
 """,
     )
     s = Schedule(matmul())
@@ -130,6 +132,7 @@ add_guard('k', 'j < 0'): the condition 'j < 0' never holds here
         lambda s: s.add_guard("k", "j +"),
         """
 add_guard('k', 'j +'): the condition 'j +' is not an expression: invalid syntax
+  hint: 'i < 3 and j >= 1'
 """,
     )
     s = Schedule(matmul())

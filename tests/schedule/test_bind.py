@@ -115,6 +115,7 @@ bind('j', 'blockIdx.x'): threads cannot start blocks: a loop bound to blockIdx m
 bind('i', 'threadIdx.y'): `i` is already bound to threadIdx.x
     8 |     for i in T.thread_binding(7, thread="threadIdx.x"):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ bound to threadIdx.x
+  hint: split it before it is bound, to bind the two parts to different axes
 """,
     )
     s = Schedule(matmul())

@@ -240,6 +240,7 @@ blockize('i_1'): `v_i` = `i_0 * 4 + i_1 * 2 + i_2` is not tiles outside of `i_1`
       |                   ^^^ the loop
     9 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: reorder first, so that of the loops of `v_i` those with the smallest steps are inside
 """,
     )
     s = Schedule(matmul())
@@ -255,6 +256,7 @@ blockize('i_j_fused_1'): `v_i` = `(i_j_fused_0 * 4 + i_j_fused_1) // 13` mixes l
       |                      ^^^^^^^^^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: blockize before the loops are fused, or split them by a factor that divides
 """,
     )
     s = Schedule(matmul())
@@ -268,7 +270,7 @@ blockize('j_k_fused'): `j_k_fused` drives the reduction and spatial axes of `C`,
       |            ^^^^^^^^^ drives both
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
-  hint: decompose_reduction first
+  hint: decompose_reduction before the loops are fused
 """,
     )
     s = Schedule(again())
@@ -281,7 +283,7 @@ blockize('again'): it cannot be shown that `C` visits each of its points once un
       |            ^^^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ starts each of them with its init
-  hint: decompose_reduction first
+  hint: do this before `C` is moved under `again`, or choose a loop inside `again`
 """,
     )
 
@@ -294,11 +296,11 @@ def test_threads_that_reduce_together_need_the_init():
         s,
         lambda s: s.blockize("k", preserve_unit_iters=True),
         """
-blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce need the init
+blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init
     9 |         for k in T.thread_binding(5, thread="threadIdx.x"):
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
    10 |             with T.block("C"):
       |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: blockize before bind
+  hint: do this before bind
 """,
     )

@@ -261,6 +261,7 @@ def test_refuses_unknown_buffers():
         cache_read('C', 2, 'local'): `C` reads 2 buffer(s), `A` and `B`: there is no number 2
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: numbers start at 0; a name does as well
         """,
     )
     refuse(
@@ -291,6 +292,7 @@ def test_refuses_unknown_consumers():
         cache_read('D', 0, 'local', ['C']): `C` also writes `C`, so it cannot read a copy
            10 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads and writes C
+          hint: cache_write gives the block that makes `C` a copy to read and to write
         """,
     )
     refuse(
@@ -317,6 +319,7 @@ def test_refuses_a_consumer_that_writes():
         cache_read('A', 0, 'local'): `A` also writes `A`, so it cannot read a copy
             8 |         with T.block("A"):
               |         ^^^^^^^^^^^^^^^^^^ reads and writes A
+          hint: cache_write gives the block that makes `A` a copy to read and to write
         """,
     )
 
@@ -347,6 +350,7 @@ def test_refuses_a_writer_between_the_consumers():
            11 |     for j in range(7):
            12 |         with T.block("Z"):
               |         ^^^^^^^^^^^^^^^^^^ writes A
+          hint: name in consumer_blocks only what stands after the last writer
         """,
     )
     s.cache_read("C", 0, "local", ["C"])
@@ -383,5 +387,6 @@ def test_refuses_a_buffer_that_is_written_again_in_the_loop():
            14 |             B[v] = X[0]
            15 |         with T.block("Y"):
               |         ^^^^^^^^^^^^^^^^^^ writes X
+          hint: stage_mem('B', 'X', ...) copies it right before `B`
         """,
     )

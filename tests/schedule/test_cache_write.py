@@ -346,6 +346,7 @@ def test_refuses_a_part_that_nobody_reads():
         cache_write('X', 0, 'local'): it cannot be shown which part of `X` is written by `X`: its axes are not those of the buffer
             9 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ writes X
+          hint: each spatial axis must index one dimension of `X`
         """,
     )
 
@@ -359,6 +360,7 @@ def test_refuses_unknown_buffers():
         cache_write('C', 1, 'local'): `C` writes 1 buffer(s), `C`: there is no number 1
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: numbers start at 0; a name does as well
         """,
     )
     refuse(
@@ -412,6 +414,7 @@ def test_refuses_a_decomposed_reduction():
            12 |         for k in range(5):
            13 |             with T.block("C_update"):
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+          hint: do this before decompose_reduction
         """,
     )
 
@@ -436,6 +439,7 @@ def test_refuses_a_reader_before():
            11 |     for j in range(7):
            12 |         with T.block("A"):
               |         ^^^^^^^^^^^^^^^^^^ then
+          hint: let `B` read another buffer, as it needs the values of before
         """,
     )
 
@@ -468,6 +472,7 @@ def test_refuses_places_that_are_not_its_axes():
         cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: its axes are not those of the buffer
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: each spatial axis must index one dimension of `C`
         """,
     )
 
@@ -519,5 +524,6 @@ cache_write('B', 0, 'global', ['C']): `C` may read elements of `B` that `B` has 
    10 |             B[vi] = A[vi] + T.float32(1.0)
    11 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads B
+  hint: leave `C` out of consumer_blocks: it then reads `B` itself
 """,
     )

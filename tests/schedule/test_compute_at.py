@@ -426,6 +426,7 @@ def test_refuses_an_output():
         compute_at('C', 'i'): `C` is a parameter of the function, so `C` cannot be moved
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
         """,
     )
 
@@ -441,6 +442,7 @@ def test_refuses_a_loop_around_the_block():
               |         ^ the loop
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: blocks move into other nests; reorder changes the order of the loops around one
         """,
     )
 
@@ -462,6 +464,7 @@ def test_refuses_a_consumer_elsewhere():
            16 |             C[v_i] = B[v_i] * T.float32(3.0)
            17 |     for i_2 in range(7):
               |     ^^^^^^^^^^^^^^^^^^^^ the loop
+          hint: its readers share no loop; merge their loops first
         """,
     )
 
@@ -481,6 +484,7 @@ def test_refuses_a_block_that_nothing_reads():
         compute_at('X', 'i_1'): nothing reads what `X` writes, so there is no place to move it to
            11 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ never read
+          hint: reverse_compute_at moves `X` to what it reads
         """,
     )
 
@@ -510,6 +514,7 @@ def test_refuses_a_decomposed_reduction():
            13 |     for i, j, k in T.grid(7, 13, 5):
            14 |         with T.block("C_update"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+          hint: do this before decompose_reduction
         """,
     )
 
@@ -569,6 +574,7 @@ def test_refuses_inputs_that_are_overwritten_in_between():
            13 |     for x, y in T.grid(7, 13):
            14 |         with T.block("Z"):
               |         ^^^^^^^^^^^^^^^^^^ writes A
+          hint: let `Z` come after all that reads what `B` writes, or write another buffer
         """,
     )
 
@@ -599,6 +605,7 @@ def test_refuses_to_read_before_a_reduction_around_is_complete():
               ...
            16 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ reads S
+          hint: compute `S` in loops of its own, before `B`
         """,
     )
 
@@ -619,6 +626,7 @@ def test_refuses_a_reduction_that_a_common_loop_drives():
               |     ^^^^^^^^^^^^^^^^^^ a loop of the reduction
             9 |         with T.block("S"):
               |         ^^^^^^^^^^^^^^^^^^ is incomplete here
+          hint: choose a loop outside of `i`
         """,
     )
 
@@ -636,6 +644,7 @@ def test_refuses_an_ordered_axis():
         compute_at('B', 'i_1'): `B` has the ordered axis `v_i`, so it cannot be moved
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ ordered axis
+          hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
         """,
     )
 
@@ -651,9 +660,10 @@ def test_refuses_a_guard_that_keeps_accesses_inside():
         s,
         lambda s: s.compute_at("B", s.get_loops("C")[0]),
         """
-        compute_at('B', 'i_1'): `B` runs only where `i < 6`, and cannot be moved without that condition
+        compute_at('B', 'i_1'): `B` runs only where `i < 6`; moved, it would run at all points of its axes, and could then access elements that do not exist
            10 |         with T.block("B"):
-              |         ^^^^^^^^^^^^^^^^^^ guarded
+              |         ^^^^^^^^^^^^^^^^^^ runs under a condition
+          hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
         """,
     )
 

@@ -132,6 +132,7 @@ def test_refuses_a_reduction():
         compute_inline('C'): `C` is a reduction, and has no single formula to put elsewhere
            10 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reduces
+          hint: compute_at('C', ...) moves a reduction into the loops of its readers
         """,
     )
 
@@ -145,6 +146,7 @@ def test_refuses_an_output():
         compute_inline('C'): `C` is a parameter of the function, so `C` cannot be inlined
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ writes C
+          hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
         """,
     )
 
@@ -161,6 +163,7 @@ def test_refuses_several_stores():
         compute_inline('X'): `X` is more than a single store
            16 |             X_v1[v_i] = v_X_v1
               |             ^^^^^^^^^^^^^^^^^^ not the only statement
+          hint: its formula is needed: it must be one store, without T.init()
         """,
     )
 
@@ -178,6 +181,7 @@ def test_refuses_other_places_than_its_axes():
         compute_inline('B'): `B` writes `B` at `6 - v_i`, which is not an axis of its own
            12 |             B[6 - v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+          hint: it must write at X[i, j, ...], each index an axis of the block, or 0
         """,
     )
 
@@ -195,6 +199,7 @@ def test_refuses_an_axis_that_does_not_index():
         compute_inline('B'): the axis `v_i` of `B` does not index `B`, so the last of its iterations counts
            12 |             B[0, v_j] = A[v_i, v_j] + T.float32(1.0)
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+          hint: leave out the axis `v_i`, or make it a dimension of `B`
         """,
     )
 
@@ -221,6 +226,7 @@ def test_refuses_a_second_writer():
            13 |     for i, j in T.grid(7, 13):
            14 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes B
+          hint: let each of the two write a buffer of its own
         """,
     )
 
@@ -248,6 +254,7 @@ def test_refuses_a_consumer_that_overwrites_the_input():
            12 |     for j in range(7):
            13 |         with T.block("A"):
               |         ^^^^^^^^^^^^^^^^^^ writes A
+          hint: let `A` come after all that reads what `B` writes, or write another buffer
         """,
     )
 
@@ -267,5 +274,6 @@ def test_refuses_what_nothing_reads():
         compute_inline('X'): nothing reads `X`, so there is nothing to inline `X` into
            10 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ never read
+          hint: reverse_compute_inline('X') puts it into the block that makes its input
         """,
     )

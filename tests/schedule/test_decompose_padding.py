@@ -223,6 +223,7 @@ def test_a_reduction_is_refused():
 decompose_padding('C', 'i'): `C` is more than a single store
    12 |                 C[v_i, v_j] = T.float32(0.0)
       |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ not the only statement
+  hint: its formula is needed: it must be one store, without T.init()
 """,
     )
 
@@ -236,6 +237,7 @@ def test_what_chooses_nothing_is_refused():
 decompose_padding('B', 'i'): `B` does not store a choice between a value and a padding that reads nothing, by a condition on its axes
    12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the store
+  hint: its value must be T.if_then_else(condition on the axes, value, padding)
 """,
     )
 
@@ -249,6 +251,7 @@ def test_a_condition_that_never_holds_is_refused():
 decompose_padding('B', 'i'): the condition `v_i >= 5 and v_i < 3` never holds for `v_i`
     9 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ only padding
+  hint: it is padding everywhere: there is nothing to decompose
 """,
     )
 
@@ -268,5 +271,6 @@ decompose_padding('P', 'i'): `Q` uses `P` under `i`, and could see that it is in
    10 |             Q[v_i] = P[v_i]
    11 |         with T.block("P"):
       |         ^^^^^^^^^^^^^^^^^^ writes P
+  hint: choose a loop that is not around `Q`
 """,
     )

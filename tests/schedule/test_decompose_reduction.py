@@ -177,6 +177,7 @@ def test_refuses_a_block_without_init():
         decompose_reduction('C', 'i_1'): `C` has no init
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ no init
+          hint: only a reduction, with T.init(), has one
         """,
     )
 
@@ -224,6 +225,7 @@ def test_refuses_a_loop_that_drives_both():
               |            ^^^^^^^^^ drives both
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: decompose_reduction before the loops are fused
         """,
     )
 
@@ -241,6 +243,7 @@ def test_refuses_points_that_are_visited_again():
               |         ^^^^^ the loop
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: do this before `C` is moved under `again`, or choose a loop inside `again`
         """,
     )
 
@@ -258,6 +261,7 @@ def test_refuses_a_reduction_that_starts_elsewhere():
         decompose_reduction('C', 'k'): the reduction axis `v_k` starts at `4`, where no init runs
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: let `v_k` start at 0
         """,
     )
 
@@ -286,6 +290,7 @@ def test_refuses_a_reader_of_old_contents():
               ...
            15 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ uses C
+          hint: choose a loop that is not around `D`
         """,
     )
 
@@ -302,7 +307,7 @@ decompose_reduction('C', 'k'): `k`, which drives the reduction, is bound to thre
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ drives the reduction
    10 |             with T.block("C"):
       |             ^^^^^^^^^^^^^^^^^^ the block
-  hint: decompose_reduction before bind
+  hint: do this before bind
 """,
     )
 
@@ -336,5 +341,6 @@ decompose_reduction('D', 'k'): `staged` writes `staged` under `k`, and the init,
    11 |             staged[v0] = E[v0]
    12 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ starts from it
+  hint: choose a loop that is not around `staged`
 """,
     )

@@ -103,7 +103,7 @@ def test_extents_of_one(shape):
 
 def test_refusals():
     s = Schedule(matmul())
-    refuse(s, lambda s: s.fuse(), "fuse(): at least one loop is needed")
+    refuse(s, lambda s: s.fuse(), "fuse(): at least one loop is needed\n  hint: fuse('i', 'j')")
     refuse(
         s,
         lambda s: s.fuse("i", "k"),
@@ -152,5 +152,6 @@ fuse('i', 'j'): the extent of `j` depends on `i`
       |     ^^^^^^^^^^^^^^^^^^ changes the extent
     9 |         for j, k in T.grid(i + 1, 5):
       |             ^ runs over i + 1
+  hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
 """,
     )

@@ -285,6 +285,7 @@ def test_another_operation_is_refused():
 fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
    16 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ the epilogue
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -298,6 +299,7 @@ def test_a_result_used_twice_is_refused():
 fuse_reduction_epilogue('C', 'D'): `D` does not just combine `C` with something by `+`, as the reduction does
    16 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ the epilogue
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -311,6 +313,7 @@ def test_another_reader_is_refused():
 fuse_reduction_epilogue('C', 'D'): `E` reads `C` too
    20 |         with T.block("E"):
       |         ^^^^^^^^^^^^^^^^^^ reads C
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -324,6 +327,7 @@ def test_a_result_used_for_several_elements_is_refused():
 fuse_reduction_epilogue('C', 'D'): `D` uses each result for several values of `v_j`
    16 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ the epilogue
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -340,6 +344,7 @@ fuse_reduction_epilogue('C', 'D'): `D` does not read each element of the result 
       ...
    16 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ the epilogue
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -358,6 +363,7 @@ fuse_reduction_epilogue('C', 'D'): `bias` writes `bias`, which `D` reads
    20 |     for i_2 in range(7):
    21 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ reads bias
+  hint: move `bias` before `C` first
 """,
     )
 
@@ -376,6 +382,7 @@ fuse_reduction_epilogue('C', 'D'): `E` uses `D`, which `D` writes
    18 |     for i_2 in range(7):
    19 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ writes D
+  hint: move `E` before `C` or after `D` first
 """,
     )
 
@@ -392,6 +399,7 @@ fuse_reduction_epilogue('C', 'D'): `D` holds float64, and `C` float32
       ...
    16 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ the epilogue
+  hint: reverse_compute_at('D', ...) runs it right after the reduction
 """,
     )
 
@@ -405,6 +413,7 @@ def test_what_is_no_reduction_is_refused():
 fuse_reduction_epilogue('B', 'C'): `B` is not a reduction by +, *, min, max, and, or, with its init
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: name the block that reduces first
 """,
     )
 
@@ -419,6 +428,7 @@ def test_what_is_no_epilogue_is_refused():
 fuse_reduction_epilogue('C', 'A_local'): `D` reads `C` too
    21 |         with T.block("D"):
       |         ^^^^^^^^^^^^^^^^^^ reads C
+  hint: reverse_compute_at('A_local', ...) runs it right after the reduction
 """,
     )
 
@@ -432,5 +442,6 @@ def test_a_parameter_is_refused():
 fuse_reduction_epilogue('C', 'C'): `C` is a parameter of the function, so `C` cannot be fused with an epilogue
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
 """,
     )

@@ -42,6 +42,7 @@ hoist_predicate('j'): no condition is the same throughout `j` for all that runs 
       |            ^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ runs under no condition
+  hint: peel divides a loop where its conditions begin and cease to hold; add_guard divides by any condition
 """,
     )
     s = Schedule(matmul())
@@ -55,5 +56,6 @@ hoist_predicate('k_1'): no condition is the same throughout `k_1` for all that r
       |                    ^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ runs under `k_0 * 4 + k_1 < 5`
+  hint: peel divides a loop where its conditions begin and cease to hold; add_guard divides by any condition
 """,
     )

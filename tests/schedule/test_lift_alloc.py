@@ -158,6 +158,7 @@ def test_beyond_the_function_is_refused():
         lambda s: s.lift_alloc("row", 3),
         """
 lift_alloc('row', 3): `row` is allocated by the function, and cannot be lifted further
+  hint: with fewer lifts it gets there already
 """,
     )
 
@@ -174,6 +175,7 @@ lift_alloc('row'): `B`, inside of `outer`, has an axis called `v_i` too
       ...
    13 |                 with T.block("B"):
       |                 ^^^^^^^^^^^^^^^^^^ the other
+  hint: write `B` with an axis of another name
 """,
     )
 
@@ -214,6 +216,7 @@ def test_a_shape_that_depends_on_the_block_is_refused():
 lift_alloc('row'): the shape of `row` depends on `v_i`, which is bound further in
     8 |         with T.block("outer"):
       |         ^^^^^^^^^^^^^^^^^^^^^^ allocates row
+  hint: allocate it with a shape of constants, or of what is bound further outside
 """,
     )
 
@@ -225,6 +228,7 @@ def test_a_buffer_of_the_function_is_refused():
         lambda s: s.lift_alloc("B"),
         """
 lift_alloc('B'): `B` is allocated by the function, and cannot be lifted further
+  hint: with fewer lifts it gets there already
 """,
     )
 
@@ -236,6 +240,7 @@ def test_a_parameter_is_refused():
         lambda s: s.lift_alloc("A"),
         """
 lift_alloc('A'): `A` is a parameter of the function
+  hint: a parameter is the caller's; cache_write or cache_read makes a temporary
 """,
     )
 

@@ -182,6 +182,7 @@ loop_partition('i', []): at least one factor is needed
         lambda s: s.loop_partition("i", [None, None]),
         """
 loop_partition('i', [None, None]): at most one factor may be None, got [None, None]
+  hint: loop_partition('i', [1, None])
 """,
     )
     s = Schedule(vector(13))
@@ -190,6 +191,7 @@ loop_partition('i', [None, None]): at most one factor may be None, got [None, No
         lambda s: s.loop_partition("i", [0, None]),
         """
 loop_partition('i', [0, None]): factors must be at least 1, got 0
+  hint: loop_partition('i', [1, None])
 """,
     )
     s = Schedule(vector(13))
@@ -200,6 +202,7 @@ loop_partition('i', [0, None]): factors must be at least 1, got 0
 loop_partition('i', [7, 7]): the factors make 14 iterations, but `i` has 13
     8 |     for i in range(13):
       |     ^^^^^^^^^^^^^^^^^^^ 13 iterations
+  hint: factors are numbers of iterations, one part after the other; a factor None becomes what is left
 """,
     )
     s = Schedule(vector(13))
@@ -210,6 +213,7 @@ loop_partition('i', [7, 7]): the factors make 14 iterations, but `i` has 13
 loop_partition('i', [13, None]): the factors leave no iteration for None: `i` has 13
     8 |     for i in range(13):
       |     ^^^^^^^^^^^^^^^^^^^ 13 iterations
+  hint: leave None out, or make the others smaller
 """,
     )
     s = Schedule(symbolic())
@@ -220,6 +224,7 @@ loop_partition('i', [13, None]): the factors leave no iteration for None: `i` ha
 loop_partition('i', [4, None]): the extent of `i` is not a constant
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 4]) makes an inner loop whose extent is one
 """,
     )
     s = Schedule(vector(13))

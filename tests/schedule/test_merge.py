@@ -260,6 +260,7 @@ merge('i', 'j'): cannot prove that no dependence through `B` goes from a later i
    12 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads `B`
   witness: i = 1 writes B[2], j = 0 reads it: merged, the second would come first
+  hint: merge loops further outside, or leave the nests one after the other
 """,
     )
     s = Schedule(transposed())
@@ -279,6 +280,7 @@ merge('i', 'i_1'): cannot prove that no dependence through `B` goes from a later
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads `B`
   witness: i = 1 writes B[1, 0], i_1 = 0 reads it: merged, the second would come first
+  hint: merge loops further outside, or leave the nests one after the other
 """,
     )
     s = Schedule(transposed())
@@ -298,6 +300,7 @@ merge('j', 'j_1'): cannot prove that no dependence through `B` goes from a later
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads `B`
   witness: i = 1, j = 0 writes B[1, 0], i_1 = 0, j_1 = 1 reads it: merged, the second would come first
+  hint: merge loops further outside, or leave the nests one after the other
 """,
     )
 
@@ -309,6 +312,7 @@ def test_refusals():
         lambda s: s.merge(),
         """
 merge(): at least one loop is needed
+  hint: merge('i', 'i_1')
 """,
     )
     s = Schedule(chain())
@@ -344,6 +348,7 @@ merge('i', 'j_1'): `i` and `j_1` are not at the same depth below their common an
    12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
    13 |     for i_1, j_1 in T.grid(7, 13):
       |              ^^^ loop number 2 of its nest
+  hint: add_unit_loop makes a nest deeper, fuse makes one flatter
 """,
     )
     s = Schedule(mlp())
@@ -373,6 +378,7 @@ merge('i', 'i_2'): what stands between the nests depends on them through `D`, an
    19 |             D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
    20 |     for i_2, j_2, rl in T.grid(14, 6, 9):
       |         ^^^ would move past it
+  hint: move it before or behind the nests first (compute_at, reverse_compute_at)
 """,
     )
     s = Schedule(chain())
@@ -399,6 +405,7 @@ merge('j_1', 'i_2'): `j_1` is not the only statement of `i_m`
       ...
    17 |         for j_1 in range(9):
       |         ^^^^^^^^^^^^^^^^^^^^ must be its whole body
+  hint: merge loops further outside, or move what else `i_m` holds out of it
 """,
     )
 

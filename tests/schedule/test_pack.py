@@ -232,6 +232,7 @@ def test_several_places_are_refused():
 pack('B', 0): `B` reads `A` at 2 places
     9 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ reads A
+  hint: cache_read('B', 'A', ...) copies it as it is
 """,
     )
 
@@ -280,6 +281,7 @@ def test_an_axis_in_two_dimensions_is_refused():
 pack('B', 1): `B` reads `S` at `v_i`, no axis of its own
     9 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ reads S
+  hint: reindex('B', 'S') makes a copy indexed by the axes
 """,
     )
 

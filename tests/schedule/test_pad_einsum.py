@@ -200,6 +200,7 @@ def test_an_output_is_refused():
 pad_einsum('C', [4, 1, 1]): `C` is a parameter of the function, so `C` cannot be padded
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: cache_write('C', 'C', 'global') first: `C` then writes a temporary
 """,
     )
 
@@ -213,6 +214,7 @@ def test_a_factor_without_the_axis_is_refused():
 pad_einsum('C', [1, 2]): `V[v_i]` does not depend on `v_r`, so products may not be 0 where that is padded
    20 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: 1 in `padding` leaves `v_r` as it is
 """,
     )
 
@@ -252,6 +254,7 @@ def test_another_reduction_is_refused():
 pad_einsum('C', [4, 1]): `C` does not add a product of elements to what was 0
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: it must be C[...] = C[...] + A[...] * B[...], from T.init() with 0
 """,
     )
 
@@ -265,6 +268,7 @@ def test_a_shifted_index_is_refused():
 pad_einsum('C', [4, 1]): `C` accesses `B` at `v_i + 1`, which is no axis of its own
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ accesses B
+  hint: reindex('C', 'B') makes a copy indexed by the axes
 """,
     )
 
@@ -278,6 +282,7 @@ def test_a_part_of_a_dimension_is_refused():
 pad_einsum('C', [1, 4]): `B` has 13 elements along `v_r`, which has 5 values
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ accesses B
+  hint: reindex('C', 'B') makes a copy of the shape of the axes
 """,
     )
 
@@ -322,5 +327,6 @@ def test_an_axis_that_what_is_written_lacks_is_refused():
 pad_einsum('C', [4, 1]): `C[0]`, which it writes, does not depend on `v_i`, which would be padded
    13 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: 1 in `padding` leaves `v_i` as it is
 """,
     )

@@ -88,6 +88,7 @@ parallel('i'): cannot prove that different iterations of `i` touch different ele
    11 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads `B`
   witness: i = 0 reads B[1], i = 1 writes it
+  hint: choose another loop, or put the two into loops of their own
 """,
     )
 
@@ -122,6 +123,7 @@ parallel('i'): `i` drives the ordered axis `v_i` of `C`, so its iterations depen
       |         ^ cannot be parallel
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ needs the order of its iterations
+  hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
 """,
     )
 
@@ -160,6 +162,7 @@ parallel('a'): cannot prove that different iterations of `a` touch different ele
     8 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes `B`
   witness: a = 0 and a = 1 both write B[3]
+  hint: choose another loop, or put the two into loops of their own
 """,
     )
 
@@ -182,6 +185,7 @@ parallel('j'): cannot prove that different iterations of `j` touch different ele
     7 |         B[i] = B[i] + A[i, j]
       |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
   witness: j = 0 writes B[0], j = 1 reads it
+  hint: choose another loop, or put the two into loops of their own
 """,
     )
 
@@ -200,6 +204,7 @@ parallel('i'): cannot prove that different iterations of `i` touch different ele
       |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
     7 |         B[I[i]] = A[i]
       |         ^^^^^^^^^^^^^^ writes `B`
+  hint: choose another loop, or put the two into loops of their own
 """,
     )
 

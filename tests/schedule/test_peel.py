@@ -78,6 +78,7 @@ def test_refusals():
 peel('j'): no condition below `j` depends on it
     8 |     for i, j, k in T.grid(7, 13, 5):
       |            ^ nothing to peel
+  hint: a split that does not divide makes conditions
 """,
     )
     s = Schedule(matmul())
@@ -91,6 +92,7 @@ peel('j_0'): there are no iterations of `j_0` in which its conditions always hol
       |            ^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ runs where `j_0 * 16 + j_1 < 13`
+  hint: with a smaller factor in split there are such iterations
 """,
     )
     s = Schedule(symbolic())
@@ -102,5 +104,6 @@ peel('j_0'): there are no iterations of `j_0` in which its conditions always hol
 peel('i_0'): the extent of `i_0` is not a constant
     8 |     for i_0, i_1 in T.grid((n + 3) // 4, 4):
       |         ^^^ runs over (n + 3) // 4
+  hint: split('i_0', [None, 4]) makes an inner loop whose extent is one
 """,
     )

@@ -88,6 +88,7 @@ def test_what_was_written_in_another_iteration():
            12 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads `B`
           witness: i = 0 reads B[0], i = 1 writes it
+          hint: choose another loop, or put the two into loops of their own
         """,
     )
 

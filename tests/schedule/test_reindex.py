@@ -348,7 +348,7 @@ def test_what_may_be_outside_is_refused():
 reindex('P', 'A'): `P` reads `A` at `v_i - 1`, which may be outside of it
     9 |         with T.block("P"):
       |         ^^^^^^^^^^^^^^^^^^ reads A
-  hint: cache_read copies the buffer as it is
+  hint: cache_read and cache_write copy a buffer as it is
 """,
     )
 
@@ -362,6 +362,7 @@ def test_several_places_are_refused():
 reindex('C', 'B'): `C` accesses `B` at several places: `B[v_i]` and `B[v_i + 1]`
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses B
+  hint: cache_read and cache_write copy a buffer as it is
 """,
     )
 
@@ -375,6 +376,7 @@ def test_loaded_indices_are_refused():
 reindex('B', 'A'): `B` accesses `A` at loaded indices, not at its axes alone
     9 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ uses A
+  hint: cache_read and cache_write copy a buffer as it is
 """,
     )
 
@@ -389,6 +391,7 @@ def test_a_reduction_that_reads_its_result_is_refused():
 reindex('C_update', ['read', 0]): `C_update` writes `C` as well as reading it
    13 |             with T.block("C_update"):
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+  hint: reindex('C_update', 'C') is for what it writes
 """,
     )
 
@@ -408,6 +411,7 @@ reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot b
    12 |         for k in range(5):
    13 |             with T.block("C_update"):
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
+  hint: do this before decompose_reduction
 """,
     )
 
@@ -434,6 +438,7 @@ def test_a_map_of_an_axis_that_does_not_index_is_refused():
 reindex_cache_read('C', 0, 'local', 'lambda i, j, k: (i, j, k)'): the index map uses `j`, but `v_j` does not index `A`
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses A
+  hint: leave `j` out of the result of the index map
 """,
     )
 
@@ -445,6 +450,7 @@ def test_a_map_without_an_axis_is_refused():
         lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),
         """
 reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+  hint: each index, or each part of it, occurs once
 """,
     )
 

@@ -92,6 +92,7 @@ reorder('j', 'i'): cannot prove that no dependence through `A` runs against the 
       |            ^ would come outside it
     7 |         A[i + 1, j] = A[i, j + 1]
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes `A`
+  hint: leave `j` inside `i`
 """,
     )
 
@@ -130,7 +131,7 @@ reorder('i_1', 'i'): `i` is not inside `i_1`
    12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
    13 |     for i_1, j_1 in T.grid(7, 13):
       |         ^^^ one nest
-  hint: loops of one nest are needed
+  hint: loops of one nest are needed; merge joins two nests
 """,
     )
     func = two_statements(0)
@@ -147,7 +148,7 @@ reorder('k', 'j'): `k` is not the only statement of `j`
     7 |         T[i, j] = A[i, j]
     8 |         for k in range(4):
       |         ^^^^^^^^^^^^^^^^^^ must be its whole body
-  hint: decompose_reduction, or another order of compute_at
+  hint: move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer
 """,
     )
 
@@ -183,6 +184,7 @@ reorder('j', 'i'): the extent of `j` depends on `i`, which would come inside it
       |     ^^^^^^^^^^^^^^^^^^ must stay outside
     9 |         for j, k in T.grid(i + 1, 5):
       |             ^ runs over i + 1
+  hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
 """,
     )
     s.reorder("k", "j")

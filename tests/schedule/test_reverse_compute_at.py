@@ -354,6 +354,7 @@ def test_refuses_a_loop_of_the_reduction():
               ...
            19 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
+          hint: choose a place outside of `k_0`
         """,
     )
 
@@ -370,6 +371,7 @@ def test_refuses_a_loop_without_producers():
               ...
            19 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: what it reads is written under `i_1`
         """,
     )
 
@@ -387,6 +389,7 @@ def test_refuses_a_producer():
            12 |             B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
            13 |     for i_1, j_1 in T.grid(7, 13):
               |         ^^^ the loop
+          hint: nothing here writes what `B` reads
         """,
     )
 
@@ -405,6 +408,7 @@ def test_refuses_neighbours():
            18 |     for i_2 in range(13):
            19 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: choose a loop further outside, or compute_at one of its producers first
         """,
     )
 
@@ -427,6 +431,7 @@ def test_refuses_what_is_read_along_two_axes():
            13 |     for i_1, j_1, k in T.grid(7, 7, 5):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: choose a loop in which all that it reads is finished for the same axes, further outside
         """,
     )
 
@@ -449,6 +454,7 @@ def test_refuses_a_reduction_over_what_is_made_in_parts():
            13 |     for i_1, k in T.grid(7, 13):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: choose a loop further outside, in which all of that dimension is finished
         """,
     )
 
@@ -469,6 +475,7 @@ def test_refuses_windows_that_are_not_contiguous():
               ...
            16 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
+          hint: reorder first, so that the inner ones of the loops of `v_i` have the smallest steps
         """,
     )
 
@@ -491,6 +498,7 @@ def test_refuses_a_producer_that_is_repeated():
            13 |     for i_1, j_1 in T.grid(7, 13):
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the consumer
+          hint: do this before `B` is moved under `again`, or choose a loop inside `again`
         """,
     )
 
@@ -518,6 +526,7 @@ def test_refuses_an_input_that_is_made_later():
            18 |     for i_2 in range(7):
            19 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads D
+          hint: move `D` before it first
         """,
     )
 
@@ -534,6 +543,7 @@ def test_refuses_more_than_is_produced():
         reverse_compute_at('C', 'i'): `C` reads more of dimension 0 of `B` than `B` writes
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: choose a loop outside of all that writes the rest
         """,
     )
 

@@ -109,7 +109,7 @@ def test_refuses_a_reduction_producer():
               ...
            16 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ reads the result
-          hint: reverse_compute_at('D', ...) runs it right after the reduction
+          hint: reverse_compute_at('D', ...) runs it right after its producer
         """,
     )
 
@@ -127,6 +127,7 @@ def test_refuses_a_reduction():
         reverse_compute_inline('C'): `C` is a reduction, not an elementwise function of its input
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reduces
+          hint: reverse_compute_at('C', ...) runs it right after its producer
         """,
     )
 
@@ -140,6 +141,7 @@ def test_refuses_without_a_producer():
         reverse_compute_inline('B'): no block makes a temporary that `B` reads
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: `B` must read what another block writes, and what is no parameter of the function
         """,
     )
 
@@ -157,6 +159,7 @@ def test_refuses_several_producers():
         reverse_compute_inline('D'): `D` has several producers, `B` and `C`
            19 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: reverse_compute_at('D', ...) runs it right after its producer
         """,
     )
 
@@ -170,6 +173,7 @@ def test_refuses_neighbours():
         reverse_compute_inline('C'): `C` reads several elements of `P`
            19 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads P
+          hint: compute_inline('P') puts the formula of the producer into `C`
         """,
     )
 
@@ -183,6 +187,7 @@ def test_refuses_padding():
         reverse_compute_inline('P'): `P` reads other elements of `B` than `B` makes there
            15 |         with T.block("P"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: compute_inline('B') puts the formula of the producer into `P`
         """,
     )
 
@@ -210,6 +215,7 @@ def test_refuses_another_reader():
            17 |     for i_2 in range(7):
            18 |         with T.block("D"):
               |         ^^^^^^^^^^^^^^^^^^ another reader
+          hint: compute_inline('B') puts its formula into all its readers
         """,
     )
 
@@ -226,6 +232,7 @@ def test_refuses_a_broadcast():
         reverse_compute_inline('C'): the axis `v_j` of `C` does not index `B`, so an element is used more than once
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: compute_inline('B') puts the formula of the producer into `C`
         """,
     )
 
@@ -242,5 +249,6 @@ def test_refuses_an_axis_used_by_a_fixed_index():
         reverse_compute_inline('C'): `C` reads `B` at `2`, which is not an axis of its own
            14 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ reads B
+          hint: compute_inline('B') puts the formula of the producer into `C`
         """,
     )

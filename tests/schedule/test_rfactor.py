@@ -365,6 +365,7 @@ def test_refuses_an_init_that_would_count_twice():
         rfactor('k'): `C` starts at 1.0, which is not neutral for `+`: it would count once for each partial result
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
+          hint: start at what is neutral, and apply `+` with 1.0 to the result in a block after it
         """,
     )
 
@@ -380,6 +381,7 @@ def test_refuses_spatial_loops_and_fused_ones():
               |            ^ drives spatial axes
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: loops of the reduction are `k`
         """,
     )
     s.fuse("j", "k")
@@ -392,6 +394,7 @@ def test_refuses_spatial_loops_and_fused_ones():
               |            ^^^^^^^^^ drives spatial axes
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: rfactor before the loops are fused
         """,
     )
 
@@ -404,6 +407,7 @@ def test_refuses_blocks_that_reduce_nothing():
         rfactor('i'): `B` is not a reduction with its init
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: only what a block adds up can be factored
         """,
     )
     s = Schedule(matmul())
@@ -432,6 +436,7 @@ def test_refuses_blocks_that_reduce_nothing():
            12 |         for k in range(5):
            13 |             with T.block("C_update"):
               |             ^^^^^^^^^^^^^^^^^^^^^^^^^ below
+          hint: choose a loop further inside, and rfactor before decompose_reduction
         """,
     )
 
@@ -476,6 +481,7 @@ def test_refuses_a_reduction_loop_with_other_statements():
               ...
            17 |             with T.block("C"):
               |             ^^^^^^^^^^^^^^^^^^ the block
+          hint: move what else it holds out of `k_0` first
         """,
     )
     refuse(
@@ -491,6 +497,7 @@ def test_refuses_a_reduction_loop_with_other_statements():
               ...
            17 |             with T.block("C"):
               |             ^^^^^^^^^^^^^^^^^^ below
+          hint: choose a loop further inside, and rfactor before decompose_reduction
         """,
     )
 
@@ -507,5 +514,6 @@ def test_refuses_a_condition_over_reduction_and_other_axes():
         rfactor('k_1'): the condition `i + k_0 * 4 + k_1 < 9` of `C` concerns the reduction and other axes together
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: split by factors that divide the extents, or peel the loop first
         """,
     )

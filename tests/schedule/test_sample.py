@@ -169,6 +169,7 @@ def test_refusals():
 sample_tile('i', 2): the extent of `i` is not a constant
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 4]) makes an inner loop whose extent is one
 """,
     )
 

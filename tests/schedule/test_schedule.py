@@ -116,6 +116,8 @@ def test_consumers_of_several_outputs():
 
 
 def test_only_functions_are_scheduled():
+    with pytest.raises(TypeError, match="the seed must be an integer"):
+        Schedule(matmul(), seed="a")
     with pytest.raises(TypeError, match="Schedule takes a PrimFunc, got int"):
         Schedule(3)
 

@@ -71,6 +71,7 @@ def test_refuses_the_scope_that_it_has():
         set_scope('B', 0, 'global'): `B` is in scope 'global' already
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ writes B
+          hint: there is nothing to change
         """,
     )
 
@@ -84,6 +85,7 @@ def test_refuses_what_is_not_written():
         set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: there is no number 1
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: numbers start at 0; a name does as well
         """,
     )
     refuse(

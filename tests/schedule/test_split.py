@@ -164,8 +164,16 @@ def test_names_are_fresh():
 def test_refusals():
     s = Schedule(matmul())
     refuse(s, lambda s: s.split("i", []), "split('i', []): at least one factor is needed\n  hint: split('i', [None, 4])")
-    refuse(s, lambda s: s.split("i", [None, None]), "split('i', [None, None]): at most one factor may be None, got [None, None]")
-    refuse(s, lambda s: s.split("i", [None, 0]), "split('i', [None, 0]): factors must be at least 1, got 0")
+    refuse(
+        s,
+        lambda s: s.split("i", [None, None]),
+        "split('i', [None, None]): at most one factor may be None, got [None, None]\n  hint: split('i', [None, 4])",
+    )
+    refuse(
+        s,
+        lambda s: s.split("i", [None, 0]),
+        "split('i', [None, 0]): factors must be at least 1, got 0\n  hint: split('i', [None, 4])",
+    )
     refuse(s, lambda s: s.split("i", 4), "split('i', 4): `factors` must be a list of integers or None, got 4")
     refuse(
         s, lambda s: s.split("i", [2.0, 4]), "split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]"
@@ -194,6 +202,7 @@ split('i', [2, 3]): the factors make 6 iterations, but `i` has 7
 split('i', [2, 3]): the extent of `i` is not a constant, so one factor must be None
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 3])
 """,
     )
 
@@ -220,7 +229,7 @@ split('i', [None, 4]): `i` is parallel, and only serial loops can be split
 split('i', [None, 4]): `i` is annotated with `key`, which would be lost
     8 |     for i in T.serial(13, annotations={"key": 1}):
       |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
-  hint: unannotate it first, and annotate the new loops
+  hint: unannotate('i', 'key') first, and annotate the new loops
 """,
     )
 

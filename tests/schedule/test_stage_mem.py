@@ -353,6 +353,7 @@ stage_mem('j_0', 'C', 'tile'): it cannot be shown which part of `C` is written b
       |            ^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: choose a place outside of `k`
 """,
     )
 
@@ -370,6 +371,7 @@ stage_mem('i', 'B', 'b'): `C` reads `B`, which `B` writes, and may need more tha
    10 |             B[v_i] = A[v_i] * T.float32(2.0)
    11 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads B
+  hint: stage `B` alone, or cache_read what `C` reads first
 """,
     )
 
@@ -387,6 +389,7 @@ stage_mem('i', 'B', 'b'): `low` and `high` write different windows of `B`
    10 |             B[v_i] = A[v_i]
    11 |         with T.block("high"):
       |         ^^^^^^^^^^^^^^^^^^^^^ the other
+  hint: stage `low` and `high` one by one
 """,
     )
 
@@ -400,6 +403,7 @@ def test_an_update_from_its_neighbour_is_refused():
 stage_mem('i', 'B', 'b'): `B` uses `B` at 2 places
     8 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes B
+  hint: cache_write('B', 'B', ...) gives it a copy of what it writes
 """,
     )
 
@@ -413,6 +417,7 @@ def test_a_part_of_a_temporary_is_refused():
 stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`: its axes are not those of the buffer
    13 |         with T.block("odd"):
       |         ^^^^^^^^^^^^^^^^^^^^ writes X
+  hint: each spatial axis must index one dimension of `X`
 """,
     )
 
@@ -636,6 +641,7 @@ stage_mem('j', 'C', 'w', keep='i'): `C` writes `C` in `i`, so that what was kept
       |         ^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
+  hint: stage_mem without keep='i'
 """,
     )
     s = Schedule(parallel_rows())
@@ -684,6 +690,7 @@ stage_mem('C', 'A', 'w', keep='i'): the window of `A` starts at `i // 2` and is 
       |     ^^^^^^^^^^^^^^^^^^^ the loop
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ reads A
+  hint: stage_mem without keep='i'
 """,
     )
     s = Schedule(trace_of())

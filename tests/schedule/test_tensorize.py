@@ -230,7 +230,8 @@ def test_an_implementation_that_is_wrong(row):
         s.tensorize("i1", "row_wrong")
     assert str(caught.value) == (
         "tensorize('i1', 'row_wrong'): the implementation of `row_wrong` is not what its description says: "
-        "`Y[0]` is 3.0 by its description and 1.0 by its implementation"
+        "`Y[0]` is 3.0 by its description and 1.0 by its implementation\n"
+        "  hint: register 'row_wrong' again with desc and impl that agree"
     )
 
 
@@ -270,6 +271,7 @@ tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
 tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki` runs over 4, not 16
     8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
       |                          ^^ compared with it
+  hint: split and reorder first, to loops over 16, 4 in this order
 """,
     )
     s = Schedule(matmul())
@@ -282,6 +284,7 @@ tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki
 tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` runs only where `v_j_o * 16 + j_1 < 13`
     8 |     for i, j_0, k, j_1 in T.grid(7, 1, 5, 16):
       |                    ^^^ compared with it
+  hint: choose factors that divide the extents, peel the loop, or pad_einsum first
 """,
     )
     s = Schedule(dot(left="int8"))
@@ -293,6 +296,7 @@ tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` run
 tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `A` is of int8, but `A` of the description is of uint8
     8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
       |                     ^^^ compared with it
+  hint: TensorIntrin.register makes an intrinsic known that computes this
 """,
     )
     s = Schedule(elementwise(7, 16))
@@ -303,6 +307,7 @@ tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `
 tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has both `B` and `A` for `C` of the description
     8 |     for i0, i1 in T.grid(7, 16):
       |             ^^ compared with it
+  hint: TensorIntrin.register makes an intrinsic known that computes this
 """,
     )
     s = Schedule(matmul(7, 32, 5))
@@ -314,6 +319,7 @@ tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has bo
 tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs over 32, not 16
     8 |     for i, k, j in T.grid(7, 5, 32):
       |               ^ compared with it
+  hint: split and reorder first, to loops over 16 in this order
 """,
     )
     s = Schedule(strided())
@@ -324,6 +330,7 @@ tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs ov
 tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 16 + i) * 2]` is not one window like `C[i]` of the description
     7 |     for i in range(16):
       |     ^^^^^^^^^^^^^^^^^^^ compared with it
+  hint: TensorIntrin.register makes an intrinsic known that computes this
 """,
     )
     s = Schedule(aliased())
@@ -334,5 +341,6 @@ tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 1
 tensorize('i', 'fma_16_f32'): `C` would be both `C` of `fma_16_f32`, which it writes, and `B`
     7 |     for i in range(16):
       |     ^^^^^^^^^^^^^^^^^^^ uses one buffer twice
+  hint: cache_read or cache_write makes a copy for one of the two
 """,
     )

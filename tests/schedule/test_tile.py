@@ -27,7 +27,11 @@ def test_tile():
 
 def test_the_refusal_names_the_call_that_was_made():
     s = Schedule(elementwise(7, 13))
-    refuse(s, lambda s: s.tile("i0", "i1", 0, 5), "tile('i0', 'i1', 0, 5): factors must be at least 1, got 0")
+    refuse(
+        s,
+        lambda s: s.tile("i0", "i1", 0, 5),
+        "tile('i0', 'i1', 0, 5): factors must be at least 1, got 0\n  hint: tile('i0', 'i1', 4, 16)",
+    )
     s = Schedule(chain())
     refuse(
         s,
@@ -39,6 +43,6 @@ tile('i', 'j_1', 2, 5): `j_1_1` is not inside `i_0`
       ...
    15 |     for i_1, j_1_0, j_1_1 in T.grid(7, 3, 5):
       |                     ^^^^^ another
-  hint: loops of one nest are needed
+  hint: loops of one nest are needed; merge joins two nests
 """,
     )

@@ -142,6 +142,7 @@ def test_a_variable_of_both_kinds_is_refused():
 transform_block_layout('C', 'lambda i, j, k: (i, k * 13 + j)'): the index map mixes `v_j` and `v_k`, which are spatial and of the reduction
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: keep the axes of the reduction apart: each result of the index map has axes of one kind
 """,
     )
 
@@ -176,6 +177,7 @@ transform_block_layout('B', 'lambda i, j: (j, i)'): `B` is not alone in `i_1`
    10 |         for ax0 in range(13):
    11 |             with T.block("B"):
       |             ^^^^^^^^^^^^^^^^^^ the block
+  hint: do this before anything is moved there (compute_at, reverse_compute_at)
 """,
     )
 
@@ -217,5 +219,6 @@ def test_a_map_that_is_not_one_to_one_is_refused():
         lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i)),
         """
 transform_block_layout('C', 'lambda i, j, k: (j, i)'): the index map is not one to one: `k`, or a part of it, is missing from the result
+  hint: each index, or each part of it, occurs once
 """,
     )

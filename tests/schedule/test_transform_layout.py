@@ -394,6 +394,7 @@ def test_a_value_of_another_type_is_refused():
 transform_layout('B', ['write', 0], 'lambda i: (i // 4, i % 4)', 0.5): `B` holds int32, and cannot be padded with 0.5
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ uses B
+  hint: pad_value is a number that int32 holds, such as 0
 """,
     )
 
@@ -405,6 +406,7 @@ def test_a_part_that_is_missing_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4)'): the index map is not one to one: `j`, or a part of it, is missing from the result
+  hint: each index, or each part of it, occurs once
 """,
     )
 
@@ -416,6 +418,7 @@ def test_a_part_that_occurs_twice_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: (i, j, i)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j, i)'): the index map is not one to one: `i`, or a part of it, occurs twice in the result
+  hint: each index, or each part of it, occurs once
 """,
     )
 
@@ -427,6 +430,7 @@ def test_cuts_that_do_not_fit_are_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
+  hint: cut `j` at numbers each a multiple of the one before, as 4 and 8
 """,
     )
 
@@ -438,6 +442,7 @@ def test_a_sum_that_does_not_count_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
         """
 transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a number made of indices, their quotients and remainders
+  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
     )
 
@@ -449,6 +454,7 @@ def test_a_divided_sum_that_does_not_count_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
         """
 transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a number made of indices, their quotients and remainders
+  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
     )
 
@@ -460,6 +466,7 @@ def test_an_index_in_a_sum_and_elsewhere_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
+  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
     )
 
@@ -471,6 +478,7 @@ def test_an_index_that_runs_backwards_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: (6 - i, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: (6 - i, j)'): the index map cannot be shown to be one to one: `6 - i` is not a number made of indices, their quotients and remainders
+  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
     )
 
@@ -482,6 +490,7 @@ def test_an_index_that_starts_later_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a number made of indices, their quotients and remainders
+  hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
     )
 
@@ -493,6 +502,7 @@ def test_the_wrong_number_of_indices_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i: i),
         """
 transform_layout('C', 'B', 'lambda i: (i,)'): the index map 'lambda i: (i,)' takes 1 indices, and there are 2
+  hint: lambda i0, i1: ...
 """,
     )
 
@@ -515,6 +525,7 @@ def test_no_index_at_all_is_refused():
         lambda s: s.transform_layout("C", "B", lambda i, j: ()),
         """
 transform_layout('C', 'B', ...): the index map gives no index
+  hint: lambda i, j: (j, i)
 """,
     )
 
@@ -537,6 +548,7 @@ def test_a_text_that_is_not_python_is_refused():
         lambda s: s.transform_layout("C", "B", "lambda i j: i"),
         """
 transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is not Python: invalid syntax
+  hint: lambda i, j: (j, i)
 """,
     )
 
@@ -569,7 +581,7 @@ def test_a_buffer_that_is_not_there_is_refused():
         s,
         lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
         """
-transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`
+transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `B` and `C`
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
 """,
@@ -585,6 +597,7 @@ def test_a_number_that_is_not_there_is_refused():
 transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: there is no number 1
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
+  hint: numbers start at 0; a name does as well
 """,
     )
 

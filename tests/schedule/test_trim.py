@@ -60,6 +60,7 @@ def test_refusals():
 trim('j'): no iteration at the end of `j` is without effect
     8 |     for i, j, k in T.grid(7, 13, 5):
       |            ^ 13 iterations
+  hint: trim follows a split whose factors make more iterations than the loop has
 """,
     )
     s = Schedule(matmul())
@@ -71,6 +72,7 @@ trim('j'): no iteration at the end of `j` is without effect
 trim('j_1'): no iteration at the end of `j_1` is without effect
     8 |     for i, j_0, j_1, k in T.grid(7, 4, 4, 5):
       |                 ^^^ 4 iterations
+  hint: trim follows a split whose factors make more iterations than the loop has
 """,
     )
     s = Schedule(symbolic())
@@ -81,5 +83,6 @@ trim('j_1'): no iteration at the end of `j_1` is without effect
 trim('i'): the extent of `i` is not a constant
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 4]) makes an inner loop whose extent is one
 """,
     )

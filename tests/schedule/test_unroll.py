@@ -35,7 +35,7 @@ def test_refusals():
 unroll('i'): the extent of `i` is not a constant
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
-  hint: split('i', [None, 4])
+  hint: split('i', [None, 4]) makes an inner loop whose extent is one
 """,
     )
     s = Schedule(vector())

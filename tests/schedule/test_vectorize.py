@@ -70,7 +70,7 @@ vectorize('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations de
 vectorize('i'): the extent of `i` is not a constant
     8 |     for i in range(n):
       |     ^^^^^^^^^^^^^^^^^^ runs over n
-  hint: split('i', [None, 8])
+  hint: split('i', [None, 4]) makes an inner loop whose extent is one
 """,
     )
 
@@ -87,6 +87,7 @@ vectorize('i0'): `i1` inside it is vectorized
       |     ^^^^^^^^^^^^^^^^^^^ cannot be vectorized
     9 |         for i1 in T.vectorized(12):
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
+  hint: vectorize the innermost loop alone, or fuse(..., 'i1') before either is marked
 """,
     )
     s = Schedule(elementwise(7, 12))
@@ -115,5 +116,6 @@ vectorize('i'): the extent of `j` depends on `i`, so its lanes would run differe
       |     ^^^^^^^^^^^^^^^^^^ cannot be vectorized
     9 |         for j, k in T.grid(i + 1, 5):
       |             ^ runs over i + 1
+  hint: give the inner loop the largest extent, and its block a condition (T.where) for what is left out
 """,
     )

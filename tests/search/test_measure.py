@@ -16,9 +16,9 @@ from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerErr
 from search.measure.local import _suspicious
 from search.measure.memory import resident
 from search.measure.outcome import Measurement
-from search.oracle import CHUNK, Workload, max_error, scale_of, stored_error, tolerance
+from search.oracle import CHUNK, DISTRIBUTIONS, Arrays, Workload, make_reference, max_error, scale_of, stored_error, tolerance
 from search.task import Task, flop, key, target_text
-from tir import te, workloads
+from tir import dtypes, te, workloads
 
 SHAPE = (7, 13, 109)
 QUICK = Limits(build=1.5, run=1.5, run_floor=0.5, min_seconds=0.01, memory=2 << 30)
@@ -352,6 +352,29 @@ def test_large_arrays_are_compared_piece_by_piece(size):
             wrong[0, place] = value
             error = stored_error(wrong, "float32", expected, scale)
             assert error == (float("inf") if value != 7.0 else pytest.approx(abs(7.0 - expected[0, place]) / scale[0, place]))
+
+
+def test_what_overflows_or_vanishes_is_no_reference(tmp_path):
+    k, a = te.reduce_axis((0, 109), name="k"), te.placeholder((3, 109), name="A")
+    func = te.create_prim_func([a, te.compute((3,), lambda i: te.prod(a[i, k], axis=k), name="B")])
+
+    def good(distribution: int, power: float = 1.0) -> bool:
+        make_reference(func, None, 0, distribution, tmp_path)
+        arrays = Arrays(func, tmp_path)
+        inputs, outputs = arrays.working
+        with np.errstate(all="ignore"):
+            outputs[:] = np.prod(inputs, axis=1) ** np.float32(power)
+        return arrays.accept()
+
+    assert [good(n) for n in range(len(DISTRIBUTIONS))] == [low in (0.1, 0.9) for low, _ in DISTRIBUTIONS]
+    assert not good(0, -1.0)
+
+
+def test_where_digits_are_lost_errors_are_relative_to_the_smallest_number_of_full_precision():
+    tiny = dtypes.TABLE["float32"].tiny
+    assert tiny == np.finfo("float32").tiny
+    expected = np.array([0.0, tiny / 64])
+    assert max_error(expected + tiny / 1024, expected, scale_of(expected, tiny)) == 1 / 1024
 
 
 def test_tolerance_grows_with_the_reduction():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel import RandomModel
-from search.ranking import LEAST, MEMORY, START, Judge
+from search.ranking import LEAST, MEMORY, START, Judge, score_rows
 
 SCORES = np.array([4.0, 3.0, 2.0, 1.0])
 SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
@@ -27,6 +27,38 @@ def test_trust_is_earned():
     for _ in range(20):
         j.review([(-SCORES, SECONDS)])
     assert j.trust == LEAST**2
+
+
+class Says:
+    """A model that says what it is told to."""
+
+    def __init__(self, said):
+        self.said = said
+
+    def score(self, family, rows):
+        return self.said
+
+    def update(self, family, rows, seconds):
+        pass
+
+
+def test_what_a_model_says_is_a_number_for_each_row():
+    rows = np.ones((3, 2), dtype=np.int64)
+    assert score_rows(Says([1, np.nan, -np.inf]), None, rows).tolist() == [1.0, -np.inf, -np.inf]
+    for said, got in (
+        ([1.0, 2.0], r"float64 of the shape \(2,\)"),
+        (np.ones((3, 1)), r"float64 of the shape \(3, 1\)"),
+        (None, r"object of the shape \(\)"),
+    ):
+        with pytest.raises(TypeError, match=f"^a model scores 3 rows as 3 numbers; got {got}$"):
+            score_rows(Says(said), None, rows)
+
+
+def test_what_is_not_to_be_tried_is_ordered_too():
+    j = judge()
+    with np.errstate(all="raise"):
+        j.review([(np.array([1.0, -np.inf, -np.inf]), SECONDS[:3])])
+    assert (j.right, j.wrong) == (MEMORY + 2, MEMORY)
 
 
 def test_equal_times_say_nothing():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -223,6 +224,21 @@ def test_a_name_is_that_of_a_file_whatever_it_means_elsewhere(tmp_path, monkeypa
     assert (tmp_path / ":memory:").is_file()
 
 
+def test_a_file_that_may_not_be_written_is_read(path, tmp_path, monkeypatch):
+    filled(path).close()
+    (tmp_path / "empty.db").touch()
+    monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK)  # of root, files may always be written
+    before = path.read_bytes()
+    with Records(path, create=False) as records:
+        assert len(records) == 3 and best_schedule(task().func, task().target, records=records).trace.as_json() == SPLIT
+        for write in (lambda: records.start(task()), records.prune):
+            with pytest.raises(RecordsError, match=r"cannot be used: attempt to write a readonly database"):
+                write()
+    assert path.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["empty.db", path.name]
+    with pytest.raises(RecordsError, match=r"empty\.db is not a records file: it is empty, and may not be written"):
+        Records(tmp_path / "empty.db")
+
+
 def test_a_file_that_another_process_holds_is_no_damaged_one(path, monkeypatch):
     Records(path).close()
     monkeypatch.setattr("search.records.schema.BUSY", 0.01)
@@ -310,6 +326,17 @@ def test_another_target_is_a_near_hit_with_a_warning(path):
     assert f"; the nearest is for {task().target} on " in str(warning.message)
 
 
+def test_a_target_of_another_machine_is_a_near_hit_too(path, tmp_path):
+    filled(path).close()
+    with Records(path) as records:
+        lines = [line.replace(task().target, "llvm -mcpu of-another-machine") for line in records.export()]
+        print_ = records.list()[0].fingerprint
+    with Records(tmp_path / "merged.db") as merged:
+        merged.import_([line.replace(print_, "0" * 20) for line in lines])
+        with pytest.warns(NearHit, match="the nearest is for llvm -mcpu of-another-machine on "):
+            assert best_schedule(task().func, task().target, records=merged).trace.as_json() == SPLIT
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
@@ -334,6 +361,8 @@ def test_misses_of_empty_missing_and_invalid_records(path, tmp_path):
     filled(path, None, ok(0.1, error=None)).close()
     with pytest.raises(NoRecord, match=r"there are 1 candidates for llvm .*, but none is valid and checked"):
         best_schedule(own.func, own.target, records=path)
+    with pytest.raises(NoRecord, match=r"there are 1 candidates for llvm .*, but schedules are of no use from there to cuda"):
+        best_schedule(own.func, "cuda -arch sm_80", records=path)
     stale = {"version": 1, "steps": [{"name": "split", "args": {"loop": "nowhere", "factors": [None, 3]}, "results": []}]}
     filled(path, None, ok(0.1, trace=stale)).close()
     with pytest.raises(

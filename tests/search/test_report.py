@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -15,7 +16,7 @@ from search.report import page, write
 from search.report.figures import failures, moved
 from search.result import Result
 from search.task import Task
-from tir import workloads
+from tir import te, workloads
 
 SHAPE = (7, 13, 109)
 SPLIT = {"version": 1, "steps": [{"name": "split", "args": {"loop": "i", "factors": [None, 3]}, "results": ["i_0", "i_1"]}]}
@@ -89,8 +90,10 @@ def test_the_page_holds_every_figure_and_needs_nothing_else():
         {"trace": None, "interrupted": True, "phases": {}},
         {"measurements": (RUN[3],)},
         {"baseline": None, "baseline_stopped": 2.5},
+        {"measurements": tuple(ok(n * 1e-5, "sketch 0", 0.5) for n in (1, 2, 3))},
+        {"measurements": tuple(ok(n * 1e-5, "sketch 0", -math.inf if n < 3 else 0.5) for n in (1, 2, 3))},
     ],
-    ids=["no trials", "nothing to compare with", "as written", "only failures", "stopped"],
+    ids=["no trials", "nothing to compare with", "as written", "only failures", "stopped", "scores alike", "not to be tried"],
 )
 def test_the_page_is_whole_where_something_is_missing(changes):
     text = page(result(*RUN, **changes) if "measurements" not in changes else result(**changes))
@@ -98,6 +101,13 @@ def test_the_page_is_whole_where_something_is_missing(changes):
         ElementTree.fromstring(figure)
     assert len(drawings(text)) >= 4 and text.endswith("</html>\n")
     assert ("<td>as written</td><td>&gt; 2.5 s</td><td>stopped</td>" in text) == ("baseline_stopped" in changes)
+
+
+def test_what_computes_nothing_has_no_roofline():
+    a = te.placeholder((7, 13), name="A")
+    func = te.create_prim_func([a, te.compute((13, 7), lambda i, j: a[j, i], name="B")])
+    text = page(result(*RUN, task=Task.of(func, "llvm -num-cores 1")), bandwidth=5e10)
+    assert "roofline" not in text.lower() and "calls a second" in text and text.endswith("</html>\n")
 
 
 def test_what_has_to_be_moved_and_what_failed():

@@ -17,7 +17,6 @@ from tir import workloads
 from tir.traverse import blocks, loops
 
 TWO = Target("llvm", num_cores=2, vector_bits=512)
-NARROW = Target("llvm", num_cores=2, vector_bits=256)
 
 ROWS = 24  # replayed for each workload and shape
 
@@ -97,7 +96,12 @@ def test_the_same_seed_draws_the_same():
 
 @pytest.mark.parametrize(
     ("target", "dtype", "lanes", "registers"),
-    [(TWO, "float32", 16, 32), (TWO, "float64", 8, 32), (NARROW, "float32", 8, 16)],
+    [
+        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float32", 16, 32),
+        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=512), "float64", 8, 32),
+        (Target("llvm", num_cores=2, mcpu="skylake-avx512", vector_bits=256), "float32", 8, 32),
+        (Target("llvm", num_cores=2, mcpu="haswell", vector_bits=256), "float32", 8, 16),
+    ],
 )
 def test_accumulators_fit_the_registers(target, dtype, lanes, registers):
     for func in (matmul(109, 13, 109, dtype), workloads.make("conv2d", (1, 20, 40, 3, 40, 3, 3, 1, 1), dtype).func):

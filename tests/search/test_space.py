@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import search.space
 from codegen.target import Target
 from schedule import replay
-from search.rules import DEFAULT, Skip, Verdict
+from search.rules import DEFAULT, Skip, Verdict, rule
 from search.sample import sample
 from search.space import generate
 from tests.schedule.harness import same_numbers
@@ -105,6 +107,28 @@ def test_a_block_that_no_rule_develops_is_an_error():
     message = r"no rule applies to block `A1` \(tried: keep serial\); end the rules with Skip\(\), which always does"
     with pytest.raises(ValueError, match=message):
         generate(_stages(2), TWO, rules=(KeepSerial(),))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "made", "message"),
+    [
+        (True, [], "applies of the rule 'mine' should give a search.rules.Verdict, got True"),
+        (Verdict.APPLY, None, "apply of the rule 'mine' should give a list of search.sketch.State, got None"),
+    ],
+)
+def test_a_rule_that_gives_something_else_is_an_error(verdict, made, message):
+    mine = SimpleNamespace(name="mine", applies=lambda state, block: verdict, apply=lambda state, block: made)
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        generate(matmul(), "llvm -num-cores 2", rules=(mine, *DEFAULT))
+
+
+def test_a_rule_that_never_lets_go_of_a_block_is_an_error():
+    @rule("again", when=lambda state, block: True)
+    def again(state, block):
+        state.pending.append(block)
+
+    with pytest.raises(ValueError, match=r"^the derivation of main does not end; the last rule: C: again$"):
+        generate(matmul(), TWO, rules=(again,))
 
 
 class Fork:

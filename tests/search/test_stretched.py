@@ -7,7 +7,7 @@ from tests.search.programs import matmul
 from tir import workloads
 from tir.ir import Buffer, Const, const_shape
 from tir.size import Size, formula
-from tir.traverse import blocks, loops, rewrite, walk
+from tir.traverse import blocks, loads, loops, rewrite, walk
 from tir.verify import verify
 
 
@@ -56,3 +56,13 @@ def block(func, name):
 def test_a_function_without_wishes_is_itself():
     func = matmul(7, 13, 109)
     assert stretched(func, {}) is func
+
+
+def test_an_index_that_counts_down_starts_further_up():
+    """The kernel of a transposed convolution is read from its end."""
+    func = workloads.make("conv2d_transpose", (1, 3, 5, 7, 18, 4, 2, 1)).func
+    longer = stretched(func, {("Y", "v_rh"): lambda n: max(n, 11)})
+    (read,) = (x for x in loads(block(longer, "Y").body) if x.buffer.name == "K")
+    assert str(read.indices[0]) == "10 - v_rh" and shapes(longer)["K"] == (11, 4, 7, 18)
+    assert [formula(c.value) for c in walk(read.indices[0]) if isinstance(c, Const)] == [("const", 3)]
+    assert not verify(rewrite(longer, plain)).findings

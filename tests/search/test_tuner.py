@@ -12,8 +12,9 @@ import pytest
 from search.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
 from search.measure import Candidate, Limits, LocalMeasurer
 from search.oracle import Workload
+from search.records import Records, best_schedule
 from search.tuner import NothingFound, autotune
-from tir import workloads
+from tir import te, workloads
 
 SHAPE = (7, 13, 109)
 FUNC = workloads.make("gmm", SHAPE).func
@@ -182,6 +183,18 @@ def test_the_program_as_written_races_where_it_is_about_as_fast(fake_builder):
         result = tune(Wishes([wish]), fake_builder, callbacks=[lambda e: races.append(e) if isinstance(e, ShootOut) else None])
         assert result.outcomes["ok"] == 1
     assert [[m.candidate.trace for m in race.contenders] for race in races] == [[{"sleep": 0.098}, None], [{"sleep": 0.05}]]
+
+
+def test_where_nothing_is_left_to_search_the_program_as_written_is_checked_and_recorded(tmp_path):
+    k, v = te.reduce_axis((0, 7), name="k"), te.placeholder((7,), name="V")
+    func = te.create_prim_func([v, te.compute((), lambda: te.sum(v[k], axis=k), name="S")])
+    for earlier in (0, 1):
+        result = autotune(func, "llvm -num-cores 1", 2, limits=QUICK, workers=1, records=tmp_path / "tune.db")
+        assert (result.trace, result.trials, result.earlier) == (None, 0, earlier)
+        assert result.max_error == 0.0 and result.tolerance > 0.0
+    with Records(tmp_path / "tune.db") as records:
+        assert len(records) == 1
+    assert best_schedule(func, "llvm -num-cores 1", records=tmp_path / "tune.db").func == func
 
 
 def test_workers_that_cannot_be_started_again_do_not_lose_the_best(fake_builder, monkeypatch):

@@ -137,6 +137,13 @@ def test_bfloat16_rounds_ties_to_even(fast):
 
 
 @pytest.mark.parametrize("fast", PATHS)
+def test_the_largest_float64_is_infinite_as_bfloat16(fast):
+    x = np.finfo("float64").max * np.array([1.0, -1.0])
+    got = apply(lambda a: a.astype("bfloat16").astype("float64"), x, fast=fast)
+    np.testing.assert_array_equal(got, [np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("fast", PATHS)
 def test_every_half_precision_number_passes_unchanged(fast):
     bits = np.arange(65536, dtype=np.uint16)
     same = apply(lambda a: a, bits, dtype="bfloat16", fast=fast)

@@ -297,7 +297,21 @@ def test_mistakes_are_refused_where_they_are_made():
         ),
         (lambda: te.exp(N[0]), TypeError, "exp needs a floating argument, got int32; use .astype('float32')"),
         (lambda: te.sum(A[0, k], axis=[]), TypeError, "sum: at least one axis is needed"),
-        (lambda: te.sum(A[0, k], axis=k, where=3), TypeError, "a condition must be bool, got `3` of dtype int32"),
+        (
+            lambda: te.sum(A[0, k]),
+            TypeError,
+            "sum: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k",
+        ),
+        (
+            lambda: te.compute((7,), lambda i: "x", name="B"),
+            TypeError,
+            "B: the function gives 'x': cannot make an expression of 'x' (str); use numbers, indices, elements A[i, j]",
+        ),
+        (
+            lambda: te.sum(A[0, k], axis=k, where=3),
+            TypeError,
+            "a condition must be bool, got `3` of dtype int32; compare it: x != 0",
+        ),
         (
             lambda: te.sum(A[0, k] > 0, axis=k),
             TypeError,
@@ -332,7 +346,11 @@ def test_mistakes_are_refused_where_they_are_made():
             "reduce: the identity of a dtype must be a number of that dtype; 'float32' is not a number, and cannot be a constant of "
             "dtype float32",
         ),
-        (lambda: te.if_then_else(A[0, 0], 1.0, 2.0), TypeError, "a condition must be bool, got `A[0, 0]` of dtype float32"),
+        (
+            lambda: te.if_then_else(A[0, 0], 1.0, 2.0),
+            TypeError,
+            "a condition must be bool, got `A[0, 0]` of dtype float32; compare it: x != 0",
+        ),
     )
     for call, error, message in cases:
         with pytest.raises(error) as caught:

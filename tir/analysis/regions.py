@@ -8,19 +8,11 @@ from dataclasses import dataclass, replace
 from ..affine import Interval, Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
 from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region, Stmt, Store
 from ..simplify import bounds as expr_bounds
-from ..simplify import simplify
+from ..simplify import extent_range, simplify
 from ..size import lesser
 from ..traverse import N, children, substitute, walk
 
 Regions = dict[str, Region]  # by buffer name
-
-
-def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
-    """The interval of a variable that runs over `range(extent)`."""
-    if type(extent) is Const:
-        return 0, extent.value - 1
-    _, high = expr_bounds(extent, ranges or {})
-    return 0, None if high is None else high - 1
 
 
 def loop_ranges(stmts: Iterable[Stmt]) -> dict[str, Interval]:

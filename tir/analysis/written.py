@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..affine import Interval, Polynomial, add, as_constant, coefficient, polynomial, to_expr
@@ -58,69 +59,91 @@ def self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bo
     A write is sure that stands under no condition; or under one that only keeps its index inside the buffer; or under one that
     holds in the first iteration of loops within `body`, if it does not depend on them, as an init does.
     """
-    complete = True
+    reader = _Reader(buffer)
+    reader.stmt(body, [], _Place(outer))
+    return reader.complete
 
-    def read(e: Expr, written: list[_Box], ranges: dict[str, Interval], facts: list[Expr]) -> None:
-        nonlocal complete
+
+@dataclass(frozen=True)
+class _Place:
+    """What is known where a statement stands: the ranges of variables, conditions that hold, and the loops within the body."""
+
+    ranges: dict[str, Interval]
+    facts: tuple[Expr, ...] = ()
+    first: frozenset[str] = frozenset()
+
+    def under(self, condition: Expr) -> _Place:
+        return _Place(self.ranges, (*self.facts, *conjuncts(condition)), self.first)
+
+    def inside(self, loop: For) -> _Place:
+        ranges = {**self.ranges, loop.name: extent_range(loop.extent, self.ranges)}
+        in_order = loop.kind in (Kind.SERIAL, Kind.UNROLLED)
+        return _Place(ranges, self.facts, self.first | {loop.name} if in_order else self.first)
+
+
+class _Reader:
+    """Walks statements in the order in which they run; `complete` as long as all that is read of a buffer was written before."""
+
+    def __init__(self, buffer: Buffer):
+        self.buffer = buffer
+        self.complete = True
+
+    def expr(self, e: Expr, written: list[_Box], place: _Place) -> None:
         match e:
             case Select(c, t, f, True):
-                read(c, written, ranges, facts)
-                read(t, written, ranges, [*facts, *conjuncts(c)])
-                read(f, written, ranges, facts)
+                self.expr(c, written, place)
+                self.expr(t, written, place.under(c))
+                self.expr(f, written, place)
             case Load(b, indices):
-                complete = complete and (b.name != buffer.name or any(_holds(box, e, ranges, facts) for box in written))
+                mine = b.name == self.buffer.name
+                self.complete = self.complete and (not mine or any(_holds(x, e, place.ranges, place.facts) for x in written))
                 for i in indices:
-                    read(i, written, ranges, facts)
+                    self.expr(i, written, place)
             case _:
                 for child in children(e):
                     if isinstance(child, Expr):
-                        read(child, written, ranges, facts)
+                        self.expr(child, written, place)
 
-    def visit(s: Stmt, written: list[_Box], ranges: dict[str, Interval], facts: list[Expr], first: frozenset[str]) -> list[_Box]:
-        """The boxes that `s` surely writes, given those written before; `first` are the loops within `body` around `s`."""
-        if not complete:
+    def stmt(self, s: Stmt, written: list[_Box], place: _Place) -> list[_Box]:
+        """The boxes that `s` surely writes, given those written before."""
+        if not self.complete:
             return []
         match s:
             case Seq(stmts):
                 made: list[_Box] = []
                 for x in stmts:
-                    made += visit(x, [*written, *made], ranges, facts, first)
+                    made += self.stmt(x, [*written, *made], place)
                 return made
-            case For(var, extent, inner, kind):
-                read(extent, written, ranges, facts)
-                inside = {**ranges, var.name: extent_range(extent, ranges)}
-                once = first | {var.name} if kind in (Kind.SERIAL, Kind.UNROLLED) else first
-                return _over(var.name, extent, visit(inner, written, inside, facts, once))
+            case For(var, extent, inner):
+                self.expr(extent, written, place)
+                return _over(var.name, extent, self.stmt(inner, written, place.inside(s)))
             case If(condition, then, orelse):
-                read(condition, written, ranges, facts)
-                made = visit(then, written, ranges, [*facts, *conjuncts(condition)], first)
+                self.expr(condition, written, place)
+                made = self.stmt(then, written, place.under(condition))
                 if orelse is not None:
-                    visit(orelse, written, ranges, facts, first)
-                return [b for box in made if (b := _under(condition, box, buffer, first)) is not None]
+                    self.stmt(orelse, written, place)
+                return [b for box in made if (b := _under(condition, box, self.buffer, place.first)) is not None]
             case Let(var, value, inner):
-                read(value, written, ranges, facts)
-                made = visit(inner, written, ranges, facts, first)
+                self.expr(value, written, place)
+                made = self.stmt(inner, written, place)
                 return [box for box in made if not any(_mentions(d.base, var.name) for d in box)]
             case Allocate(_, inner):
-                return visit(inner, written, ranges, facts, first)
+                return self.stmt(inner, written, place)
             case Block():
-                if not any(type(n) is Buffer and n.name == buffer.name for n in walk(s)):
+                if not any(type(n) is Buffer and n.name == self.buffer.name for n in walk(s)):
                     return []
-                return visit(_expanded(s), written, ranges, facts, first)
+                return self.stmt(_expanded(s), written, place)
             case Store(b, indices, value):
                 for e in (*indices, value):
-                    read(e, written, ranges, facts)
-                if b.name != buffer.name or any(wraps(i) for i in indices):
+                    self.expr(e, written, place)
+                if b.name != self.buffer.name or any(wraps(i) for i in indices):
                     return []
-                return [tuple(_Extent(polynomial(simplify(i, ranges))) for i in indices)]
+                return [tuple(_Extent(polynomial(simplify(i, place.ranges))) for i in indices)]
             case _:
                 for c in children(s):
                     if isinstance(c, Expr):
-                        read(c, written, ranges, facts)
+                        self.expr(c, written, place)
                 return []
-
-    visit(body, [], outer, [], frozenset())
-    return complete
 
 
 def _expanded(block: Block) -> Stmt:
@@ -137,7 +160,7 @@ def _mentions(p: Polynomial, name: str) -> bool:
     return any(name in variables(atom) for m in p for atom in m)
 
 
-def _holds(box: _Box, access: Load, ranges: dict[str, Interval], facts: list[Expr]) -> bool:
+def _holds(box: _Box, access: Load, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
     """Whether the element read lies in the box, wherever it lies in the buffer."""
     for written, index, dim in zip(box, access.indices, access.buffer.shape, strict=True):
         n = written.count()

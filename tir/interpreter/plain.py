@@ -49,6 +49,8 @@ def round_to(x, bits, smallest, largest):
     """`x` to the nearest multiple of 2**smallest with `bits` significant bits, ties to even; infinite beyond `largest`."""
     if x == 0.0 or not math.isfinite(x):
         return x
+    if abs(x) > 2.0 * largest:  # so far beyond that what it is rounded to may overflow
+        return math.copysign(math.inf, x)
     _, exponent = math.frexp(x)
     quantum = max(exponent - bits, smallest)
     scaled = math.ldexp(x, -quantum)

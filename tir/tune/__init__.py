@@ -1,4 +1,5 @@
-"""The command line of the tuner: `python -m tir.tune WORKLOAD` finds a fast schedule, checks it, and compares it with numpy.
+"""The command line of the tuner: `python -m tir.tune WORKLOAD` finds a fast schedule, checks it, and compares it with numpy;
+`python -m tir.tune FILE.py:NAME` does so for a function of the user's own.
 
 With `--records FILE` it goes on where earlier runs ended, and `list`, `best`, `export`, `import` and `prune` look after the file.
 Exit status 0 on success, 1 where nothing valid was found (with the reasons), 2 for bad usage, 130 after Ctrl-C and 143 after
@@ -58,7 +59,7 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if mode == "--list":
         from .show import list_workloads
 
-        return list_workloads()
+        return list_workloads(args)
     if mode in COMMANDS:
         from .records import run_command
 

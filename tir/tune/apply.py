@@ -8,7 +8,8 @@ import sys
 import time
 from typing import Any
 
-from .arguments import Usage, parse_target, parse_workload, sizes
+from .arguments import Usage, parse_target, sizes
+from .program import parse_program
 from .run import scheduled
 from .saved import read
 from .table import as_json, describe, error_line, heading, timings
@@ -19,9 +20,9 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
     saved = read(args.apply)
     if args.words and args.words[0] != saved["workload"]:
         raise Usage(f"--apply: {args.apply} holds a schedule of {saved['workload']}, not of {args.words[0]}")
-    workload = parse_workload(saved["workload"], tuple(saved["shape"]), saved.get("dtype", "float32"))
-    if args.shape is not None and parse_workload(workload.name, args.shape).shape != workload.shape:
-        raise Usage(f"--apply: {args.apply} holds a schedule for the shape {sizes(workload.shape)}, not {args.shape}")
+    program = parse_program(saved["workload"], tuple(saved["shape"]), saved.get("dtype", "float32"))
+    if args.shape is not None and parse_program(program.name, args.shape).shape != program.shape:
+        raise Usage(f"--apply: {args.apply} holds a schedule for the shape {sizes(program.shape)}, not {args.shape}")
     text = args.target or saved["target"]
     target = parse_target(text, args.threads or saved["threads"])
 
@@ -29,17 +30,22 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
     from search.task import Task
 
     started = time.monotonic()
-    task = Task.of(workload.instance().func, target, workload=workload)
-    header = describe(workload, text, target.num_cores)
+    task = Task.of(program.func, target, workload=program.workload)
+    header = describe(program, text, target.num_cores)
     unscheduled = saved.get("seconds", {}).get("unscheduled")
     local = {"workers": 1, **{k: v for k, v in options.items() if k in ("builder", "workers")}}
     try:
         with LocalMeasurer(task, limits=Limits(run=args.timeout), seed=args.seed, **local) as measurer:
-            measurer.prepare_data()
-            comparison = measurer.compare([Candidate("applied", (), saved["trace"])], numpy=True)
-            peak = measurer.peak(workload.dtype)
+            if task.workload is None:  # the program as written is the reference
+                measurer.prepare()
+            else:
+                measurer.prepare_data()
+            comparison = measurer.compare([Candidate("applied", (), saved["trace"])], numpy=task.workload is not None)
+            peak = measurer.peak("float64" if "float64" in program.dtype else "float32")
     except WorkerError as error:
         print(f"error: {error}", file=sys.stderr)
+        if args.json:
+            print(as_json(header, count([]), task.flop, None, None, None, None, None, time.monotonic() - started))
         return 1
     (best,) = comparison.candidates
     elapsed = time.monotonic() - started
@@ -49,7 +55,7 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
     if ok:
         rows = [("unscheduled", unscheduled), ("applied", best.seconds), ("numpy", numpy)]
         print(heading(header) + "\n\n" + timings(rows, task.flop, peak), file=report)
-        print(error_line(best.max_error, comparison.tolerance), file=report)
+        print(error_line(best.max_error, comparison.tolerance, task), file=report)
         func = scheduled(task.func, saved["trace"], options)
         print(f"\n{func.script() if args.show else func.outline()}", file=report)
     else:

@@ -15,7 +15,6 @@ from ..nearest import nearest
 
 if TYPE_CHECKING:
     from codegen import Target
-    from search.oracle import Workload
     from search.rules import Rule
 
 COMMANDS = ("list", "best", "export", "import", "prune")  # what can be done with a records file
@@ -62,7 +61,10 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     p.add_argument(
-        "words", nargs="*", metavar="WORKLOAD", help="what to tune; --list shows the choices. Or a command for --records"
+        "words",
+        nargs="*",
+        metavar="WORKLOAD",
+        help="what to tune: a name that --list shows, or FILE.py:NAME, a function of your own. Or a command for --records",
     )
     p.add_argument("--shape", metavar="SIZES", help="sizes separated by commas, as in 1024,1024,1024 (default: the workload's)")
     p.add_argument(
@@ -193,42 +195,6 @@ def _check_command(command: str, args: argparse.Namespace) -> None:
 
 def sizes(shape: Sequence[int]) -> str:
     return ",".join(map(str, shape))
-
-
-def _shape(text: str, usage: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"\d+", part) for part in parts):
-        raise Usage(f"--shape takes integers separated by commas, {usage}; got {text!r}")
-    return tuple(map(int, parts))
-
-
-def parse_workload(name: str, shape: tuple[int, ...] | str | None, dtype: str = "float32") -> Workload:
-    """The workload asked for; Usage, with what was expected, if there is none such."""
-    from search.oracle import Workload
-
-    from .. import workloads
-
-    try:
-        known = workloads.get(name)
-        lengths = known.sizes(_shape(shape, known.usage) if isinstance(shape, str) else shape)
-        _check_size(name, lengths, dtype)
-    except ValueError as error:
-        raise Usage(str(error)) from None
-    except MemoryError:
-        raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine") from None
-    return Workload(name, lengths, dtype)
-
-
-def _check_size(name: str, lengths: Sequence[int], dtype: str) -> None:
-    """MemoryError if the arrays of a workload, with their reference in float64, cannot fit."""
-    from .. import dtypes, workloads
-    from ..ir import const_shape
-
-    func = workloads.get(name).build(dtype, *lengths)
-    elements = sum(math.prod(const_shape(b)) for b in (*func.buffers, *func.allocs))
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 36
-    if elements * (dtypes.nbytes(dtype) + 8) > pages:
-        raise MemoryError
 
 
 def parse_target(text: str, threads: int | None) -> Target:

@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, parse_target, parse_workload, writable
+from .arguments import Usage, parse_target, writable
+from .program import parse_program
 from .saved import FORMAT, write_atomically
 from .table import duration
 
@@ -113,17 +114,18 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
     """The best record of a workload, its schedule, and out loud if it is of another target."""
     from search.records import NearHit, NoRecord, best_schedule, look_up
 
-    workload = parse_workload(name, args.shape)
+    program = parse_program(name, args.shape)
     target = parse_target(args.target or "llvm", args.threads)
     out = None if args.out is None else writable("--out", args.out)
-    func = workload.instance().func
-    found = look_up(func, target, records)
+    found = look_up(program.func, target, records)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NearHit)  # said below, in the words of a command line
-            schedule = best_schedule(func, target, records=records)
+            schedule = best_schedule(program.func, target, records=records)
     except NoRecord as error:
         print(f"error: {error}", file=sys.stderr)
+        if args.json:
+            print(json.dumps({"found": "miss", "why": str(error)}))
         return 1
     record = found.record
     assert record is not None  # or there would have been no schedule
@@ -135,9 +137,9 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
     if out is not None:
         content = {
             "format": FORMAT,
-            "workload": workload.name,
-            "shape": list(workload.shape),
-            "dtype": workload.dtype,
+            "workload": program.name,
+            "shape": list(program.shape),
+            "dtype": program.dtype,
             "target": args.target or "llvm",
             "threads": target.num_cores,
             "seed": record.seed,

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, measurable, parse_rules, parse_target, parse_workload, writable
+from .arguments import Usage, measurable, parse_rules, parse_target, writable
+from .program import parse_program
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, versions
 from .table import as_json, describe, table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     """Search, show how it goes, and print what was found; the exit status."""
-    workload = parse_workload(args.words[0], args.shape)
+    program = parse_program(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
     if "builder" not in options and "measurer" not in options:
         measurable(target)
@@ -35,10 +36,13 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
     from search.measure import Limits, WorkerError
     from search.records import Records, RecordsError
+    from search.task import flop
     from search.tuner import NothingFound, autotune
 
+    from ..verify import VerifyError
+
     trials = args.trials if args.trials is not None or args.seconds is not None else 64
-    header = describe(workload, args.target or "llvm", target.num_cores)
+    header = describe(program, args.target or "llvm", target.num_cores)
     report = sys.stderr if args.json else sys.stdout
     callbacks: list[Callback] = []
     saver = None
@@ -51,7 +55,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     started = time.monotonic()
 
     def nothing(outcomes: dict[str, int]) -> str:
-        return as_json(header, outcomes, workload.instance().flop, None, None, None, None, None, time.monotonic() - started)
+        count = flop(program.func) if program.workload is None else program.workload.instance().flop
+        return as_json(header, outcomes, count, None, None, None, None, None, time.monotonic() - started)
 
     with ExitStack() as stack:
         records = None
@@ -66,7 +71,7 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             callbacks.append(progress)
         try:
             result = autotune(
-                workload.instance().func,
+                program.func,
                 target,
                 trials,
                 args.seconds,
@@ -74,11 +79,13 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
                 seed=args.seed,
                 callbacks=callbacks,
                 limits=Limits(run=args.timeout),
-                workload=workload,
+                workload=program.workload,
                 **{**options, **named},
             )
         except RecordsError as error:
             raise Usage(f"--records: {error}") from None
+        except VerifyError as error:
+            raise Usage(f"{program.name} is not well formed: {error}") from None
         except (NothingFound, WorkerError) as error:
             stack.close()
             print(f"error: {error}", file=sys.stderr)

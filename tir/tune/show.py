@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 
-from .arguments import Usage, parse_rules, parse_target, parse_workload, sizes
+from .arguments import Usage, parse_rules, parse_target, sizes
+from .program import parse_program
 
 
-def list_workloads() -> int:
+def list_workloads(args: argparse.Namespace) -> int:
     """Print the workloads with their sizes."""
     from .. import workloads
 
+    if args.json:
+        known = map(workloads.get, workloads.names())
+        print(json.dumps([{"workload": w.name, "summary": w.summary, "sizes": w.usage, "default": w.default} for w in known]))
+        return 0
     width = max(map(len, workloads.names()))
     for name in workloads.names():
         w = workloads.get(name)
@@ -21,14 +26,14 @@ def list_workloads() -> int:
 
 def show_sketches(args: argparse.Namespace) -> int:
     """Print each sketch as a script with holes, and the rules that made it."""
-    workload = parse_workload(args.words[0], args.shape)
+    program = parse_program(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
 
     from search.show import sketch_text
     from search.space import generate
 
     try:
-        sketches = generate(workload.instance().func, target, parse_rules(args.rules), args.space or "full")
+        sketches = generate(program.func, target, parse_rules(args.rules), args.space or "full")
     except ValueError as error:
         raise Usage(str(error)) from None
     if args.json:
@@ -36,5 +41,5 @@ def show_sketches(args: argparse.Namespace) -> int:
         print(json.dumps(described))
         return 0
     print("\n".join(sketch_text(s) for s in sketches))
-    print(f"{len(sketches)} sketch{'es' if len(sketches) != 1 else ''} of {workload.name} {sizes(workload.shape)}")
+    print(f"{len(sketches)} sketch{'es' if len(sketches) != 1 else ''} of {program.title}")
     return 0

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 from .arguments import sizes
 
 if TYPE_CHECKING:
-    from search.oracle import Workload
     from search.result import Result
+    from search.task import Task
+
+    from .program import Program
 
 
-def describe(workload: Workload, target: str, threads: int) -> dict[str, Any]:
+def describe(program: Program, target: str, threads: int) -> dict[str, Any]:
     return {
-        "workload": workload.name,
-        "shape": list(workload.shape),
-        "dtype": workload.dtype,
+        "workload": program.name,
+        "shape": list(program.shape),
+        "dtype": program.dtype,
         "target": target,
         "threads": threads,
     }
@@ -51,7 +53,8 @@ def as_json(
 
 
 def heading(header: dict[str, Any]) -> str:
-    known = f"{header['workload']} {sizes(header['shape'])}  {header['dtype']}  {header['target']}"
+    title = f"{header['workload']} {sizes(header['shape'])}".rstrip()
+    known = f"{title}  {header['dtype']}  {header['target']}"
     if header["target"].startswith("cuda"):
         return known
     return f"{known}  {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
@@ -75,17 +78,18 @@ def timings(rows: Sequence[tuple[str, float | None]], flop: int, peak: float | N
     return "\n".join(lines)
 
 
-def error_line(max_error: float | None, tolerance: float | None) -> str:
+def error_line(max_error: float | None, tolerance: float | None, task: Task) -> str:
+    reference = "the program as written" if task.workload is None else "float64"
     if max_error is None or tolerance is None:
-        return "not compared with the float64 reference"
-    return f"largest error against float64: {max_error:.2g} of its scale; tolerance {tolerance:.2g}"
+        return f"not compared with {reference}"
+    return f"largest error against {reference}: {max_error:.2g} of its scale; tolerance {tolerance:.2g}"
 
 
 def table(header: dict[str, Any], result: Result) -> str:
     best = [("best found", result.seconds)] if result.trace is not None else []
     rows = [("unscheduled", result.baseline), *best, ("numpy", result.numpy)]
     timed = timings(rows, result.task.flop, result.peak, stopped=result.baseline_stopped)
-    lines = [heading(header), "", timed, error_line(result.max_error, result.tolerance)]
+    lines = [heading(header), "", timed, error_line(result.max_error, result.tolerance, result.task)]
     if result.baseline_stopped is not None:
         lines.append(f"the unscheduled program was stopped after {duration(result.baseline_stopped)}")
     ended = "interrupted after " if result.interrupted else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -22,15 +22,17 @@ from ..ir import (
     If,
     Let,
     Load,
+    PrimFunc,
     Select,
     Seq,
     Stmt,
     Store,
     Unary,
+    Var,
     conjuncts,
 )
-from ..simplify import bounds
-from ..traverse import children, substitute, walk
+from ..simplify import extent_range
+from ..traverse import children, substatements, substitute, walk
 
 
 @dataclass(frozen=True)
@@ -56,70 +58,106 @@ def negated(c: Expr) -> Expr:
 
 def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
     """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
-    found: list[Access] = []
+    collector = _Collector()
+    collector.stmt(root, _Env(conditions=conditions))
+    return collector.found
 
-    def expr(e: Expr, stmt: Stmt, env: _Env) -> None:
+
+class _Collector:
+    """Walks statements in the order in which they run, and notes their accesses."""
+
+    def __init__(self) -> None:
+        self.found: list[Access] = []
+
+    def note(self, stmt: Stmt, buffer: Buffer, indices: tuple[Expr, ...], is_store: bool, env: _Env) -> None:
+        if buffer.name not in env.private:
+            closed = tuple(env.closed(i) for i in indices)
+            self.found.append(Access(stmt, buffer, closed, is_store, env.loops, env.conditions, env.guarded))
+
+    def expr(self, e: Expr, stmt: Stmt, env: _Env) -> None:
         match e:
             case Load(buffer, indices):
                 for i in indices:
-                    expr(i, stmt, env)
-                note(stmt, buffer, indices, False, env)
+                    self.expr(i, stmt, env)
+                self.note(stmt, buffer, indices, False, env)
             case Select(c, t, f, True):
-                expr(c, stmt, env)
+                self.expr(c, stmt, env)
                 condition = env.closed(c)
-                expr(t, stmt, env.under(condition))
-                expr(f, stmt, env.under(negated(condition)))
+                self.expr(t, stmt, env.under(condition))
+                self.expr(f, stmt, env.under(negated(condition)))
             case _:
                 for child in children(e):
                     if isinstance(child, Expr):
-                        expr(child, stmt, env)
+                        self.expr(child, stmt, env)
 
-    def note(stmt: Stmt, buffer: Buffer, indices: tuple[Expr, ...], is_store: bool, env: _Env) -> None:
-        if buffer.name not in env.private:
-            closed = tuple(env.closed(i) for i in indices)
-            found.append(Access(stmt, buffer, closed, is_store, env.loops, env.conditions, env.guarded))
-
-    def visit(s: Stmt, env: _Env) -> None:
+    def stmt(self, s: Stmt, env: _Env) -> None:
         match s:
             case Seq(stmts):
                 for x in stmts:
-                    visit(x, env)
+                    self.stmt(x, env)
             case For(var, extent, body):
-                expr(extent, s, env)
-                visit(body, env.loop(var.name, env.closed(extent)))
+                self.expr(extent, s, env)
+                self.stmt(body, env.loop(var.name, env.closed(extent)))
             case Block():
-                for it in s.iters:
-                    expr(it.binding, s, env)
-                expr(s.predicate, s, env)
-                inner = env.under(*conjuncts(env.closed(s.predicate)))
-                inner = inner.bound({it.var.name: env.closed(it.binding) for it in s.iters}).hiding(b.name for b in s.allocs)
-                if s.init is not None:
-                    first = [inner.closed(it.var).equal(0) for it in s.iters if it.axis is Axis.REDUCE]
-                    visit(s.init, inner.under(*first, plain=True))
-                visit(s.body, inner)
+                self.block(s, env)
             case Store(buffer, indices, value):
-                for i in indices:
-                    expr(i, s, env)
-                expr(value, s, env)
-                note(s, buffer, indices, True, env)
+                for e in (*indices, value):
+                    self.expr(e, s, env)
+                self.note(s, buffer, indices, True, env)
             case If(condition, then, orelse):
-                expr(condition, s, env)
+                self.expr(condition, s, env)
                 closed = env.closed(condition)
-                visit(then, env.under(*conjuncts(closed)))
+                self.stmt(then, env.under(*conjuncts(closed)))
                 if orelse is not None:
-                    visit(orelse, env.under(negated(closed)))
+                    self.stmt(orelse, env.under(negated(closed)))
             case Let(var, value, body):
-                expr(value, s, env)
-                visit(body, env.bound({var.name: env.closed(value)}) if is_index(value) else env)
+                self.expr(value, s, env)
+                self.stmt(body, env.bound({var.name: env.closed(value)}) if is_index(value) else env)
             case Allocate(buffer, body):
-                visit(body, env.hiding([buffer.name]))
+                self.stmt(body, env.hiding([buffer.name]))
             case Evaluate(value):
-                expr(value, s, env)
+                self.expr(value, s, env)
             case _:
                 assert_never(s)  # type: ignore[arg-type]
 
-    visit(root, _Env(conditions=conditions))
-    return found
+    def block(self, b: Block, env: _Env) -> None:
+        for it in b.iters:
+            self.expr(it.binding, b, env)
+        self.expr(b.predicate, b, env)
+        inner = env.under(*conjuncts(env.closed(b.predicate)))
+        inner = inner.bound({it.var.name: env.closed(it.binding) for it in b.iters}).hiding(x.name for x in b.allocs)
+        if b.init is not None:
+            first = [inner.closed(it.var).equal(0) for it in b.iters if it.axis is Axis.REDUCE]
+            self.stmt(b.init, inner.under(*first, plain=True))
+        self.stmt(b.body, inner)
+
+
+def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
+    """The accesses by the names of their buffers."""
+    groups: dict[str, list[Access]] = {}
+    for a in accesses:
+        groups.setdefault(a.buffer.name, []).append(a)
+    return groups
+
+
+Extents = dict[str, int | None]  # by variable: how many values it has, None where that is no constant
+
+
+def scopes(func: PrimFunc) -> Iterator[tuple[Block | For, dict[str, Interval], Extents, Extents]]:
+    """The loops and blocks, each with the ranges of what is visible inside, the extents of what is bound outside, and its own."""
+
+    def visit(s: Stmt, ranges: dict[str, Interval], outer: Extents):
+        if isinstance(s, (Block, For)):
+            bound = [(s.name, s.extent)] if isinstance(s, For) else [(it.var.name, it.extent) for it in s.iters]
+            ranges = {**ranges, **{name: extent_range(extent, ranges) for name, extent in bound}}
+            own = constant_extents(bound)
+            yield s, ranges, outer, own
+            outer = {**outer, **own}
+        for child in substatements(s):
+            yield from visit(child, ranges, outer)
+
+    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
+    yield from visit(func.body, sizes, dict.fromkeys(sizes))
 
 
 def is_index(e: Expr) -> bool:
@@ -154,11 +192,6 @@ class _Env:
 
     def hiding(self, buffers: Iterable[str]) -> _Env:
         return _Env(self.bindings, self.loops, self.conditions, self.private | set(buffers), self.guarded)
-
-
-def range_of(extent: Expr, ranges: Mapping[str, Interval]) -> Interval:
-    _, high = bounds(extent, ranges)
-    return 0, None if high is None else high - 1
 
 
 def constant_extents(loops: Iterable[tuple[str, Expr]]) -> dict[str, int | None]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..affine import Interval, polynomial
-from ..ir import Axis, Block, Const, Expr, For, If, PrimFunc, Stmt, Store, Unary, Var, conjuncts
-from ..simplify import prove, simplify
-from ..traverse import children, substatements, substitute, variables, walk
-from .accesses import Access, accesses_in, constant_extents, negated, range_of
+from ..ir import Axis, Block, Const, Expr, For, If, PrimFunc, Stmt, Store, Var, conjuncts
+from ..simplify import extent_range, prove, simplify
+from ..traverse import substatements, substitute, variables, walk
+from .accesses import Access, accesses_in, constant_extents, negated, scopes
 from .ownership import Conflict, by_buffer, determined, distinct_accesses, first_conflict, touches_own
 from .points import Opaque, evaluate, points_of
 from .report import Finding
@@ -18,22 +18,9 @@ from .report import Finding
 
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a block that differ in a spatial axis touch nothing that one of them writes; reductions update."""
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
-
-    def visit(s: Stmt, ranges: dict[str, Interval], extents: dict[str, int | None]) -> Iterator[Finding]:
+    for s, ranges, outer, own in scopes(func):
         if isinstance(s, Block):
-            inner = {**ranges, **{it.var.name: range_of(it.extent, ranges) for it in s.iters}}
-            own = constant_extents((it.var.name, it.extent) for it in s.iters)
-            yield from _block_axes(s, inner, extents, own)
-            ranges, extents = inner, {**extents, **own}
-        elif isinstance(s, For):
-            ranges = {**ranges, s.name: range_of(s.extent, ranges)}
-            extents = {**extents, **constant_extents([(s.name, s.extent)])}
-        for child in children(s):
-            if isinstance(child, Stmt):
-                yield from visit(child, ranges, extents)
-
-    yield from visit(func.body, sizes, dict.fromkeys(sizes))
+            yield from _block_axes(s, ranges, outer, own)
 
 
 def _block_axes(
@@ -110,93 +97,88 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     return count
 
 
-def check_repeated(func: PrimFunc) -> Iterator[Finding]:
-    """A reduction counts each of its iterations once: from its outermost loop inwards, iterations differ in some binding."""
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
+def _blocks(func: PrimFunc) -> Iterator[tuple[Block, tuple[For, ...], tuple[Expr, ...], dict[str, Interval]]]:
+    """The blocks, with the loops around each, up to the block that encloses it, the conditions there (its own included), and the
+    ranges of what is visible."""
 
-    def visit(
-        s: Stmt, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...] = ()
-    ) -> Iterator[Finding]:
+    def visit(s: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], ranges: dict[str, Interval]):
         match s:
-            case If(condition, then, orelse):
-                yield from visit(then, loops, ranges, (*conditions, *conjuncts(condition)))
-                if orelse is not None:
-                    yield from visit(orelse, loops, ranges, (*conditions, Unary("not", condition)))
-                return
-            case Block():
-                yield from block(s, loops, ranges, conditions)
-                loops, ranges = (), {**ranges, **{it.var.name: range_of(it.extent, ranges) for it in s.iters}}
-                conditions = ()
-            case For():
-                loops, ranges = (*loops, s), {**ranges, s.name: range_of(s.extent, ranges)}
-        for child in children(s):
-            if isinstance(child, Stmt):
-                yield from visit(child, loops, ranges, conditions)
-
-    def block(b: Block, loops: tuple[For, ...], ranges: dict[str, Interval], conditions: tuple[Expr, ...]) -> Iterator[Finding]:
-        reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
-        start = next((n for n, loop in enumerate(loops) if loop.name in reduced), len(loops))
-        inner = {loop.name for loop in loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
-        if not inner:
-            return
-        known = set(ranges) - inner
-        bindings = [it.binding for it in b.iters]
-        missing = inner - determined([polynomial(simplify(e, ranges)) for e in bindings], known, ranges)
-        if not missing:
-            return
-        names = [loop.name for loop in loops]
-        holds = [*conditions, *conjuncts(b.predicate)]
-        points = points_of(constant_extents((n.name, n.extent) for n in loops), set(names), holds)
-        if points is not None and len(points):
-            try:
-                values = [np.broadcast_to(evaluate(e, points.values), len(points)) for e in bindings]
-            except Opaque:
-                values = []
-            around = [points.values[n] for n in names[:start]]
-            if b.init is not None and values and points.whole:
-                around.append(_restarts(b, values, around))
-            key = np.stack([*values, *around], axis=1)
-            _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
-            earlier = first[group.reshape(-1)]
-            twice = earlier != np.arange(len(points))
-            if values and np.any(twice) and points.certain:
-                n = int(np.argmax(twice))
-                at = f"once where {points.at(int(earlier[n]), names[start:])}, and again where {points.at(n, names[start:])}"
-                what = ", ".join(f"{it.var.name}={int(v[n])}" for it, v in zip(b.iters, values, strict=True))
-                yield Finding("error", f"block `{b.name}` counts an iteration of its reduction twice: {what}, {at}", b)
-                return
-            if values and points.whole and not np.any(twice):
-                return
-        text = ", ".join(f"`{n}`" for n in names if n in missing)
-        yield Finding(
-            "unproved", f"cannot prove that block `{b.name}` counts each iteration of its reduction once, over {text}", b
-        )
-
-    yield from visit(func.body, (), sizes)
-
-
-def check_started(func: PrimFunc) -> Iterator[Finding]:
-    """A reduction with an init begins with it: the first of its iterations, for each element, has every reduce axis at 0."""
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
-
-    def visit(s: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], ranges: dict[str, Interval]) -> Iterator[Finding]:
-        match s:
-            case Block():
-                if s.init is not None:
-                    yield from _start(s, loops, (*conditions, *conjuncts(s.predicate)), ranges)
-                loops, conditions = (), ()
-                ranges = {**ranges, **{it.var.name: range_of(it.extent, ranges) for it in s.iters}}
-            case For():
-                loops, ranges = (*loops, s), {**ranges, s.name: range_of(s.extent, ranges)}
             case If(condition, then, orelse):
                 yield from visit(then, loops, (*conditions, *conjuncts(condition)), ranges)
                 if orelse is not None:
                     yield from visit(orelse, loops, (*conditions, negated(condition)), ranges)
                 return
+            case Block():
+                yield s, loops, (*conditions, *conjuncts(s.predicate)), ranges
+                loops, conditions = (), ()
+                ranges = {**ranges, **{it.var.name: extent_range(it.extent, ranges) for it in s.iters}}
+            case For():
+                loops, ranges = (*loops, s), {**ranges, s.name: extent_range(s.extent, ranges)}
         for child in substatements(s):
             yield from visit(child, loops, conditions, ranges)
 
-    yield from visit(func.body, (), (), sizes)
+    yield from visit(func.body, (), (), {p.name: (1, None) for p in func.params if isinstance(p, Var)})
+
+
+def check_repeated(func: PrimFunc) -> Iterator[Finding]:
+    """A reduction counts each of its iterations once: from its outermost loop inwards, iterations differ in some binding."""
+    for found in _blocks(func):
+        yield from _repeated(*found)
+
+
+def _repeated(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: dict[str, Interval]) -> Iterator[Finding]:
+    """Where a block counts an iteration of its reduction twice, or may do so."""
+    reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
+    start = next((n for n, loop in enumerate(loops) if loop.name in reduced), len(loops))
+    inner = {loop.name for loop in loops[start:] if loop.extent != Const(1, loop.extent.dtype)}
+    if not inner:
+        return
+    bindings = [polynomial(simplify(it.binding, ranges)) for it in b.iters]
+    missing = inner - determined(bindings, set(ranges) - inner, ranges)
+    if not missing:
+        return
+    twice = _counted_twice(b, loops, start, conditions)
+    if isinstance(twice, Finding):
+        yield twice
+    elif twice is None:
+        over = ", ".join(f"`{loop.name}`" for loop in loops if loop.name in missing)
+        yield Finding(
+            "unproved", f"cannot prove that block `{b.name}` counts each iteration of its reduction once, over {over}", b
+        )
+
+
+def _counted_twice(b: Block, loops: Sequence[For], start: int, conditions: Sequence[Expr]) -> Finding | bool | None:
+    """By enumeration, an iteration that the loops from number `start` on count twice; False if there is none, None if unknown."""
+    names = [loop.name for loop in loops]
+    points = points_of(constant_extents((x.name, x.extent) for x in loops), set(names), conditions)
+    if points is None or not len(points):
+        return None
+    try:
+        values = [np.broadcast_to(evaluate(it.binding, points.values), len(points)) for it in b.iters]
+    except Opaque:
+        return None
+    around = [points.values[n] for n in names[:start]]
+    if b.init is not None and points.whole:
+        around.append(_restarts(b, values, around))
+    key = np.stack([*values, *around], axis=1)
+    _, first, group = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    earlier = first[group.reshape(-1)]
+    twice = earlier != np.arange(len(points))
+    if not np.any(twice):
+        return False if points.whole else None
+    if not points.certain:
+        return None
+    n = int(np.argmax(twice))
+    at = f"once where {points.at(int(earlier[n]), names[start:])}, and again where {points.at(n, names[start:])}"
+    what = ", ".join(f"{it.var.name}={int(v[n])}" for it, v in zip(b.iters, values, strict=True))
+    return Finding("error", f"block `{b.name}` counts an iteration of its reduction twice: {what}, {at}", b)
+
+
+def check_started(func: PrimFunc) -> Iterator[Finding]:
+    """A reduction with an init begins with it: the first of its iterations, for each element, has every reduce axis at 0."""
+    for found in _blocks(func):
+        if found[0].init is not None:
+            yield from _start(*found)
 
 
 def _start(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: dict[str, Interval]) -> Iterator[Finding]:

@@ -30,9 +30,9 @@ from ..ir import (
     Var,
     conjuncts,
 )
-from ..simplify import bounds, prove, simplify
+from ..simplify import bounds, extent_range, prove, simplify
 from ..traverse import children, substitute, variables
-from .accesses import is_index, negated, range_of
+from .accesses import is_index, negated
 from .points import Opaque, evaluate, points_of
 from .report import Finding
 
@@ -161,7 +161,7 @@ class _Known:
         return closed is not goal and prove(closed, self.ranges, self.conditions)
 
     def loop(self, var: Var, extent: Expr) -> _Known:
-        ranges = {**self.ranges, var.name: range_of(extent, self.ranges)}
+        ranges = {**self.ranges, var.name: extent_range(extent, self.ranges)}
         closed = simplify(self.closed(extent))
         size = closed.value if isinstance(closed, Const) else None
         result = _Known(ranges, self.facts, self.bindings, {**self.extents, var.name: size}, self.conditions)
@@ -180,7 +180,7 @@ class _Known:
         return _Known(ranges, self.facts, {**self.bindings, var.name: self.closed(value)}, self.extents, self.conditions)
 
     def block(self, b: Block) -> _Known:
-        ranges = {**self.ranges, **{it.var.name: range_of(it.extent, self.ranges) for it in b.iters}}
+        ranges = {**self.ranges, **{it.var.name: extent_range(it.extent, self.ranges) for it in b.iters}}
         facts = self.facts + tuple(
             Binary("<", *_one_dtype(it.var, it.extent)) for it in b.iters if not isinstance(it.extent, Const)
         )

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
 from ..traverse import variables, walk
-from .accesses import Access, accesses_in, constant_extents
-from .order import accesses_of, grouped
+from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
 from .points import Opaque, evaluate, points_of
 from .report import Finding
@@ -29,7 +28,7 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
     for buffer in func.allocs:
         yield from _written_first(buffer, everywhere.get(buffer.name, []))
     for buffer, body in nested:
-        yield from _written_first(buffer, accesses_of(body, buffer.name))
+        yield from _written_first(buffer, grouped(accesses_in(body)).get(buffer.name, []))
 
 
 def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from ..affine import Interval
 from ..analysis.regions import accessed, clip
-from ..ir import Axis, Block, For, Kind, Let, PrimFunc, Stmt, Var
+from ..ir import Axis, Block, Buffer, For, Kind, Let, PrimFunc, Stmt
 from ..memory import PER_THREAD
 from ..simplify import prove
 from ..traverse import children, stores, variables
-from .accesses import Access, accesses_in, constant_extents, range_of
+from .accesses import accesses_in, grouped, scopes
 from .axes import access_verb
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
 from .report import Finding
@@ -20,74 +20,54 @@ _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a parallel, vectorised or thread loop do not touch what another one writes."""
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
     temporary = {b.name for b in func.allocs}
-    total = {name: len(group) for name, group in grouped(accesses_in(func.body)).items()}
+    uses = {name: len(group) for name, group in grouped(accesses_in(func.body)).items() if name in temporary}
+    for s, ranges, outer, own in scopes(func):
+        if isinstance(s, For) and s.kind in _ANY_ORDER and own[s.name] != 1:
+            yield from _races(s, ranges, outer, own, uses)
 
-    def visit(s: Stmt, ranges: dict[str, Interval], extents: dict[str, int | None]) -> Iterator[Finding]:
-        if isinstance(s, Block):
-            ranges = {**ranges, **{it.var.name: range_of(it.extent, ranges) for it in s.iters}}
-            extents = {**extents, **constant_extents((it.var.name, it.extent) for it in s.iters)}
-        elif isinstance(s, For):
-            inner = {**ranges, s.name: range_of(s.extent, ranges)}
-            own = constant_extents([(s.name, s.extent)])
-            if s.kind in _ANY_ORDER and own[s.name] != 1:
-                yield from loop(s, inner, extents, own)
-            ranges, extents = inner, {**extents, **own}
-        for child in children(s):
-            if isinstance(child, Stmt):
-                yield from visit(child, ranges, extents)
 
-    def loop(s: For, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]) -> Iterator[Finding]:
-        how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
-        reduces = _reduces_over(s)
-        together = (
-            reduces is not None and s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and reduces[0].init is not None
-        )
-        if reduces is not None and not together:
-            block, name = reduces
-            yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{name}`)", s)
+def _races(
+    s: For,
+    ranges: dict[str, Interval],
+    outer: dict[str, int | None],
+    own: dict[str, int | None],
+    uses: Mapping[str, int],
+) -> Iterator[Finding]:
+    """Where iterations of a loop touch what others write. Each may have its own of a temporary that is used in the loop alone:
+    `uses` counts the accesses to each."""
+    how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
+    combined: set[str] = set()  # the threads combine what each of them has; `bind` says when
+    reduces = _reduces_over(s)
+    if reduces is not None:
+        block, axis = reduces
+        if not (s.kind is Kind.THREAD and s.thread.startswith("threadIdx") and block.init is not None):
+            yield Finding("error", f"loop `{s.name}` is {how}, but block `{block.name}` reduces over it (`{axis}`)", s)
             return
-        for name, group in by_buffer(accesses_in(s.body)).items():
-            scope = group[0].buffer.scope
-            if reduces is not None and any(x.buffer.name == name for x in stores(reduces[0])):
-                continue  # the threads combine what each of them has; `bind` says when
-            if s.kind is Kind.THREAD and (
-                scope in PER_THREAD or (scope.startswith("shared") and not s.thread.startswith("blockIdx"))
-            ):
-                continue
-            group = distinct_accesses(group)
-            if touches_own(group, {s.name}, set(outer), ranges):
-                continue
-            if name in temporary and total.get(name) == len(accesses_of(s.body, name)):
-                if not _covered(s.body, name, ranges):
-                    yield Finding(
-                        "unproved",
-                        f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`",
-                        s,
-                    )
-                continue
-            fixed = {n: e for n, e in outer.items() if any(n in variables(i) for a in group for i in (*a.indices, *a.conditions))}
-            match first_conflict(group, own, fixed):
-                case Conflict() as c:
-                    yield Finding("error", f"loop `{s.name}` is {how}, but {c.text(access_verb(c.access))}", s)
-                case None:
-                    yield Finding(
-                        "unproved", f"loop `{s.name}` is {how}; cannot prove that its iterations keep apart in `{name}`", s
-                    )
-
-    yield from visit(func.body, sizes, dict.fromkeys(sizes))
+        combined = {x.buffer.name for x in stores(block)}
+    for name, group in by_buffer(accesses_in(s.body)).items():
+        used_here_alone = len(group) == uses.get(name)
+        group = distinct_accesses(group)
+        if name in combined or _apart_by_scope(s, group[0].buffer) or touches_own(group, {s.name}, set(outer), ranges):
+            continue
+        if used_here_alone:
+            if not _covered(s.body, name, ranges):
+                text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
+                yield Finding("unproved", text, s)
+            continue
+        fixed = {n: e for n, e in outer.items() if any(n in variables(i) for a in group for i in (*a.indices, *a.conditions))}
+        match first_conflict(group, own, fixed):
+            case Conflict() as c:
+                yield Finding("error", f"loop `{s.name}` is {how}, but {c.text(access_verb(c.access))}", s)
+            case None:
+                text = f"loop `{s.name}` is {how}; cannot prove that its iterations keep apart in `{name}`"
+                yield Finding("unproved", text, s)
 
 
-def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
-    groups: dict[str, list[Access]] = {}
-    for a in accesses:
-        groups.setdefault(a.buffer.name, []).append(a)
-    return groups
-
-
-def accesses_of(s: Stmt, name: str) -> list[Access]:
-    return [a for a in accesses_in(s) if a.buffer.name == name]
+def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
+    """Whether GPU threads have a buffer each, or share it in a block and take care of its order themselves."""
+    shared = buffer.scope.startswith("shared") and not loop.thread.startswith("blockIdx")
+    return loop.kind is Kind.THREAD and (buffer.scope in PER_THREAD or shared)
 
 
 def _reduces_over(loop: For) -> tuple[Block, str] | None:

@@ -10,9 +10,9 @@ import numpy as np
 from ..affine import Interval, Polynomial, add, constant, polynomial, split_terms
 from ..affine import bounds as polynomial_bounds
 from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
-from ..simplify import simplify
+from ..simplify import extent_range, simplify
 from ..traverse import variables
-from .accesses import Access, constant_extents, range_of
+from .accesses import Access, constant_extents, grouped
 from .points import POINTS, Opaque, evaluate, points_of
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
@@ -67,7 +67,7 @@ def counts_once(block: Block, loops: Sequence[For]) -> bool:
     names = {x.name for x in mine}
     ranges: dict[str, Interval] = {}
     for x in loops:
-        ranges[x.name] = range_of(x.extent, ranges)
+        ranges[x.name] = extent_range(x.extent, ranges)
     if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
         return True
     points = points_of(constant_extents((x.name, x.extent) for x in mine), names, ())
@@ -84,7 +84,7 @@ def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], r
     indices = []
     for a in accesses:
         for name, extent in a.loops:
-            ranges[name] = range_of(extent, ranges)
+            ranges[name] = extent_range(extent, ranges)
         indices.append([polynomial(simplify(i, ranges)) for i in a.indices])
     if all(i == indices[0] for i in indices):
         return owners <= determined(indices[0], set(fixed), ranges)
@@ -187,10 +187,7 @@ def constant_shape(b: Buffer) -> list[int | None]:
 
 def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
     """The accesses of each buffer that one of them writes."""
-    groups: dict[str, list[Access]] = {}
-    for a in accesses:
-        groups.setdefault(a.buffer.name, []).append(a)
-    return {name: group for name, group in groups.items() if any(a.is_store for a in group)}
+    return {name: group for name, group in grouped(accesses).items() if any(a.is_store for a in group)}
 
 
 def distinct_accesses(accesses: Sequence[Access]) -> list[Access]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -107,6 +108,8 @@ def _layernorm_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bound
 
 # --- norm --------------------------------------------------------------------------------------------------------------
 
+EXACT = 1 << 24  # up to which float32 holds every integer
+
 
 def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
     A = te.placeholder((batch, M, N), dtype, name="A")
@@ -117,8 +120,11 @@ def _norm_build(dtype: str, batch: int, M: int, N: int) -> PrimFunc:
 
 
 def _norm_draw(rng: np.random.Generator, batch: int, M: int, N: int) -> Arrays:
-    """Of both signs, none small."""
-    return (rng.uniform(0.5, 1, (batch, M, N)) * rng.choice((-1.0, 1.0), (batch, M, N)),)
+    """Of both signs, none small; integers, where float32 can add up their squares without an error, so that an element that is
+    left out shows in a sum of any length."""
+    largest = min(16, math.isqrt(EXACT // (M * N)))
+    sizes = rng.integers(1, largest, (batch, M, N), endpoint=True) if largest else rng.uniform(0.5, 1, (batch, M, N))
+    return (sizes * rng.choice((-1.0, 1.0), (batch, M, N)),)
 
 
 def _norm_numpy(dtype: str, batch: int, M: int, N: int) -> Callable[[Arrays, Arrays], None]:
@@ -130,9 +136,12 @@ def _norm_numpy(dtype: str, batch: int, M: int, N: int) -> Callable[[Arrays, Arr
 
 
 def _norm_reference(inputs: Arrays, batch: int, M: int, N: int) -> tuple[Bounded, ...]:
-    """A sum of M·N positive terms is relatively off by gamma(M·N); the root halves that and adds an intrinsic's error."""
-    value = np.sqrt(np.einsum("bij,bij->b", inputs[0], inputs[0]))
-    return (Bounded(value, value, M * N / 2 + INTRINSIC),)
+    """A sum of M·N positive terms is relatively off by gamma(M·N), and not at all where it is one of integers that is exact; the
+    root halves that and adds an intrinsic's error."""
+    squares = np.einsum("bij,bij->b", inputs[0], inputs[0])
+    exact = squares.max() <= EXACT and bool((inputs[0] == np.rint(inputs[0])).all())
+    value = np.sqrt(squares)
+    return (Bounded(value, value, (0 if exact else M * N / 2) + INTRINSIC),)
 
 
 _MATRIX = (Parameter("rows", 1024, "number of rows"), Parameter("columns", 1024, "number of columns"))

@@ -69,6 +69,29 @@ def test_tiles_are_loaded_one_step_ahead() -> None:
 
 
 @no_compiler
+def test_copies_that_are_all_made_ahead_are_waited_for_by_all() -> None:
+    """Two steps and three tiles: nothing is left to load in the loop, where each thread waits for the copies that it made."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((2, 7, 12), "float32"), C: T.Buffer((2, 12), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for step in T.serial(2, annotations={"pipeline_stages": 3}):
+            tile = T.decl_buffer((4, 12), scope="shared")
+            for t in T.thread_binding(48, thread="threadIdx.x"):
+                if step * 4 + t // 12 < 7:
+                    tile[t // 12, t % 12] = A[b, step * 4 + t // 12, t % 12]
+            for i in T.thread_binding(12, thread="threadIdx.x"):
+                for k in range(4):
+                    if step * 4 + k < 7:
+                        C[b, i] = C[b, i] + tile[k, i]
+"""
+    )
+    text = check(func, func)
+    assert text.index("copy_async_wait<1>();") < text.index("__syncthreads();")
+
+
+@no_compiler
 def test_steps_written_out_have_registers_of_their_own() -> None:
     """So the assembler may load the fragment of a step while the one before it computes."""
     A, B = (te.placeholder((24, 24), "float32", name=n) for n in "AB")

@@ -141,3 +141,21 @@ def test_reductions_are_parallel_whatever_their_shape() -> None:
     scheduled = [library_cuda.schedule(f).func for f in funcs]
     assert [len(lower_cuda(f, TARGET).kernels) for f in scheduled] == [2, 2, 1, 2, 1]  # a prime number of steps has no parts
     check_all(list(zip(scheduled, funcs, strict=True)))
+
+
+@no_compiler
+def test_a_reduction_of_several_results_has_a_thread_a_row() -> None:
+    """Also where another row of one of its results is read next, so that threads would share them."""
+    X = te.placeholder((7, 13), name="X")
+    k = te.reduce_axis((0, 13), name="k")
+
+    def larger(a, b):
+        return te.select(a[1] >= b[1], a[0], b[0]), te.select(a[1] >= b[1], a[1], b[1])
+
+    reducer = te.comm_reducer(larger, lambda i, v: (te.const(-1, i), te.const(-1e30, v)), name="argmax")
+    index, value = te.compute((7,), lambda i: reducer((k, X[i, k]), axis=k), name="M")
+    both = te.compute((7,), lambda i: index[i].astype("float32") + value[6 - i], name="Y")
+    funcs = [te.create_prim_func([X, index, value]), te.create_prim_func([X, both])]
+    scheduled = [library_cuda.schedule(f).func for f in funcs]
+    assert [[k.block for k in lower_cuda(f, TARGET).kernels] for f in scheduled] == [[(7, 1, 1)], [(7, 1, 1)] * 2]
+    check_all(list(zip(scheduled, funcs, strict=True)))

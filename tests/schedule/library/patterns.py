@@ -74,10 +74,51 @@ def batched(rng: np.random.Generator) -> Case:
     return Case(te.create_prim_func([A, B, C]), (a, b), value, bound)
 
 
+def pairs(rng: np.random.Generator) -> Case:
+    """Reductions that have the form of a product: squared distances, or least sums (as in shortest paths), of rows of A and B."""
+    M, K, N = _sizes(rng, 3)
+    least, right = rng.integers(2, size=2)
+    A, B = te.placeholder((M, K), name="A"), te.placeholder((N, K) if right else (K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+
+    def pair(i, j):
+        a, b = A[i, k], B[j, k] if right else B[k, j]
+        return a + b if least else (a - b) * (a - b)
+
+    C = te.compute((M, N), lambda i, j: (te.min if least else te.sum)(pair(i, j), axis=k), name="C")
+    a, b = _data(rng, M, K), _data(rng, *((N, K) if right else (K, N)))
+    x, y = a.astype("float64")[:, None], (b if right else b.T).astype("float64")[None]
+    if least:
+        value, bound = (x + y).min(-1), gamma(1) * (abs(x) + abs(y)).max(-1)
+    else:
+        value, bound = ((x - y) ** 2).sum(-1), gamma(K + 2) * ((x - y) ** 2).sum(-1)
+    return Case(te.create_prim_func([A, B, C]), (a, b), value, bound)
+
+
+def few(rng: np.random.Generator) -> Case:
+    """A product of a few rows or a few columns with a sum long enough for vectors, either operand transposed or not, batched."""
+    batch, small, large = int(rng.integers(1, 4)), int(rng.integers(1, 25)), int(rng.integers(24, 70))
+    M, N = (small, large) if rng.integers(2) else (large, small)
+    K = int(rng.integers(120, 300))
+    left, right = rng.integers(2, size=2)
+    shapes = (batch, *((K, M) if left else (M, K))), (batch, *((N, K) if right else (K, N)))
+    A, B = te.placeholder(shapes[0], name="A"), te.placeholder(shapes[1], name="B")
+    k = te.reduce_axis((0, K), name="k")
+
+    def term(b, i, j):
+        return (A[b, k, i] if left else A[b, i, k]) * (B[b, j, k] if right else B[b, k, j])
+
+    C = te.compute((batch, M, N), lambda b, i, j: te.sum(term(b, i, j), axis=k), name="C")
+    a, b = _data(rng, *shapes[0]), _data(rng, *shapes[1])
+    value, bound = _einsum(f"b{'ki' if left else 'ik'},b{'jk' if right else 'kj'}->bij", a, b, K)
+    return Case(te.create_prim_func([A, B, C]), (a, b), value, bound)
+
+
 def vector(rng: np.random.Generator) -> Case:
-    """y = A·x or y = x·A, x a vector or a matrix of one row."""
+    """y = A·x or y = x·A, x a vector or a matrix of one row, y a vector or a matrix of one row or column."""
     M, K = _sizes(rng, 2, (*ODD, 128, 256, 300))
     across, row = rng.integers(2, size=2)
+    shape = ((M,), (M, 1), (1, M))[rng.integers(3)]
     A = te.placeholder((K, M) if across else (M, K), name="A")
     x = te.placeholder((1, K) if row else (K,), name="x")
     k = te.reduce_axis((0, K), name="k")
@@ -85,10 +126,10 @@ def vector(rng: np.random.Generator) -> Case:
     def term(i):
         return (A[k, i] if across else A[i, k]) * (x[0, k] if row else x[k])
 
-    y = te.compute((M,), lambda i: te.sum(term(i), axis=k), name="y")
+    y = te.compute(shape, lambda *i: te.sum(term(i[shape.index(M)]), axis=k), name="y")
     a, v = _data(rng, *((K, M) if across else (M, K))), _data(rng, *((1, K) if row else (K,)))
     value, bound = _einsum("ki,k->i" if across else "ik,k->i", a, v.reshape(K), K)
-    return Case(te.create_prim_func([A, x, y]), (a, v), value, bound)
+    return Case(te.create_prim_func([A, x, y]), (a, v), value.reshape(shape), bound.reshape(shape))
 
 
 def convolution(rng: np.random.Generator) -> Case:
@@ -213,6 +254,35 @@ def chain(rng: np.random.Generator) -> Case:
     return Case(te.create_prim_func([A, B, Y]), (a, b), (s * s - 1).T, gamma(4) * magnitude.T)
 
 
+def permuted(rng: np.random.Generator) -> Case:
+    """An array with its dimensions in another order, plus one in this order."""
+    shape = tuple(_sizes(rng, int(rng.integers(2, 5)), (1, 3, 7, 16, 19, 33, 65)))
+    order = [int(n) for n in rng.permutation(len(shape))]
+    inverse = [order.index(n) for n in range(len(shape))]
+    result = tuple(shape[n] for n in order)
+    A, B = te.placeholder(shape, name="A"), te.placeholder(result, name="B")
+    Y = te.compute(result, lambda *i: A[tuple(i[n] for n in inverse)] + B[i], name="Y")
+    a, b = _data(rng, *shape), _data(rng, *result)
+    value = a.transpose(order).astype("float64") + b
+    return Case(te.create_prim_func([A, B, Y]), (a, b), value, gamma(1) * abs(value))
+
+
+def pieces(rng: np.random.Generator) -> Case:
+    """Rows of two matrices one after the other, with zeros around them."""
+    rows, first, second, left, right = (int(n) for n in rng.integers(1, 60, 5))
+    A, B = te.placeholder((rows, first), name="A"), te.placeholder((rows, second), name="B")
+    zero, width = te.const(0.0, "float32"), left + first + second + right
+
+    def value(i, j):
+        inner = te.if_then_else(j < left + first, A[i, j - left], B[i, j - left - first])
+        return te.if_then_else(te.all(left <= j, j < width - right), inner, zero)
+
+    Y = te.compute((rows, width), value, name="Y")
+    a, b = _data(rng, rows, first), _data(rng, rows, second)
+    expected = np.pad(np.concatenate([a, b], 1), ((0, 0), (left, right)))
+    return Case(te.create_prim_func([A, B, Y]), (a, b), expected, np.zeros_like(expected))
+
+
 def total(rng: np.random.Generator) -> Case:
     """The sum of a matrix along its rows, across them, or both."""
     M, N = _sizes(rng, 2, (*ODD, 256, 600))
@@ -234,5 +304,5 @@ def total(rng: np.random.Generator) -> Case:
 
 
 PATTERNS: dict[str, Callable[[np.random.Generator], Case]] = {
-    f.__name__: f for f in (product, batched, vector, convolution, channels, centred, chain, total)
+    f.__name__: f for f in (product, batched, pairs, few, vector, convolution, channels, centred, chain, permuted, pieces, total)
 }

@@ -80,7 +80,8 @@ def test_names_do_not_matter():
     assert not gemm.matches(block(A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="gemm")))
 
 
-def test_what_is_no_product():
+def test_what_is_a_product_and_what_is_none():
+    """Any reduction of pairs of elements has the form of a product: shortest paths and squared distances, too."""
     A, B = te.placeholder((7, 13), name="A"), te.placeholder((13, 5), name="B")
     k = te.reduce_axis((0, 13), name="k")
 
@@ -89,9 +90,11 @@ def test_what_is_no_product():
         return [kind for kind in (gemm, gemv, conv2d, depthwise) if kind.matches(b)]
 
     assert found(lambda i, j: te.sum(A[i, k] * B[k, j], axis=k)) == [gemm]
-    assert found(lambda i, j: te.max(A[i, k] * B[k, j], axis=k)) == []
-    assert found(lambda i, j: te.sum(A[i, k] + B[k, j], axis=k)) == []
-    assert found(lambda i, j: te.sum(A[i, k] * B[k, j] * A[i, k], axis=k)) == []
+    assert found(lambda i, j: te.max(A[i, k] * B[k, j], axis=k)) == [gemm]
+    assert found(lambda i, j: te.sum(A[i, k].astype("float64") * B[k, j].astype("float64"), axis=k)) == [gemm]
+    assert found(lambda i, j: te.sum((A[i, k] - B[k, j]) * (A[i, k] - B[k, j]), axis=k)) == [gemm]
+    assert found(lambda i, j: te.sum(A[i, k] * B[k, j] * A[0, k], axis=k)) == []
+    assert found(lambda i, j: te.max(A[i, k] * B[12 - k, j], axis=k)) == []
     assert found(lambda i, j: te.sum(A[i, k] * B[12 - k, j], axis=k)) == [conv2d]  # whose image is read backwards
     assert found(lambda i, j: te.sum(A[i, k] * A[i, k], axis=k)) == []
 

@@ -12,10 +12,11 @@ from codegen.target import Target
 from schedule import replay
 from search.sample import sample
 from search.space import generate
-from tests.arrays import copies
+from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import compiler, emulate
 from tests.search.gpu.candidates import PRODUCTS, SHAPES, TARGET, case, product, wrong
-from tir import workloads
+from tir import te, workloads
+from tir.interpreter import run
 
 
 def test_all_workloads_are_here():
@@ -58,6 +59,21 @@ def test_long_sums_with_few_results_may_be_split(name, shape):
 
 
 @pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+@pytest.mark.skipif(compiler is None, reason="no C++ compiler")
+def test_one_number_is_read_where_it_is():
+    """A factor of rank 0 has no tile in shared memory."""
+    X, F, k = te.placeholder((31,), name="X"), te.placeholder((), name="F"), te.reduce_axis((0, 17), name="k")
+    func = te.create_prim_func([X, F, te.compute((31,), lambda i: te.sum(X[i // 2] * F(), axis=k), name="Y")])
+    sketch = next(s for s in generate(func, TARGET) if "Y: tiling through shared memory" in s.rules)
+    row = sample(sketch, TARGET, 1, np.random.default_rng(0)).tolist()[0]
+    (kernel,) = emulate(lower_cuda(replay(func, sketch.trace(row)).func, TARGET))
+    given = integers(func, 0)
+    expected, found = copies(given), copies(given)
+    run(func, *expected)
+    kernel(*found)
+    assert np.array_equal(found[-1], expected[-1])
+
+
 def test_older_devices_have_neither_tensor_cores_nor_copies_ahead():
     assert not list(wrong("float16", (33, 65, 47), rows=2, target=Target("cuda", arch="sm_75")))
 

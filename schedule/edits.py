@@ -1,0 +1,180 @@
+"""Changes to a function: statements replaced and inserted, buffers allocated, and names that are free."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tir.ir import (
+    Allocate,
+    Block,
+    Buffer,
+    For,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+from tir.traverse import map_statements, walk_stmts
+
+from .dataflow import Scope
+from .error import ScheduleError
+from .primitive import path_to_block
+
+
+@dataclass(frozen=True, eq=False)
+class Insertion:
+    """A statement to be put before statement number `position` of `body` (a Seq, or a single statement taken as one)."""
+
+    body: Stmt
+    position: int
+    new: Stmt
+
+
+def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertion: Insertion | None = None) -> PrimFunc:
+    """`func` with statements replaced, by identity, and one inserted; None removes, with the loops and sequences left empty."""
+    table = {id(old): new for old, new in changes}
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        new = changed(stmt)
+        if insertion is not None and stmt is insertion.body and type(stmt) is not Seq:
+            return seq(*((insertion.new, new) if insertion.position == 0 else (new, insertion.new)))
+        return new
+
+    def changed(stmt: Stmt) -> Stmt | None:
+        if id(stmt) in table:
+            return table[id(stmt)]
+        if type(stmt) is Seq:
+            kept = [visit(s) for s in stmt.stmts]
+            if insertion is not None and stmt is insertion.body:
+                kept.insert(insertion.position, insertion.new)
+            elif all(a is b for a, b in zip(kept, stmt.stmts, strict=True)):
+                return stmt
+            remaining = [s for s in kept if s is not None]
+            return seq(*remaining) if remaining else None
+        if type(stmt) is For:
+            body = visit(stmt.body)
+            return stmt if body is stmt.body else None if body is None else stmt.with_(body=body)
+        if type(stmt) is Store or (type(stmt) is Block and type(stmt.body) is Store and id(stmt.body) not in table):
+            return stmt
+        gone = False
+
+        def child(s: Stmt) -> Stmt:
+            nonlocal gone
+            new = visit(s)
+            gone = gone or new is None
+            return s if new is None else new
+
+        result = map_statements(stmt, child)
+        return None if gone else result
+
+    body = visit(func.body)
+    assert body is not None, "a function keeps at least the block that was moved"
+    return func.with_(body=body)
+
+
+def parts(body: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a body in order."""
+    return body.stmts if type(body) is Seq else (body,)
+
+
+def pick_position(index: int, first: int, last: int, where: For) -> int:
+    """The place in a loop's body that `index` asks for: -1 the last possible, -2 the first, otherwise the number itself."""
+    if index == -1:
+        return last
+    if index == -2:
+        return first
+    if first <= index <= last:
+        return index
+    possible = f"{first}" if first == last else f"{first} to {last}"
+    raise ScheduleError(
+        f"index {index} is not possible, only {possible} (or -1 for the last, -2 for the first)", (where, "the loop")
+    )
+
+
+def with_buffer(func: PrimFunc, scope: Scope, buffer: Buffer) -> PrimFunc:
+    """`func` with a buffer allocated: in the function, or in the block that the scope is the body of."""
+    block = scope.block
+    if block is None:
+        return func.with_(allocs=(*func.allocs, buffer))
+    current: Block = path_to_block(func, block.name)[-1]  # type: ignore[assignment]
+    return edited(func, [(current, current.with_(allocs=(*current.allocs, buffer)))])
+
+
+def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
+    """`func` with buffers no longer allocated."""
+    dropped = set(names)
+
+    def visit(n):
+        n = map_statements(n, visit)
+        if type(n) is Block and any(b.name in dropped for b in n.allocs):
+            return n.with_(allocs=tuple(b for b in n.allocs if b.name not in dropped))
+        return n
+
+    return visit(func.with_(allocs=tuple(b for b in func.allocs if b.name not in dropped)))
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables,
+    blocks from each other; iteration variables may be the same in several blocks."""
+
+    outer: set[str]  # buffers, loops, lets, parameters
+    axes: set[str]  # iteration variables of blocks
+    handles: set[str]  # loops and blocks
+    around: set[str]  # iteration variables of blocks that hold others, which may be visible anywhere
+
+    @staticmethod
+    def of(func: PrimFunc) -> Names:
+        outer = {p.name for p in func.params} | {b.name for b in func.allocs}
+        axes: set[str] = set()
+        handles: set[str] = set()
+        around: set[str] = set()
+        for s in walk_stmts(func.body):
+            match s:
+                case For(var):
+                    outer.add(var.name)
+                    handles.add(var.name)
+                case Block():
+                    handles.add(s.name)
+                    axes.update(own := {it.var.name for it in s.iters})
+                    if any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
+                        around |= own
+                    outer.update(buffer.name for buffer in s.allocs)
+                case Let(var):
+                    outer.add(var.name)
+                case Allocate(buffer):
+                    outer.add(buffer.name)
+        return Names(outer, axes, handles, around)
+
+    def loop(self, wanted: str) -> str:
+        name = _fresh(wanted, self.outer, self.axes, self.handles)
+        self.outer.add(name)
+        self.handles.add(name)
+        return name
+
+    def buffer(self, wanted: str) -> str:
+        name = _fresh(wanted, self.outer, self.axes)
+        self.outer.add(name)
+        return name
+
+    def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
+        """A name for an iteration variable that is none of `visible`: those of the blocks inside its own."""
+        name = _fresh(wanted, self.outer, self.around, visible)
+        self.axes.add(name)
+        return name
+
+    def block(self, wanted: str) -> str:
+        name = _fresh(wanted, self.handles)
+        self.handles.add(name)
+        return name
+
+
+def _fresh(wanted: str, *taken: Collection[str]) -> str:
+    name, n = wanted, 0
+    while any(name in t for t in taken):
+        n += 1
+        name = f"{wanted}_{n}"
+    return name

@@ -1,0 +1,107 @@
+"""A few rows or columns, and an operand of many whose memory the sum walks: a tile of dot products at a time.
+
+Packing for lanes of columns would turn round a large matrix, which takes longer than a few rows have use for. So the lanes are
+steps of the sum: vectors of some rows of both operands make a tile of partial sums in registers, whose lanes are added up at the
+end. The small operand is turned round where it lies across.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from schedule.primitive import find_block
+from schedule.schedule import Schedule
+from tir.ir import Block, Load, Var
+
+from . import elementwise
+from .processor import Processor
+from .structure import Contraction, extent, is_plain, last_axis, loop_of, pairing, size
+
+FEW = 24  # rows or columns up to which packing takes longer
+VECTORS = 8  # of a row from which on adding up the lanes takes little
+WORTH_THREADS = 1 << 18  # multiply-adds below which a second thread costs more than it saves
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Rows and columns of the result in a tile of partial sums, each a vector."""
+
+    rows: int
+    columns: int
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a product of two to some rows, or columns, if the sum walks the memory of the other operand."""
+    c = pairing(block)
+    if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or len(c.sums) != 1 or not c.rows:
+        return None
+    few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= FEW
+    return c if few and last_axis(_large(c)) == c.sums[0].var.name else None
+
+
+def _large(c: Contraction) -> Load:
+    """The operand of more rows or columns."""
+    return c.right if extent(c.columns[-1]) >= extent(c.rows[-1]) else c.left
+
+
+def suits(c: Contraction, processor: Processor) -> bool:
+    """Whether the sum is long enough for vectors along it."""
+    return extent(c.sums[0]) >= VECTORS * processor.lanes(c.bits)
+
+
+def tiles(c: Contraction, processor: Processor) -> Tiles:
+    """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest cycles: two
+    multiply-adds or loads a cycle, but at least the latency of one, 4 cycles."""
+    rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
+
+    def cycles(t: Tiles) -> float:
+        step = max(t.rows * t.columns / 2, (t.rows + t.columns) / 2, 4.0)
+        return ceil(rows / t.rows) * ceil(columns / t.columns) * step
+
+    fitting = (Tiles(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
+    return min((t for t in fitting if (t.rows + 1) * t.columns + 1 < processor.registers), key=cycles)
+
+
+def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None) -> None:
+    """Schedule the product, whose loops are still as they were made. ScheduleError where a step is refused.
+
+    Loops, outermost first: batch, other rows and columns, tiles of the more of both (threads); tiles of the fewer; steps of the
+    sum; rows and columns of a tile; lanes.
+    """
+    t = tiles(c, processor) if sizes is None else sizes
+    small = c.left if _large(c) is c.right else c.right
+    if last_axis(small) != c.sums[0].var.name:
+        _turn(s, c, small, processor)
+    rows, columns, k = loop_of(c.rows[-1]), loop_of(c.columns[-1]), loop_of(c.sums[0])
+    outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
+    _, lane = s.split(k, [None, processor.lanes(c.bits)])
+    c0, c1 = s.split(columns, [None, t.columns])
+    r0, r1 = s.split(rows, [None, t.rows])
+    more, fewer = (c0, r0) if _large(c) is c.right else (r0, c0)
+    s.reorder(*outer, more, fewer, r1, c1)
+    partial = s.rfactor(lane, -1)
+    around = len(outer) + 2
+    r1, c1, step, lane = s.get_loops(partial)[around:]
+    s.reorder(step, r1, c1)
+    s.unroll(r1)
+    s.unroll(c1)
+    s.vectorize(lane)
+    r1, c1, lane = s.get_loops(c.block)[around:]
+    s.unroll(r1)
+    s.unroll(c1)
+    s.annotate(lane, "combine_lanes", True)
+    shared = [s.merge(a, b) for a, b in zip(s.get_loops(partial)[:around], s.get_loops(c.block)[:around], strict=True)][:-1]
+    if processor.cores > 1 and size(tuple(find_block(s.func, c.block).iters)) >= WORTH_THREADS:
+        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+def _turn(s: Schedule, c: Contraction, small: Load, processor: Processor) -> None:
+    """Let the product read an operand through a copy whose memory the sum walks."""
+    step = c.sums[0].var.name
+    names = [f"d{n}" for n in range(len(small.indices))]
+    last = [n for n, i in zip(names, small.indices, strict=True) if isinstance(i, Var) and i.name == step]
+    copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
+    order = [n for n in names if n not in last] + last
+    s.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    elementwise.apply(s, copy, processor)

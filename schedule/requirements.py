@@ -1,0 +1,239 @@
+"""What several primitives require of a block before they move it, copy what it makes, or take it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tir.affine import Interval
+from tir.analysis.regions import iter_ranges, loop_ranges
+from tir.ir import (
+    TRUE,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Iter,
+    Kind,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    conjuncts,
+)
+from tir.simplify import prove
+from tir.traverse import children, loads, variables, walk
+
+from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
+from .error import ScheduleError
+from .primitive import KIND_WORDS
+from .private import holds
+
+
+def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or reduce with its init."""
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            raise ScheduleError(
+                f"`{block.name}` has the ordered axis `{it.var.name}`, so it cannot be {what}",
+                (block, "ordered axis"),
+                hint=in_any_order(it),
+            )
+    itself = _old_values(block)
+    if itself and not (block.is_reduction and block.init is not None):
+        name = sorted(itself)[0]
+        decomposed = block.is_reduction and any(w.stmt is not block for w in scope.writers(name))
+        hint = "do this before decompose_reduction" if decomposed else f"say with T.init() what `{name}` starts from"
+        raise ScheduleError(
+            f"`{block.name}` updates `{name}` without an init, so it cannot be {what}",
+            (block, f"reads and writes {name}"),
+            hint=hint,
+        )
+
+
+def in_any_order(it: Iter) -> str:
+    """What to try where an axis is ordered."""
+    return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
+
+
+def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
+    """Refuse a block of which something reads a buffer before it is written."""
+    early = next((r for r in readers if r.order < leaf.order), None)
+    if early is not None:
+        name = min(early.reads & leaf.writes)
+        raise ScheduleError(
+            f"{early.quoted} reads `{name}` before {leaf.quoted} writes it",
+            (early.stmt, "first"),
+            (leaf.stmt, "then"),
+            hint=f"let {early.quoted} read another buffer, as it needs the values of before",
+        )
+
+
+def _old_values(block: Block) -> set[str]:
+    read = {n.buffer.name for n in loads(block)}
+    return read & {n.buffer.name for n in walk(block) if type(n) is Store}
+
+
+def need_only_writer(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that shares a buffer it writes with another writer."""
+    for name in sorted(leaf.writes):
+        other = next((w for w in scope.writers(name) if w is not leaf), None)
+        if other is not None:
+            decomposed = any(type(s) is Block and s.is_reduction and s.init is None for s in (leaf.stmt, other.stmt))
+            raise ScheduleError(
+                f"{other.quoted} writes `{name}` too, so {leaf.quoted} cannot be {what}",
+                (leaf.stmt, f"writes {name}"),
+                (other.stmt, f"writes {name}"),
+                hint="do this before decompose_reduction" if decomposed else "let each of the two write a buffer of its own",
+            )
+
+
+def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that writes something which is needed outside."""
+    for name in sorted(leaf.writes):
+        if name in scope.outputs:
+            given = any(b.name == name for b in scope.func.buffers)
+            kind = "a parameter of the function" if given else "used outside of this block"
+            raise ScheduleError(
+                f"`{name}` is {kind}, so {leaf.quoted} cannot be {what}",
+                (leaf.stmt, f"writes {name}"),
+                hint=f"cache_write({leaf.name!r}, {name!r}, 'global') first: {leaf.quoted} then writes a temporary",
+            )
+
+
+def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
+    """Refuse if a block could read other values at a later place than where it stands.
+
+    Theorem: the block reads the same at each of `targets` (paths from the root of the scope) if, among the statements that run
+    from its place to that place, each writer of an input stands before the block, and writes only final values: in every
+    iteration of the loops that it shares with the block it writes to an element what it always writes there. Where the input had
+    values before, as a parameter has, what the block reads must also have been written when it does. And no input is made inside
+    of a parallel loop that the block leaves: each iteration of it may have its own.
+    """
+    for target in targets:
+        common = shared(leaf.above, target)
+        _need_shared_inputs(scope, leaf, common)
+        outermost = next((s for s in common if type(s) is For), None)
+        if outermost is not None:
+            between = scope.leaves_under(outermost)
+        else:
+            between = leaves_from(scope, (*leaf.above, leaf.stmt)[len(common)], target[len(common)])
+        for other in between:
+            if other is not leaf and other.writes & leaf.inputs:
+                _need_final_inputs(scope, leaf, other)
+
+
+def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
+    """Refuse to take a block out of a parallel loop, all but those on the path `common`, in which its inputs are made."""
+    for loop in leaf.loops:
+        if loop.kind not in (Kind.PARALLEL, Kind.THREAD) or any(loop is s for s in common):
+            continue
+        inside = next((x for x in scope.leaves_under(loop) if x is not leaf and x.writes & leaf.inputs), None)
+        if inside is not None:
+            raise ScheduleError(
+                f"{leaf.quoted} cannot leave `{loop.name}`, in which {inside.quoted} makes what it reads",
+                (loop, KIND_WORDS[loop.kind]),
+                (inside.stmt, f"writes {min(inside.writes & leaf.inputs)}"),
+                (leaf.stmt, "the block"),
+                hint="move blocks before loops are marked",
+            )
+
+
+def _need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf) -> None:
+    """Refuse a block that may read other values of what `other` writes than here: that must come first, and be final."""
+    changed = sorted(other.writes & leaf.inputs)
+    if other.order > leaf.order:
+        raise ScheduleError(
+            f"{other.quoted} writes `{changed[0]}`, which {leaf.quoted} reads, before the new place",
+            (leaf.stmt, f"reads {changed[0]}"),
+            (other.stmt, f"writes {changed[0]}"),
+            hint=f"let {other.quoted} come after all that reads what {leaf.quoted} writes, or write another buffer",
+        )
+    loops = shared_loops(other.above, leaf.above)
+    if not loops:
+        return
+    early = next((name for name in changed if name in scope.outputs and not holds(scope, other, leaf, name)), None)
+    if early is not None:
+        reason = f"{leaf.quoted} may read elements of `{early}` that {other.quoted} writes only later"
+    elif not _final(scope, other, {loop.name for loop in loops}, {changed[0]}):
+        early = changed[0]
+        reason = f"{leaf.quoted} may read `{early}` before {other.quoted} has finished it"
+    else:
+        return
+    raise ScheduleError(
+        reason,
+        (loops[-1], "the loop around both"),
+        (other.stmt, f"writes {early}"),
+        (leaf.stmt, f"reads {early}"),
+        hint=f"compute {other.quoted} in loops of its own, before {leaf.quoted}",
+    )
+
+
+def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
+    """Whether, in every iteration of `loops`, a block writes to each element the value that it always writes there."""
+    block = writer.stmt
+    if type(block) is not Block:
+        return False
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE or (it.axis is Axis.REDUCE and variables(it.binding) & loops):
+            return False
+    if block.init is None and writer.reads & writer.writes:
+        # The update of a decomposed reduction: its init must run in the same iterations.
+        if not block.is_reduction:
+            return False
+        for name in writer.reads & writer.writes:
+            earlier = [w for w in scope.writers(name) if w.order < writer.order]
+            if not any(loops <= {loop.name for loop in w.loops} for w in earlier):
+                return False
+    for name in writer.inputs - seen:
+        for other in scope.writers(name):
+            inside = {loop.name for loop in shared_loops(other.above, writer.above)} & loops
+            if inside and (other.order > writer.order or not _final(scope, other, loops, seen | {name})):
+                return False
+    return True
+
+
+def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that must not run at every point of its domain: its predicate keeps it from accessing out of bounds.
+
+    The predicate may go if it follows from each iteration variable being within its domain, or if every access is within
+    bounds at all points of the domain.
+    """
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    if block.predicate == TRUE:
+        return
+    ranges = {**scope.ranges, **loop_ranges(leaf.above)}
+    facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
+    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(
+        block, {**scope.ranges, **iter_ranges(block)}
+    ):
+        return
+    raise ScheduleError(
+        f"`{block.name}` runs only where `{block.predicate}`; {what}, it would run at all points of its axes, and could then "
+        "access elements that do not exist",
+        (block, "runs under a condition"),
+        hint="give its axes extents that need no condition, or let its formula choose (T.if_then_else)",
+    )
+
+
+def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
+    """Whether every access in a block is provably within its buffer at all points of the block's domain."""
+
+    def visit(n, facts: tuple[Expr, ...]) -> bool:
+        match n:
+            case For() | Block() | Let():
+                return False
+            case Select(condition, true_value, false_value, True):
+                return visit(condition, facts) and visit(true_value, (*facts, condition)) and visit(false_value, facts)
+            case Load(buffer, indices) | Store(buffer, indices):
+                inside = all(
+                    prove(i >= 0, ranges, facts) and prove(i < dim, ranges, facts)
+                    for i, dim in zip(indices, buffer.shape, strict=True)
+                )
+                return inside and all(visit(c, facts) for c in children(n) if type(c) is not Buffer)
+            case _:
+                return all(visit(c, facts) for c in children(n))
+
+    return all(visit(part, ()) for part in (block.init, block.body) if part is not None)

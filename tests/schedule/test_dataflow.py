@@ -1,0 +1,201 @@
+"""Where blocks stand, and what several primitives require of them: refusals, each with what to try."""
+
+import pytest
+
+from schedule import Schedule, ScheduleError
+from tests.schedule.harness import refuse, same_numbers
+from tests.schedule.programs import chain, matmul
+from tir.ir import PrimFunc
+from tir.script import parse
+
+ONE = 'A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")'
+
+
+def program(parameters: str, body: str) -> PrimFunc:
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
+    return parse(f"from tir.script import tir as T\n\n\n@T.prim_func\ndef f({parameters}):\n{lines}")
+
+
+def loaded_extent() -> PrimFunc:
+    return program(
+        'A: T.Buffer((7,), "float32"), N: T.Buffer((1,), "int32"), C: T.Buffer((7,), "float32")',
+        """
+B = T.alloc_buffer((7,))
+for i in range(7):
+    with T.block("B"):
+        v = T.axis.spatial(7, i)
+        B[v] = A[v]
+for j in range(N[0]):
+    with T.block("C"):
+        v = T.axis.spatial(7, j)
+        C[v] = B[v]
+""",
+    )
+
+
+def read_too_early() -> PrimFunc:
+    return program(
+        ONE,
+        """
+B = T.alloc_buffer((7,))
+for i in range(7):
+    with T.block("C"):
+        v = T.axis.spatial(7, i)
+        C[v] = B[v]
+for j in range(7):
+    with T.block("B"):
+        v = T.axis.spatial(7, j)
+        B[v] = A[v]
+""",
+    )
+
+
+def written_again() -> PrimFunc:
+    return program(
+        ONE,
+        """
+X = T.alloc_buffer((1,))
+for i in range(7):
+    with T.block("X"):
+        v = T.axis.spatial(7, i)
+        X[0] = A[v]
+    with T.block("C"):
+        v = T.axis.spatial(7, i)
+        C[v] = X[0]
+    with T.block("Y"):
+        v = T.axis.spatial(7, i)
+        X[0] = A[v]
+""",
+    )
+
+
+def ordered() -> PrimFunc:
+    return program(
+        'A: T.Buffer((7, 5), "float32"), C: T.Buffer((7, 5), "float32")',
+        """
+for i, j in T.grid(7, 5):
+    with T.block("C"):
+        v, w = T.axis.remap("SO", [i, j])
+        C[v, w] = A[v, w]
+""",
+    )
+
+
+def test_a_block_under_a_condition():
+    s = Schedule(matmul())
+    s.split("j", [None, 4])
+    s.reorder("j_0", "i", "k", "j_1")
+    s.add_guard("i", "j_0 < 3")
+    refuse(
+        s,
+        lambda s: s.cache_read("C", 0, "local"),
+        """
+        cache_read('C', 0, 'local'): `C` stands under `if j_0 < 3`; only loops and blocks may be around it
+            9 |         if j_0 < 3:
+              |         ^^^^^^^^^^^ around it
+           10 |             for i, k, j_1 in T.grid(7, 5, 4):
+           11 |                 with T.block("C"):
+              |                 ^^^^^^^^^^^^^^^^^^ the block
+          hint: do this before add_guard and hoist_predicate, or make the condition one of the block (T.where)
+        """,
+    )
+
+
+def test_a_block_under_a_loop_whose_extent_is_loaded():
+    refuse(
+        Schedule(loaded_extent()),
+        lambda s: s.compute_inline("C"),
+        """
+        compute_inline('C'): `C` stands under `j`, a loop whose extent is read from memory; only loops and blocks may be around it
+           12 |     for j in range(N[0]):
+              |     ^^^^^^^^^^^^^^^^^^^^^ around it
+           13 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+          hint: run over the largest extent, and make the rest a condition of the block (T.where)
+        """,
+    )
+
+
+def test_a_loop_whose_extent_is_loaded_takes_nothing_in():
+    refuse(
+        Schedule(loaded_extent()),
+        lambda s: s.compute_at("B", "j"),
+        """
+        compute_at('B', 'j'): what is in `j` stands under `j`, a loop whose extent is read from memory; only loops and blocks may be around it
+           12 |     for j in range(N[0]):
+              |     ^^^^^^^^^^^^^^^^^^^^^ around it
+          hint: run over the largest extent, and make the rest a condition of the block (T.where)
+        """,
+    )
+
+
+def test_a_loop_inside_another_block():
+    s = Schedule(chain())
+    s.blockize("j_1")
+    refuse(
+        s,
+        lambda s: s.compute_at("B", "j_1"),
+        """
+        compute_at('B', 'j_1'): `j_1` and `B` are not inside the same block
+           10 |         with T.block("B"):
+              |         ^^^^^^^^^^^^^^^^^^ the block
+              ...
+           17 |             for j_1 in range(13):
+              |             ^^^^^^^^^^^^^^^^^^^^^ the loop
+          hint: choose a loop that is directly inside the function, in no other block
+        """,
+    )
+
+
+def test_a_reader_before_the_writer():
+    for call in (
+        lambda s: s.compute_at("B", "i"),
+        lambda s: s.compute_inline("B"),
+        lambda s: s.cache_write("B", 0, "local"),
+        lambda s: s.reindex("B", "B"),
+    ):
+        s = Schedule(read_too_early())
+        with pytest.raises(ScheduleError) as caught:
+            call(s)
+        assert caught.value.reason == "`C` reads `B` before `B` writes it"
+        assert caught.value.hint == "let `C` read another buffer, as it needs the values of before"
+
+
+def test_a_buffer_written_again_in_a_loop():
+    s = Schedule(written_again())
+    refuse(
+        s,
+        lambda s: s.reindex("C", "X"),
+        """
+        reindex('C', 'X'): `Y` writes `X` again before the next iteration of `i` reads it
+            8 |     for i in range(7):
+              |     ^^^^^^^^^^^^^^^^^^ around both
+            9 |         with T.block("X"):
+           10 |             v = T.axis.spatial(7, i)
+           11 |             X[0] = A[v]
+           12 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ reads X
+           13 |             v = T.axis.spatial(7, i)
+           14 |             C[v] = X[0]
+           15 |         with T.block("Y"):
+              |         ^^^^^^^^^^^^^^^^^^ writes X
+          hint: stage_mem('C', 'X', ...) copies it right before `C`
+        """,
+    )
+    s.stage_mem("C", "X", "x")  # as the hint says
+    same_numbers(written_again(), s.func)
+
+
+def test_an_ordered_axis():
+    refuse(
+        Schedule(ordered()),
+        lambda s: s.reorder("j", "i"),
+        """
+        reorder('j', 'i'): the axis `w` of block `C` is ordered, and `j` would change its order
+            7 |     for i, j in T.grid(7, 5):
+              |            ^ drives an ordered axis
+            8 |         with T.block("C"):
+              |         ^^^^^^^^^^^^^^^^^^ its block
+          hint: if the order does not matter, declare `w` as T.axis.spatial, or T.axis.reduce if it adds up
+        """,
+    )
