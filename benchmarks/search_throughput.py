@@ -6,9 +6,10 @@ of `propose`, batch after batch; `instantiated` replays traces into programs; `b
 how long the trees take to be grown for 256 measured programs, `sketch_ms` how long deriving the sketches takes, `symbolic_ms` how
 long building their symbolic programs, once for each variant among a thousand rows. `statements` is how many a program has.
 
-At last the row is tuned for ten times `--seconds`: `trials_per_s` is how many candidates were measured a second, `measuring` the
-share of the time in which the machine ran and checked candidates, the start and the final race included, and `measuring_rounds`
-the same of the rounds between these.
+At last the row is tuned for ten times `--seconds`: `tuned_scored_per_s` is how many candidates were scored a second, what comes
+before included (symbolic programs are built, trees grown); `trials_per_s` how many were measured, `measuring` the share of the
+time in which the machine ran and checked candidates, the start and the final race included, and `measuring_rounds` the same of
+the rounds between these.
 """
 
 from __future__ import annotations
@@ -151,10 +152,11 @@ def tuned(func: tir.PrimFunc, target: tir.Target, seconds: float, seed: int) -> 
     try:
         result = tir.autotune(func, target, trials=None, seconds=seconds, seed=seed)
     except tir.NothingFound:
-        return {"trials_per_s": 0.0, "measuring": 0.0, "measuring_rounds": 0.0}
+        return dict.fromkeys(("tuned_scored_per_s", "trials_per_s", "measuring", "measuring_rounds"), 0.0)
     phases = result.phases
     rounds = sum(phases[name] for name in ("propose", "build", "run"))
     return {
+        "tuned_scored_per_s": result.scored_per_second or 0.0,
         "trials_per_s": len(result.measurements) / result.elapsed,
         "measuring": (phases["run"] + phases["race"]) / result.elapsed,
         "measuring_rounds": phases["run"] / rounds if rounds else 0.0,

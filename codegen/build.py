@@ -18,7 +18,10 @@ TEXTS = ("llvm_ir", "asm")  # what `dump` can show behind the passes
 
 
 def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel | CudaKernel:
-    """Compile exactly the program given, for `target`. Raises CodegenError for what the backend cannot compile.
+    """Compile exactly the program given, for `target`.
+
+    Raises TypeError for what is no PrimFunc, ValueError for a target or an annotation that is not understood, and CodegenError
+    (for cuda GPUError, or CompileError from NVRTC) for what the backend cannot compile.
 
     For cuda the result is a `codegen.cuda.CudaKernel`, which needs NVRTC, but no GPU until it is called.
 

@@ -103,22 +103,20 @@ class Recorder:
         return self._formula(formula(value))
 
     def _formula(self, f: Formula) -> Value:
-        found = self._formulas.get(f)
-        if found is None:
+        if f not in self._formulas:
             match f:
                 case ("const", value):
-                    found = float(value)
+                    self._formulas[f] = float(value)
                 case ("column", column):
-                    found = self.column(column)
+                    self._formulas[f] = self.column(column)
                 case (op, a, b):
-                    found = self.operate(op, self._formula(a), self._formula(b))
-            self._formulas[f] = found
-        return found
+                    self._formulas[f] = self.operate(op, self._formula(a), self._formula(b))
+        return self._formulas[f]
 
     def operate(self, op: str, a: Value, b: Value) -> Value:
         """A binary operation; plain where both operands are."""
-        if type(a) is Number:
-            if type(b) is Number:
+        if isinstance(a, Number):
+            if isinstance(b, Number):
                 x, y = a.place, b.place
                 if x == y:
                     match op:
@@ -131,7 +129,7 @@ class Recorder:
                 return Number(self, self._step(_CODES[op], x, y))
             if (b == 0 and op in ("+", "-")) or (b == 1 and op in ("*", "/", "//")):
                 return a
-        elif type(b) is not Number:
+        elif not isinstance(b, Number):
             return _plain(op, a, b)
         elif (a == 0 and op == "+") or (a == 1 and op == "*"):
             return b
@@ -148,13 +146,11 @@ class Recorder:
         return a if x == y else Number(self, self._step(_SELECT, condition.place, x, y))
 
     def _place(self, value: Value) -> int:
-        if type(value) is Number:
+        if isinstance(value, Number):
             return value.place
-        value = float(value)  # type: ignore[arg-type]
-        place = self._constants.get(value)
-        if place is None:
-            place = self._constants[value] = self._add(_CONST)
-        return place
+        if value not in self._constants:
+            self._constants[float(value)] = self._add(_CONST)
+        return self._constants[value]
 
     def _step(self, op: int, a: int, b: int = 0, c: int = 0) -> int:
         key = op, a, b, c

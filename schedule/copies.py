@@ -55,20 +55,25 @@ def with_starting_inits(
     says that it always does.
     """
 
+    def started(b: Block, inside: dict[str, Interval]) -> Block:
+        if b.init is None:
+            return b
+        steps = [it.binding for it in b.iters if it.axis is Axis.REDUCE]
+        if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
+            return b.with_(init=None)
+        if starts is not None and not starts(set().union(*map(variables, steps))):
+            raise ScheduleError(
+                f"it cannot be shown in which part the reduction `{b.name}` starts with its init",
+                (b, "a reduction"),
+                hint="decompose_reduction first",
+            )
+        return b
+
     def visit(s, inside: dict[str, Interval]):
         if type(s) is For:
             inside = {**inside, s.name: extent_range(s.extent, inside)}
         elif type(s) is Block:
-            reduces = [it for it in s.iters if it.axis is Axis.REDUCE]
-            if s.init is not None:
-                if any((bounds(it.binding, inside)[0] or 0) >= 1 or prove(it.binding >= 1, inside, facts) for it in reduces):
-                    s = s.with_(init=None)
-                elif starts is not None and not starts(set().union(*(variables(it.binding) for it in reduces), set())):
-                    raise ScheduleError(
-                        f"it cannot be shown in which part the reduction `{s.name}` starts with its init",
-                        (s, "a reduction"),
-                        hint="decompose_reduction first",
-                    )
+            s = started(s, inside)
             if type(s.body) is Store:
                 return s
             inside = {**inside, **iter_ranges(s)}

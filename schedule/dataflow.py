@@ -300,19 +300,7 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     read.
     """
     stated = block.writes if written else block.reads
-    if stated is not None:
-        found = {r.buffer.name: r.buffer for r in stated}
-    else:
-        found = {}
-        for part in (block.init, block.body):
-            if part is not None:
-                for n in walk(part):
-                    if type(n) is (Store if written else Load):
-                        found.setdefault(n.buffer.name, n.buffer)
-        if not written and block.init is not None:
-            for s in walk(block.init):
-                if type(s) is Store:
-                    found.pop(s.buffer.name, None)
+    found = _used(block, written) if stated is None else {r.buffer.name: r.buffer for r in stated}
     what = "writes" if written else "reads"
     if isinstance(index, str):
         if index not in found:
@@ -329,3 +317,12 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
             hint="numbers start at 0; a name does as well",
         )
     return list(found.values())[index]
+
+
+def _used(block: Block, written: bool) -> dict[str, Buffer]:
+    """The buffers that a block writes, or reads, by name and in the order of first use."""
+    kind = Store if written else Load
+    nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
+    found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}  # type: ignore[attr-defined]
+    begun = set() if written or block.init is None else {s.buffer.name for s in walk(block.init) if type(s) is Store}
+    return {name: buffer for name, buffer in found.items() if name not in begun}

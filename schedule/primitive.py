@@ -41,7 +41,9 @@ class Primitive(Generic[P, R]):
     def checks(self) -> dict[str, tuple[Callable[[Any], Any], str]]:
         """For each parameter, what brings a value to its declared type (or raises TypeError), and that type in words."""
         hints = typing.get_type_hints(self.function)
-        return {p.name: (_converter(hints[p.name]), _words(hints[p.name])) for p in self.parameters}
+        return {
+            p.name: (_converter(hints[p.name]), _words(hints[p.name], plural=p.kind is p.VAR_POSITIONAL)) for p in self.parameters
+        }
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -63,7 +65,7 @@ class Primitive(Generic[P, R]):
                 value = [convert(v) for v in value] if p.kind is p.VAR_POSITIONAL else convert(value)
             except TypeError:
                 shown = list(value) if p.kind is p.VAR_POSITIONAL else value
-                raise ScheduleError(f"`{p.name}` must be {words}, got {_shown(shown)}", hint=_by_name(value)) from None
+                raise ScheduleError(f"`{p.name}` must be {words}, got {_shown(shown)}", hint=_as_given(value)) from None
             if p.default is p.empty or type(value) is not type(p.default) or value != p.default:
                 result[p.name] = value
         return result
@@ -142,9 +144,15 @@ def _shown(value: Any) -> str:
     return f"<{type(value).__name__}>" if isinstance(value, Node) else repr(value)
 
 
-def _by_name(value: Any) -> str | None:
-    name = getattr(value, "name", None)
-    return f"loops, blocks and buffers are given by name, here {name!r}" if isinstance(value, Node) and name else None
+def _as_given(value: Any) -> str | None:
+    """What to try where a node stands in for its name, or a list for several arguments."""
+    match value:
+        case Node() if name := getattr(value, "name", None):
+            return f"loops, blocks and buffers are given by name, here {name!r}"
+        case ([*names],) if all(isinstance(n, str) for n in names):
+            return f"give them one by one: {', '.join(map(repr, names))}"
+        case _:
+            return None
 
 
 def _integer(value: Any) -> int:

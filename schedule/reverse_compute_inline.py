@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tir.analysis.regions import iter_ranges
-from tir.ir import TRUE, Axis, Block, Const, Expr, If, Load, PrimFunc, Stmt, Store, Var, conjunction
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt, Store, Var, conjunction
 from tir.simplify import prove, simplify
 from tir.traverse import loads, rewrite, substitute
 
@@ -13,7 +15,7 @@ from .edits import edited, without_buffers
 from .error import ScheduleError, listing
 from .primitive import primitive
 from .requirements import need_complete, need_only_writer, need_temporary
-from .window import Unproved, affine_index, windows
+from .window import Unproved, Window, affine_index, windows
 
 
 @primitive
@@ -141,58 +143,48 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
 
 def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
     """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there."""
-    block = leaf.name
     consumer: Block = leaf.stmt  # type: ignore[assignment]
     producer: Block = made.stmt  # type: ignore[assignment]
-    instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{block}`"
     places = own_axes(producer, single_store(producer))
-    common = shared_loops(leaf.above, made.above)
-    shares = []
-    for x in (made, leaf):
-        try:
-            shares.append(windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)]))  # type: ignore[arg-type]
-        except Unproved as reason:
-            raise reason.refusal(
-                f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)
-            ) from None
-
     axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
     theirs = {it.var.name: it for it in producer.iters}
-    mapping: dict[str, Expr] | None = None
-    for load in loads(consumer):
-        if load.buffer.name != name:
-            continue
+    common = shared_loops(leaf.above, made.above)
+    written, run = (_share(x, common, leaf.name) for x in (made, leaf))
+
+    def refusal(reason: str) -> ScheduleError:
+        instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{leaf.name}`"
+        return ScheduleError(reason, (consumer, f"reads {name}"), hint=instead)
+
+    def matched(load: Load) -> dict[str, Expr]:
         found: dict[str, Expr] = {}
         for index, v in zip(load.indices, places, strict=True):
             read = affine_index(index, axes)
             if v is not None and read is not None and read[0] not in found:
                 axis, source = axes[read[0]], theirs[v]
                 inside = read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
-                same = not common or (shares[0][v] == shares[1][read[0]] and read[1] == 0)
+                same = not common or (written[v] == run[read[0]] and read[1] == 0)
                 if not inside or not same:
-                    raise ScheduleError(
-                        f"`{block}` reads other elements of `{name}` than `{producer.name}` makes there",
-                        (consumer, f"reads {name}"),
-                        hint=instead,
-                    )
+                    raise refusal(f"`{leaf.name}` reads other elements of `{name}` than `{made.name}` makes there")
                 found[read[0]] = simplify(source.var - read[1])
             elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
-                raise ScheduleError(
-                    f"`{block}` reads `{name}` at `{index}`, which is not an axis of its own",
-                    (consumer, f"reads {name}"),
-                    hint=instead,
-                )
-        if mapping is not None and mapping != found:
-            raise ScheduleError(f"`{block}` reads several elements of `{name}`", (consumer, f"reads {name}"), hint=instead)
-        mapping = found
-    assert mapping is not None, "the block reads what its producer writes"
+                raise refusal(f"`{leaf.name}` reads `{name}` at `{index}`, which is not an axis of its own")
+        return found
+
+    mapping, *others = [matched(load) for load in loads(consumer) if load.buffer.name == name]
+    if any(other != mapping for other in others):
+        raise refusal(f"`{leaf.name}` reads several elements of `{name}`")
     for v, it in axes.items():
         if v not in mapping:
             if it.extent != Const(1, it.extent.dtype):
-                raise ScheduleError(
-                    f"the axis `{v}` of `{block}` does not index `{name}`, so an element is used more than once",
-                    (consumer, f"reads {name}"),
-                    hint=instead,
-                )
+                raise refusal(f"the axis `{v}` of `{leaf.name}` does not index `{name}`, so an element is used more than once")
             mapping[v] = Const(0, it.var.dtype)
     return mapping
+
+
+def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
+    """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
+    try:
+        return windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)])  # type: ignore[arg-type]
+    except Unproved as reason:
+        what = f"that {x.quoted} runs over its whole domain, once"
+        raise reason.refusal(what, (x.stmt, "the block"), hint=_instead(block)) from None

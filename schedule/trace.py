@@ -136,7 +136,10 @@ class Trace:
     @staticmethod
     def from_json(data: str | dict[str, Any]) -> Trace:
         """The trace of what `to_json` or `as_json` gave; ValueError where it is something else."""
-        content = json.loads(data) if isinstance(data, str) else data
+        try:
+            content = json.loads(data) if isinstance(data, str) else data
+        except json.JSONDecodeError as error:
+            raise ValueError(f"a trace is what Trace.to_json gave, {str(data)[:60]!r} is not JSON: {error}") from None
         if not isinstance(content, dict) or "steps" not in content:
             raise ValueError(f"a trace is a JSON object with `version` and `steps`, got {str(data)[:60]!r}")
         if content.get("version") != VERSION:
@@ -157,7 +160,10 @@ class Trace:
 
 
 def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
-    """A schedule of `func` with the steps of `trace` taken; an error names the step at which it stopped."""
+    """A schedule of `func` with the steps of `trace` taken.
+
+    Raises TypeError for what is no trace, and ScheduleError for a step that is refused, which it names.
+    """
     from .schedule import Schedule
 
     result = Schedule(func)

@@ -66,8 +66,9 @@ Ways = Mapping[Alignment, int]  # what `of` says for rows that share a program
 
 @dataclass
 class Memory:
-    """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for a
-    witness, what runs of steps make of them, and for nests (by identity, so they are kept, too) the first that was equal."""
+    """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for
+    witnesses (by the tiles of these), what runs of steps make of them, and for nests (by identity, so they are kept, too) the
+    first that was equal."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
@@ -188,12 +189,12 @@ def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[
     if not divided:
         return ()
     func = symbolic(sketch, variant, memory)
-    bindings = {b.name: {it.var.name: it.binding for it in b.iters} for b in blocks(func)}
+    bindings = {(b.name, it.var.name): it.binding for b in blocks(func) for it in b.iters}
     found: dict[Alignment, None] = {}
     for name in (dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"):
-        around = {s.name for s in path_to(func.body, name) if isinstance(s, For)} if name in bindings else set()
+        around = {s.name for s in path_to(func.body, name) if isinstance(s, For)}
         for index in divided:
-            inside = [_inside(bindings[t.block].get(t.axis, Const(0)), around) for t, _ in index]
+            inside = [_inside(bindings.get((t.block, t.axis), Const(0)), around) for t, _ in index]
             found |= {Multiples(i, divisor): None for i, (_, divisor) in zip(inside, index, strict=True) if i}
             if all(inside):
                 found[Still(tuple(sorted({c for i in inside for c in i[-1]})))] = None
@@ -227,7 +228,7 @@ def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
                 p, divisor = polynomial(n.a), n.b.value
                 steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles if t.block == block.name]
                 found.append([(t, divisor // gcd(step, divisor)) for t, step in steps if step % divisor])
-    return [index for index in found if index]
+    return [index for n, index in enumerate(found) if index and index not in found[:n]]
 
 
 def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:

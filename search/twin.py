@@ -20,14 +20,14 @@ from codegen.passes.unroll import unroll
 from codegen.target import Target
 from schedule import ScheduleError, replay
 from tir.affine import coefficient, polynomial
-from tir.ir import Const, For, Kind, Node, PrimFunc
+from tir.ir import Const, For, Kind, Node, PrimFunc, Store
 from tir.traverse import blocks, children, path_to
 
 from .sample import fit
 from .sketch import Sketch, Tile, is_spatial
 
 CLOSEST = 3  # sketches whose choices are made
-ALIKE = 0.5  # of the loops of axes of the known program that a twin has at least
+ALIKE = 0.75  # of the loops of axes of the known program that a twin has at least
 
 
 class Level(NamedTuple):
@@ -46,7 +46,7 @@ Distance = tuple[float, float, float]
 
 def twin(sketches: Sequence[Sketch], known: PrimFunc, target: Target) -> tuple[Sketch, np.ndarray] | None:
     """The sketch and its row, (columns,) int64, whose program is most like `known`, a schedule of the same function; None where
-    no sketch has half of the loops of its axes."""
+    no sketch has most of the loops of its axes."""
     aims = [_Aim(sketch, known, target) for sketch in sketches]
     closest = sorted(aims, key=lambda aim: aim.distance(aim.placed))[:CLOSEST]
     found = min(closest, key=lambda aim: aim.distance(aim.nearest))
@@ -125,8 +125,8 @@ def _sizes(func: PrimFunc) -> Sizes:
 
 def _inner(t: Tile, levels: Sequence[Level]) -> list[int]:
     """The sizes of the columns of a tile, outermost first. The innermost level of a spatial axis is what is inside of all sums,
-    the others are loops outside; one that makes the axis whole is its outermost level, which has no column, where threads share it
-    or columns are too few."""
+    the others are loops outside; one that makes the axis whole is its outermost level, which has no column, where threads share
+    it or columns are too few."""
     own, count = [x for x in levels if x.step % t.unit == 0], len(t.columns)
     if t.reduce:
         inner = [x.length for x in own][:count]
@@ -140,8 +140,8 @@ def _inner(t: Tile, levels: Sequence[Level]) -> list[int]:
 
 
 def _nests(func: PrimFunc, target: Target) -> Nests:
-    """The loops of a function, each with those around it. Loops of a kind, one right inside the other, are one: in how many
-    dimensions a copy is counted makes no difference."""
+    """The loops of a function, each with those around it, and the statements, without. Loops of a kind, one right inside the
+    other, are one: in how many dimensions a copy is counted makes no difference."""
     found: Nests = Counter()
 
     def visit(node: Node, nest: tuple[tuple[str, int], ...], around: For | None) -> None:
@@ -153,6 +153,8 @@ def _nests(func: PrimFunc, target: Target) -> Nests:
                 nest, length = tuple(outer), outside * length
             nest = (*nest, (node.kind.value, length))
             found[nest] += 1
+        if isinstance(node, Store):
+            found[()] += 1
         for child in children(node):
             visit(child, nest, node if isinstance(node, For) else None)
 

@@ -407,6 +407,7 @@ KEYS = {
         "proposed_per_s",
         "instantiated_per_s",
         "built_per_s",
+        "tuned_scored_per_s",
         "trials_per_s",
         "measuring",
         "measuring_rounds",

@@ -38,6 +38,8 @@ def node(cls):
 
 
 class Node:
+    """A node of the IR: frozen, its children nodes or tuples of nodes, compared by structure."""
+
     __slots__ = ()
 
     def with_(self, **changes: Any) -> Any:
@@ -245,6 +247,8 @@ class Axis(Enum):
 
 
 class Stmt(Node):
+    """A statement: what is run for its effect on buffers."""
+
     __slots__ = ()
 
 

@@ -374,18 +374,22 @@ min = comm_reducer(lambda x, y: minimum(x, y), _highest, name="min")
 
 
 def maximum(a, b) -> Expr:
+    """The larger of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
     return binary("max", a, b)
 
 
 def minimum(a, b) -> Expr:
+    """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
     return binary("min", a, b)
 
 
 def equal(a, b) -> Expr:
+    """Whether two values are equal, a bool: `==` on expressions compares their structure."""
     return binary("==", a, b)
 
 
 def not_equal(a, b) -> Expr:
+    """Whether two values differ, a bool: `!=` on expressions compares their structure."""
     return binary("!=", a, b)
 
 
@@ -397,14 +401,17 @@ def _math(op: str, x) -> Call:
 
 
 def exp(x) -> Expr:
+    """e to the power x; x and the result have one floating dtype, for others TypeError, as in all functions below."""
     return _math("exp", x)
 
 
 def log(x) -> Expr:
+    """The natural logarithm."""
     return _math("log", x)
 
 
 def sqrt(x) -> Expr:
+    """The square root."""
     return _math("sqrt", x)
 
 
@@ -414,6 +421,7 @@ def rsqrt(x) -> Expr:
 
 
 def tanh(x) -> Expr:
+    """The hyperbolic tangent."""
     return _math("tanh", x)
 
 
@@ -428,19 +436,22 @@ def sigmoid(x) -> Expr:
 
 
 def abs(x) -> Expr:
+    """The absolute value, of floating and integer dtypes."""
     return _math("abs", x)
 
 
 def floor(x) -> Expr:
+    """The largest whole number that is at most x, in its floating dtype."""
     return _math("floor", x)
 
 
 def ceil(x) -> Expr:
+    """The smallest whole number that is at least x, in its floating dtype."""
     return _math("ceil", x)
 
 
 def pow(x, y) -> Expr:
-    """x to the power y, both of one floating dtype."""
+    """x to the power y, in the floating dtype that both are converted to; TypeError where that is none."""
     x, y = unify(x, y)
     if not dtypes.is_float(x.dtype):
         raise TypeError(f"pow needs floating arguments, got {x.dtype}; use .astype('float32')")
@@ -449,13 +460,16 @@ def pow(x, y) -> Expr:
 
 def if_then_else(condition, true_value, false_value) -> Expr:
     """`true_value` where `condition` holds, else `false_value`; only the chosen one is evaluated, so padding may be written
-    as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`."""
+    as `te.if_then_else(te.all(i >= 1, i < n), A[i - 1], 0.0)`.
+
+    The values are converted to one dtype. Raises TypeError for a condition that is not bool.
+    """
     t, f = unify(true_value, false_value)
     return Select(_condition(condition), t, f, lazy=True)
 
 
 def select(condition, true_value, false_value) -> Expr:
-    """`true_value` where `condition` holds, else `false_value`; both may be evaluated."""
+    """`true_value` where `condition` holds, else `false_value`; both may be evaluated. Otherwise as `if_then_else`."""
     t, f = unify(true_value, false_value)
     return Select(_condition(condition), t, f)
 
@@ -487,6 +501,7 @@ def _fold(op: str, conditions) -> Expr:
 
 
 def logical_not(condition) -> Expr:
+    """True where a condition does not hold."""
     return Unary("not", _condition(condition))
 
 
@@ -498,6 +513,8 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
 
     `args` are the parameters in call order; tensors computed on the way and not listed become allocated buffers. Every
     compute becomes one block, named like its tensor; loops are named like its axes, with a suffix where a name is taken.
+    Raises TypeError for arguments that are neither tensors nor sizes, ValueError where an input is not listed, one is listed
+    twice, or nothing is computed.
     """
     args = list(args) if isinstance(args, Sequence) else [args]
     for a in args:

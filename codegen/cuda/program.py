@@ -13,7 +13,7 @@ from tir.simplify import simplify, simplify_tree
 from tir.traverse import stores, substitute, walk, walk_stmts
 
 from ..passes import simplify_all
-from ..passes.gpu_buffers import fold_gaps, hoist_shared, local_buffers, place_local, place_shared
+from ..passes.gpu_buffers import first_places, fold_gaps, hoist_shared, local_buffers, place_local, place_shared
 from ..passes.gpu_fragments import fragments
 from ..passes.gpu_kernels import AXES, GPUError, Nest, distribute, divide, interleave, strip, used
 from ..passes.gpu_pipeline import pipeline, settle
@@ -91,7 +91,7 @@ def _device(nest: Nest, func: PrimFunc, known: list[Buffer], outer: dict[str, In
     ranges = {**outer, **_ranges(nest.grid, nest.block, nest.axes)}
     # An axis of one thread or block has no variable.
     single = {v.name: Const(0) for v in nest.axes.values() if ranges[v.name] == (0, 0)}
-    body = distribute(interleave(nest.body))
+    body = first_places(distribute(interleave(nest.body)))
     body = place_shared(nest, body, func, ranges)
     threaded = body = pipeline(body)
     arch = int(re.findall(r"\d+", target.arch)[0])

@@ -208,8 +208,8 @@ class Arithmetic(Memory):
                 raise CodegenError(f"operator `{op}` is not for integers")
 
     def _divided(self, x: Value, y: Value, exact: bool) -> tuple[Value, Value]:
-        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the least number over -1 wraps to itself; the
-        processor would trap."""
+        """Quotient and rest of signed integers, rounded toward zero. Unless `exact`, the least number over -1 wraps to
+        itself, where the processor would trap."""
         by = y
         if not exact:
             negates = self.op(f"icmp eq {y}, {self.splat(Value('-1', y.type), y.lanes).name}", "i1", y.lanes)

@@ -184,6 +184,19 @@ def place_local(nest: Nest, before: Stmt, body: Stmt, ranges: Mapping[str, Inter
     return body
 
 
+def first_places(body: Stmt) -> Stmt:
+    """`body` with 0 for every index into a dimension of extent 1 of a temporary of threads or blocks: threads beyond the first,
+    which are guarded, would else seem to have other places."""
+
+    def change(n):
+        if isinstance(n, Load | Store) and n.buffer.scope != "global":
+            first = (Const(0, i.dtype) if d == Const(1, d.dtype) else i for i, d in zip(n.indices, n.buffer.shape, strict=True))
+            return n.with_(indices=tuple(first))
+        return None
+
+    return rewrite(body, change)
+
+
 def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -> None:
     """Refuse a local buffer of which one thread may read what another wrote.
 

@@ -298,21 +298,7 @@ class _Lowering:
             raise GPUError(f"loop `{s.name}`: {accesses} in scope `{WARP_SCOPE}` must be walked by the same two loops, over the "
                            "rows and columns of tiles of one layout; split by the tile, or keep the nests apart")  # fmt: skip
         (pair,), (layout,) = found, layouts
-        around: list[For] = []
-        conditions: list[Expr] = []
-        inner: Stmt = s
-        missing = set(pair)
-        while missing:
-            match inner:
-                case For(var) if annotation(inner.annotations, INSTRUCTION) is None:
-                    around.append(inner)
-                    missing -= {var.name}
-                    inner = inner.body
-                case If(condition, then, None):
-                    conditions.append(condition)
-                    inner = then
-                case _:
-                    raise GPUError(f"loop `{s.name}`: the loops over rows and columns of {accesses} must hold nothing else")
+        around, conditions, inner = _down_to(s, set(pair), accesses)
         group, member = self.lane // 4, self.lane % 4
         outer = [x for x in around if x.name not in pair]
         where: dict[str, Expr] = {}
@@ -364,6 +350,25 @@ class _Lowering:
         for d, name in zip((held.rows, held.columns), starts, strict=True):
             result[d] = substitute(indices[d], {name: starts[name]})
         return tuple(result)
+
+
+def _down_to(s: For, missing: set[str], accesses: str) -> tuple[list[For], list[Expr], Stmt]:
+    """The loops from one on down to those named, the conditions between them, and what is inside; refuses anything else."""
+    around: list[For] = []
+    conditions: list[Expr] = []
+    inner: Stmt = s
+    while missing:
+        match inner:
+            case For(var) if annotation(inner.annotations, INSTRUCTION) is None:
+                around.append(inner)
+                missing = missing - {var.name}
+                inner = inner.body
+            case If(condition, then, None):
+                conditions.append(condition)
+                inner = then
+            case _:
+                raise GPUError(f"loop `{s.name}`: the loops over rows and columns of {accesses} must hold nothing else")
+    return around, conditions, inner
 
 
 def _origins(layout: Layout, per: int) -> Iterator[Place]:

@@ -8,6 +8,7 @@ warps, meet in shared memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from tir.ir import (
@@ -30,6 +31,7 @@ from tir.ir import (
     conjunction,
     conjuncts,
     guarded,
+    nest,
     seq,
 )
 from tir.memory import WARP
@@ -89,68 +91,59 @@ class _Rewriting:
         partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
         mine = place.with_(buffer=partial)
         spatial = [x for x in chain if x.name not in driving]
-        apart = [c for c in conjuncts(block.predicate) if not variables(c) & driving]
-
-        def again(body: Stmt) -> Stmt:
-            """`body` under copies of the loops that do not reduce."""
-            mapping: dict[str, Expr] = {}
-            for x in reversed(spatial):
-                var = x.var.with_(name=fresh(self.taken, x.name))
-                mapping[x.name] = var
-                body = x.with_(var=var, body=body)
-            return substitute(body, mapping)  # type: ignore[return-value]
-
         update = guarded(block.predicate, substitute(_into(block.body, place.buffer.name, partial), bound))
-        for x in reversed(chain[1:]):
-            update = x.with_(body=update)
-        first = again(Store(partial, mine.indices, identity))
-        condition = conjunction(*apart)
-        block_of = _threads(kernel)
+        share = seq(self.again(spatial, Store(partial, mine.indices, identity)), nest(chain[1:], update))
+        condition = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & driving))
+        r = _Shared(loop, spatial, share, place, mine, combine, guarded(condition, Store(place.buffer, place.indices, mine)))
         n = int(loop.extent.value)  # type: ignore[attr-defined]
-        warps, mask = _lanes(loop, n, block_of)
-        final = Store(place.buffer, place.indices, mine)
+        warps, mask = _lanes(loop, n, _threads(kernel))
         if mask and n <= WARP:
-            steps = _butterfly(mine, combine, n, mask)
-            result = final if place.buffer.scope == "local" else If(loop.var.equal(Const(0)), final)
-            return loop.with_(body=seq(first, update, again(seq(*steps, guarded(condition, result)))))
-        return self.meet(
-            loop, around, kernel, n, warps if mask else 0, mask, first, update, again, condition, place, mine, combine, final
-        )
+            ends = seq(*_butterfly(mine, combine, n, mask), r.stored_by(loop.var))
+            return loop.with_(body=seq(share, self.again(spatial, ends)))
+        return self.meet(r, around, kernel, n, warps if mask else 0, mask)
 
-    def meet(self, loop, around, kernel, n, warps, mask, first, update, again, condition, place, mine, combine, final) -> Stmt:
-        """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each thread."""
+    def again(self, spatial: list[For], body: Stmt) -> Stmt:
+        """`body` under copies of the loops that do not reduce."""
+        mapping: dict[str, Expr] = {}
+        for x in reversed(spatial):
+            var = x.var.with_(name=fresh(self.taken, x.name))
+            mapping[x.name] = var
+            body = x.with_(var=var, body=body)
+        return substitute(body, mapping)  # type: ignore[return-value]
+
+    def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
+        """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each of n threads."""
+        loop, mine, combine = r.loop, r.mine, r.combine
         others = [
             x
             for x in around
-            if is_thread(x, "threadIdx") and x.thread != loop.thread and not any(x.name in variables(i) for i in place.indices)
+            if is_thread(x, "threadIdx") and x.thread != loop.thread and not any(x.name in variables(i) for i in mine.indices)
         ]
-        count = warps or n
-        shape = (*(x.extent for x in others), *place.buffer.shape, Const(count))
-        meeting = self.buffer(f"{place.buffer.name}_meeting", shape, mine.dtype, "shared")
+        shape = (*(x.extent for x in others), *r.place.buffer.shape, Const(warps or n))
+        meeting = self.buffer(f"{r.place.buffer.name}_meeting", shape, mine.dtype, "shared")
 
         def at(t: Expr) -> Load:
-            return Load(meeting, (*(x.var for x in others), *place.indices, t))
+            return Load(meeting, (*(x.var for x in others), *mine.indices, t))
 
         def threads(make: Callable[[Var], Stmt]) -> Stmt:
             var = loop.var.with_(name=fresh(self.taken, loop.name))
-            return again(loop.with_(var=var, body=make(var)))
+            return self.again(r.spatial, loop.with_(var=var, body=make(var)))
 
+        tree = []
         if warps:
-            steps = _butterfly(mine, combine, WARP, mask)
             put = If((loop.var % WARP).equal(Const(0)), Store(meeting, at(loop.var // WARP).indices, mine))
-            start = loop.with_(body=seq(first, update, again(seq(*steps, put))))
-            tree = []
+            partial = seq(*_butterfly(mine, combine, WARP, mask), put)
         else:
-            start = loop.with_(body=seq(first, update, again(Store(meeting, at(loop.var).indices, mine))))
-            tree = []
+            partial = Store(meeting, at(loop.var).indices, mine)
             half = 1 << (n - 1).bit_length() >> 1
             while half >= 1:
 
                 def step(t: Var, half: int = half) -> Stmt:
                     return If(conjunction(t < half, t + half < n), Store(meeting, at(t).indices, combine(at(t), at(t + half))))
 
-                tree.append(threads(step))
+                tree.append(step)
                 half //= 2
+        start = loop.with_(body=seq(r.share, self.again(r.spatial, partial)))
 
         def end(t: Var) -> Stmt:
             total: Stmt = Store(mine.buffer, mine.indices, at(Const(0)))
@@ -158,13 +151,30 @@ class _Rewriting:
                 w = Var(fresh(self.taken, "warp"))
                 more = Store(mine.buffer, mine.indices, combine(mine, at(w + 1)))
                 total = seq(total, For(w, Const(warps - 1), more))
-            whole = seq(total, guarded(condition, final))
-            return whole if place.buffer.scope == "local" else If(t.equal(Const(0)), whole)
+            return r.stored_by(t, total)
 
-        steps = seq(start, *tree, threads(end))
+        steps = seq(start, *map(threads, tree), threads(end))
         if kernel is not loop:
             return steps
         return For(Var(fresh(self.taken, "block")), Const(1), steps, Kind.THREAD, thread="blockIdx.x")  # they stay one kernel
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A reduction that the threads of a loop share: what each of them does, and how their partial results are combined."""
+
+    loop: For
+    spatial: list[For]  # the loops below that do not reduce
+    share: Stmt  # the partial results of one thread
+    place: Load  # where the result goes
+    mine: Load  # where a thread has its partial result, and in the end all of it
+    combine: Callable[[Expr, Expr], Expr]
+    final: Stmt  # the result goes there
+
+    def stored_by(self, thread: Var, *before: Stmt) -> Stmt:
+        """The end: one thread stores the result; in local memory every thread stores its own copy."""
+        whole = seq(*before, self.final)
+        return whole if self.place.buffer.scope == "local" else If(thread.equal(Const(0)), whole)
 
 
 def _nest(loop: For) -> tuple[list[For], Block]:

@@ -14,6 +14,7 @@ from .processor import Processor, partial_results
 from .structure import extent, loop_of, stored
 
 REGISTERS = 4  # of partial results, as the next step can't wait for the last
+ROWS = 8  # that are added to many results before the next
 WORTH_THREADS = 1 << 17  # elements below which a second thread costs more than it saves
 
 
@@ -82,15 +83,24 @@ def _lanes(s: Schedule, block: str, length: int, lanes: int, registers: int, kep
 
 
 def _across(s: Schedule, block: str, spatial: list[Iter], sums: list[Iter], threads: int, width: int) -> None:
-    """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each."""
+    """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each. Where
+    there are many results, some rows are added to all of them before the next, so that memory is read in its order."""
     b = find_block(s.func, block)
     last = stored(b).indices[-1] if stored(b).indices else None
     vector = next((it for it in spatial if it.var == last), None)
     if vector is None:
         return
+    columns, rows = extent(vector), extent(sums[-1])
     outer = [loop_of(it) for it in spatial if it is not vector]
-    j0, j1 = s.split(loop_of(vector), [None, min(width, extent(vector))], preserve_unit_iters=False)
-    s.reorder(*outer, j0, *(loop_of(it) for it in sums), j1)
-    s.vectorize(j1)
+    alone = prod(extent(it) for it in spatial if it is not vector) >= 4 * threads
+    if columns >= 4 * width and rows >= 4 * ROWS:
+        share = ceil(columns / (2 * width * (1 if alone else threads)))
+        j0, j1, j2 = s.split(loop_of(vector), [None, share, min(2 * width, columns)], preserve_unit_iters=False)
+        k0, k1 = s.split(loop_of(sums[-1]), [None, ROWS])
+        s.reorder(*outer, j0, *(loop_of(it) for it in sums[:-1]), k0, j1, k1, j2)
+    else:
+        j0, j2 = s.split(loop_of(vector), [None, min(width, columns)], preserve_unit_iters=False)
+        s.reorder(*outer, j0, *(loop_of(it) for it in sums), j2)
+    s.vectorize(j2)
     if threads > 1:
         s.parallel(s.fuse(*outer, j0) if outer else j0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 import time
 import uuid
@@ -71,10 +72,15 @@ class Summary:
     best: float | None
     flop: int
     last: float
+    script: str
 
     @property
     def title(self) -> str:
-        return title(self.name, self.shape)
+        """The workload as a person knows it; of any other function the name, and the types and shapes of its arrays."""
+        if self.shape:
+            return title(self.name, self.shape)
+        arrays = re.findall(r'T\.Buffer\(\(([\d, ]*)\), "(\w+)"\)', self.script.partition("):\n")[0])
+        return " ".join([self.name, *(f"{dtype}[{shape.rstrip(', ')}]" for shape, dtype in arrays)])
 
 
 def title(name: str, shape: tuple[int, ...] | None) -> str:
@@ -232,8 +238,8 @@ class Records:
         """What there is, a row a workload and target, by name."""
         found = self._rows(
             f"""SELECT workload, name, shape, fingerprint, max(target), max(threads), max(cpu), count(*), sum(outcome = 'ok'),
-            min(CASE WHEN outcome = 'ok' AND max_error IS NOT NULL THEN seconds END), max(flop), max(time)
-            FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
+            min(CASE WHEN outcome = 'ok' AND max_error IS NOT NULL THEN seconds END), max(flop), max(time),
+            max(script) FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
         )
         return [Summary(*row[:2], _shape(row[2]), *row[3:]) for row in found]
 

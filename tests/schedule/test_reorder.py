@@ -241,3 +241,14 @@ def test_every_order(order):
     s.reorder(*order)
     assert s.get_loops("C") == list(order)
     same_numbers(before, s.func, seeds=(0,))
+
+
+def test_a_list_of_loops():
+    refuse(
+        Schedule(matmul()),
+        lambda s: s.reorder(["j", "i"]),
+        """
+        reorder(['j', 'i']): `ordered_loops` must be names, got [['j', 'i']]
+          hint: give them one by one: 'j', 'i'
+        """,
+    )

@@ -44,6 +44,8 @@ def test_traces_that_are_none():
         Trace.from_json({"version": 0, "steps": []})
     with pytest.raises(ValueError, match="a trace is a JSON object with `version` and `steps`"):
         Trace.from_json("[1, 2]")
+    with pytest.raises(ValueError, match="'split' is not JSON"):
+        Trace.from_json("split")
     with pytest.raises(ValueError, match="a step of a trace is an object"):
         Trace.from_json({"version": 1, "steps": [{"name": "split"}]})
 

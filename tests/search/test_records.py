@@ -102,6 +102,15 @@ def test_list_summarises_each_task(path):
     assert found == {(task().key, 1): (3, 2, 0.2, "gmm 7,13,109"), (task().key, 2): (1, 1, None, "gmm 7,13,109")}
 
 
+def test_functions_that_are_no_workloads_are_known_by_their_arrays(path):
+    own = Task.of(workloads.make("gmm", SHAPE, "float64").func, "llvm -num-cores 1")
+    with filled(path, own) as records:
+        assert [s.title for s in records.list()] == ["gmm float64[7, 13] float64[13, 109] float64[7, 109]"]
+    sums = Task.of(workloads.make("norm", (1, 7, 13)).func, "llvm -num-cores 1")
+    with filled(path, sums) as records:
+        assert records.list()[1].title == "norm float32[1, 7, 13] float32[1]"
+
+
 def test_prune_keeps_the_best_of_each_task(path):
     with filled(path, None, *(ok(0.1 * n, row=(n,)) for n in range(1, 6)), ok(0.01, error=None)) as records:
         run = records.start(task("llvm -num-cores 2"))

@@ -47,7 +47,8 @@ class Usage(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise Usage(message)  # one line, without the usage of all options before it
+        hint = "; where it begins with -, write --option=value" if message.endswith("expected one argument") else ""
+        raise Usage(message + hint)  # one line, without the usage of all options before it
 
 
 def parser() -> argparse.ArgumentParser:

@@ -78,13 +78,13 @@ def _summary(s: Summary) -> dict[str, Any]:
 
 
 def _best_of_all(records: Records, as_json: bool) -> int:
-    found = [r for s in records.list() if (r := records.best_of(s.workload, s.fingerprint)) is not None]
+    found = [(s, r) for s in records.list() if (r := records.best_of(s.workload, s.fingerprint)) is not None]
     if as_json:
-        print(json.dumps([_described(r) for r in found], allow_nan=False))
+        print(json.dumps([_described(r) for _, r in found], allow_nan=False))
     else:
-        for r in found:
+        for s, r in found:
             m = r.measurement
-            print(f"{r.title}  {r.target}  {duration(r.seconds)}  {m.candidate.sketch} {list(m.candidate.row)}")
+            print(f"{s.title}  {r.target}  {duration(r.seconds)}  {m.candidate.sketch} {list(m.candidate.row)}")
     if not found:
         print(f"error: {records.path} has no valid record", file=sys.stderr)
     return 0 if found else 1

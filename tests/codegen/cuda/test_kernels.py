@@ -189,6 +189,20 @@ def check_all(pairs: list[tuple[PrimFunc, PrimFunc]]) -> list[str]:
     return [emit(p).text for p in programs]
 
 
+@no_compiler
+def test_an_only_element_is_at_0_for_every_thread() -> None:
+    """Threads with nothing to do have registers too."""
+    X, k = te.placeholder((13,), name="X"), te.reduce_axis((0, 13), "k")
+    S = te.compute((1,), lambda i: te.sum(X[k], axis=k), name="S")
+    func = te.create_prim_func([X, te.compute((1,), lambda i: S[i] + 1.0, name="Y")])
+    s = Schedule(func)
+    s.set_scope("S", 0, "local")
+    _, thread = s.split(s.get_loops("Y")[0], [None, 32])
+    s.compute_at("S", thread)
+    s.bind(thread, "threadIdx.x")
+    assert "S_local[1]" in check(s.func, func)
+
+
 # --- reductions across threads ------------------------------------------------------------------------------------------
 
 
