@@ -27,6 +27,7 @@ BENCHMARKS = (
     "import_time",
     "pipelines",
     "vector_math",
+    "breadth",
     "published",
     "primitives",
     "ablation",

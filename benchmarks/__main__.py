@@ -227,21 +227,27 @@ def _show(modules: dict[str, ModuleType], results: dict[str, list[dict[str, Any]
 
 
 def standard_table(results: Sequence[dict[str, Any]], title: str, width: int) -> Any:
-    """A line a result, a column a number or word in it; lines and columns changed over where that would not fit in `width`."""
+    """A line a result, a column a number or word in it; lines and columns changed over where only that fits in `width`."""
     from rich.table import Table
 
     keys = list(dict.fromkeys(k for r in results for k, v in r.items() if k not in KEPT_APART and not isinstance(v, dict)))
     lines = [["row", *(key.replace("_", " ") for key in keys)]]
     lines += [[r["row"], *(_cell(r.get(key, "")) for key in keys)] for r in results]
-    widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if sum(widest) + 3 * len(widest) + 1 > width:  # what rich puts between and around columns
-        lines = [list(column) for column in zip(*lines, strict=True)]
+    turned = [list(column) for column in zip(*lines, strict=True)]
+    if _width(turned) <= width < _width(lines):
+        lines = turned
     t = Table(title=title, title_justify="left")
     for i, name in enumerate(lines[0]):
         t.add_column(name, justify="right" if i else "left", no_wrap=not i)
     for line in lines[1:]:
         t.add_row(*line)
     return t
+
+
+def _width(lines: Sequence[Sequence[str]]) -> int:
+    """How wide a table is, with what rich puts between and around columns."""
+    widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return sum(widest) + 3 * len(widest) + 1
 
 
 def _cell(value: Any) -> str:

@@ -34,7 +34,7 @@ def loop_partition(
     target: For = above[-1]  # type: ignore[assignment]
     need_serial(target, "partitioned")
     known = fixed_factors(factors, example=f"loop_partition({loop!r}, [1, None])")
-    extent, total = constant_extent(target), sum(known)
+    extent, total = int(constant_extent(target)), sum(known)
     if total > extent:
         raise ScheduleError(
             f"the factors make {total} iterations, but `{loop}` has {extent}",

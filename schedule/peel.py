@@ -30,7 +30,7 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     """
     above = path_to_loop(func, loop)
     target: For = above[-1]  # type: ignore[assignment]
-    extent = constant_extent(target)
+    extent = int(constant_extent(target))
     start, stop, marks = 0, extent, []
     for g in guarded_statements(target):
         inside = ranges_around(above[:-1])

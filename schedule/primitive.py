@@ -367,14 +367,14 @@ def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
 
 
 def constant_extent(loop: For) -> int:
-    """The number of iterations of a loop; refuses one that is known only when the program runs."""
+    """The number of iterations of a loop, with its formula in a sketch; refuses one that is known only when the program runs."""
     if type(loop.extent) is not Const:
         raise ScheduleError(
             f"the extent of `{loop.name}` is not a constant",
             (loop, f"runs over {loop.extent}"),
             hint=f"split({loop.name!r}, [None, 4]) makes an inner loop whose extent is one",
         )
-    return int(loop.extent.value)
+    return loop.extent.value  # type: ignore[return-value]
 
 
 def fixed_factors(factors: list[int | None], example: str) -> list[int]:

@@ -209,7 +209,7 @@ def _possible(call) -> bool:
 
 
 def _extent(func: PrimFunc, loop: str) -> int:
-    return constant_extent(find_loop(func, loop))
+    return int(constant_extent(find_loop(func, loop)))
 
 
 def _need_count(n: int, max_innermost_factor: int) -> None:

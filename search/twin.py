@@ -78,7 +78,7 @@ class _Aim:
     def nearest(self) -> list[int]:
         """That row after one choice after the other has taken the option that is closest, as long as one helps; the last go
         first, as those before them may leave out what they are about."""
-        row, before = self.placed, []
+        row, before = self.placed, list[int]()
         while row != before and any(self.distance(row)):
             before = row
             for choice in reversed(self.sketch.choices):

@@ -13,7 +13,7 @@ from search.geometry import machine
 from search.sample import sample
 from search.sketch import Hole, Sketch
 from search.space import annotated, derived, generate, named
-from search.symbolic import symbolic, witness
+from search.symbolic import Memory, Multiples, alignments, symbolic, witness
 from tests.search.agreement import disagreements
 from tests.search.candidates import SHAPES
 from tests.search.programs import batched_matmul, matmul, total, transposed_matmul
@@ -65,6 +65,26 @@ def test_tiles_that_a_stride_divides(shape):
     rng = np.random.default_rng(0)
     for sketch in generate(workloads.make("conv2d_transpose", shape).func, TWO, space="full")[1:2]:
         agree(sketch, sample(sketch, TWO, 4, rng))
+
+
+def test_loops_inside_of_a_stage_divide_nothing():
+    """Where the image is padded within tiles of rows and columns, it does not matter how the sum is split."""
+    func = workloads.make("conv2d_transpose", (1, 3, 5, 7, 18, 4, 2, 1)).func
+    sketch = next(s for s in generate(func, TWO) if any(t.reduce and t.columns for t in s.tiles))
+    rows = sample(sketch, TWO, 100, np.random.default_rng(0))
+    found = {a for v in np.unique(sketch.variants(rows), axis=0).tolist() for a in alignments(sketch, v, Memory())}
+    spatial = {c for t in sketch.tiles if not t.reduce for c in t.columns}
+    assert found and all(isinstance(a, Multiples) and set(a.inside[0]) <= spatial for a in found)
+
+
+def test_sketches_share_statements():
+    """What packs the kernel is the same in several, and described once."""
+    func = workloads.make("conv2d_transpose", (1, 3, 5, 7, 18, 4, 2, 1)).func
+    found: list[set[int]] = []
+    for sketch in generate(func, TWO):
+        rows = sample(sketch, TWO, 40, np.random.default_rng(0))
+        found.append({id(s) for _, p in family(sketch).programs(rows) for s in p.statements})
+    assert any(a & b for n, a in enumerate(found) for b in found[:n])
 
 
 def test_short_axes_share_one_program():

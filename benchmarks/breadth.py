@@ -1,0 +1,177 @@
+"""The default schedule beside numpy and torch, on many small programs of all kinds: products of odd forms, reductions, copies.
+
+It is there to find kinds of programs for which the default schedule is slow. Peers are given the same formula, `peer`, and make
+their result anew in each call. Results are compared with the formula in float64, or int64, before anything is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tir
+from tir import te
+
+from . import peers
+from .options import Options
+from .runner import Effort, circumstances, race, ratios, warm
+
+THREADED = True
+
+TOLERANCE = 1e-4  # of the largest element; sums of 100,000 terms of both signs are off by a tenth of that
+
+Shape = tuple[int, ...]
+
+
+class Program(NamedTuple):
+    """A function of arrays of `shapes` and one dtype: `build` makes its tensor expression, `peer` what numpy and torch do."""
+
+    shapes: tuple[Shape, ...]
+    build: Callable[..., te.Tensor]
+    peer: Callable[..., Any]
+    dtype: str = "float32"
+
+
+def _product(M: int, N: int, K: int, left: str = "ik", right: str = "kj", dtype: str = "float32") -> Program:
+    """A matrix product; `left` and `right` name the dimensions of the operands in their order."""
+    size = {"i": M, "j": N, "k": K}
+
+    def build(A: te.Tensor, B: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, K), name="k")
+
+        def term(i: Any, j: Any) -> Any:
+            at = {"i": i, "j": j, "k": k}
+            return A[tuple(at[c] for c in left)] * B[tuple(at[c] for c in right)]
+
+        return te.compute((M, N), lambda i, j: te.sum(term(i, j), axis=k), name="C")
+
+    def peer(a: Any, b: Any) -> Any:
+        return (a if left == "ik" else a.T) @ (b if right == "kj" else b.T)
+
+    shapes = tuple(tuple(size[c] for c in operand) for operand in (left, right))
+    return Program(shapes, build, peer, dtype)
+
+
+def _pairs(M: int, N: int, K: int, reduce: Callable[..., Any], pair: Callable[..., Any], peer: Callable[..., Any]) -> Program:
+    """A reduction over k of what `pair` makes of A[i, k] and B[j, k]."""
+
+    def build(A: te.Tensor, B: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, K), name="k")
+        return te.compute((M, N), lambda i, j: reduce(pair(A[i, k], B[j, k]), axis=k), name="C")
+
+    return Program(((M, K), (N, K)), build, peer)
+
+
+def _reduction(shape: Shape, axis: int, reduce: Callable[..., Any], name: str) -> Program:
+    def build(X: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, shape[axis]), name="k")
+        return te.compute(shape[:axis] + shape[axis + 1 :], lambda *i: reduce(X[(*i[:axis], k, *i[axis:])], axis=k), name="Y")
+
+    return Program((shape,), build, lambda x: getattr(x, name)(axis))
+
+
+def _permutation(shape: Shape, order: Shape, dtype: str = "float32") -> Program:
+    def build(X: te.Tensor) -> te.Tensor:
+        place = [order.index(n) for n in range(len(shape))]
+        return te.compute(tuple(shape[n] for n in order), lambda *i: X[tuple(i[n] for n in place)], name="Y")
+
+    return Program((shape,), build, lambda x: x.transpose(order) if isinstance(x, np.ndarray) else x.permute(order), dtype)
+
+
+def _concatenation(A: te.Tensor, B: te.Tensor) -> te.Tensor:
+    (rows, first), (_, second) = (A.shape, B.shape)
+    return te.compute((rows, first + second), lambda i, j: te.if_then_else(j < first, A[i, j], B[i, j - first]), name="Y")
+
+
+def _joined(a: Any, b: Any) -> Any:
+    if isinstance(a, np.ndarray):
+        return np.concatenate([a, b], 1)
+    import torch
+
+    return torch.cat([a, b], 1)
+
+
+def _rows_product(B: int, M: int, K: int) -> Program:
+    """A matrix times a vector, for each of a batch."""
+
+    def build(X: te.Tensor, V: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, K), name="k")
+        return te.compute((B, M), lambda b, i: te.sum(X[b, i, k] * V[b, k], axis=k), name="Y")
+
+    return Program(((B, M, K), (B, K)), build, lambda x, v: (x @ v[:, :, None])[:, :, 0])
+
+
+PROGRAMS: dict[str, Program] = {
+    "product": _product(512, 512, 512),
+    "product-across": _product(512, 512, 512, right="jk"),
+    "product-float64": _product(512, 512, 512, dtype="float64"),
+    "product-int32": _product(256, 256, 256, dtype="int32"),
+    "tall": _product(50000, 32, 32),
+    "outer": _product(1000, 1000, 4),
+    "inner": _product(16, 16, 100000),
+    "one-row": _product(1, 4096, 4096),
+    "one-row-across": _product(1, 4096, 4096, right="jk"),
+    "one-column": _product(4096, 1, 4096),
+    "two-rows-across": _product(2, 4096, 1024, right="jk"),
+    "four-rows-across": _product(4, 4096, 1024, right="jk"),
+    "sixteen-rows-across": _product(16, 4096, 1024, right="jk"),
+    "three-columns": _product(4096, 3, 1024),
+    "batch-of-vectors": _rows_product(64, 256, 256),
+    "distances": _pairs(1000, 1000, 32, te.sum, lambda a, b: (a - b) * (a - b), lambda a, b: ((a[:, None] - b) ** 2).sum(-1)),
+    "least-sums": _pairs(256, 256, 256, te.min, lambda a, b: a + b, lambda a, b: np.asarray(a[:, None] + b).min(-1)),
+    "sum-of-rows": _reduction((4096, 1024), 1, te.sum, "sum"),
+    "sum-of-columns": _reduction((4096, 1024), 0, te.sum, "sum"),
+    "sum-of-few-columns": _reduction((100000, 32), 0, te.sum, "sum"),
+    "sum-of-short-rows": _reduction((100000, 7), 1, te.sum, "sum"),
+    "sum-between": _reduction((64, 512, 128), 1, te.sum, "sum"),
+    "transposition": _permutation((2048, 2048), (1, 0)),
+    "transposition-odd": _permutation((1999, 2003), (1, 0)),
+    "transposition-int8": _permutation((2048, 2048), (1, 0), "int8"),
+    "channels-last": _permutation((8, 64, 56, 56), (0, 2, 3, 1)),
+    "channels-first": _permutation((8, 56, 56, 64), (0, 3, 1, 2)),
+    "heads": _permutation((8, 128, 12, 64), (0, 2, 1, 3)),
+    "concatenation": Program(((4096, 300), (4096, 724)), _concatenation, _joined),
+}
+
+ROWS = tuple(PROGRAMS)
+
+DEFAULT = ("one-row-across", "four-rows-across", "distances", "sum-of-columns", "transposition", "concatenation")
+
+
+def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
+    """One result: milliseconds of each contender, and how many times as fast as its peers ours is."""
+    program = PROGRAMS[row]
+    rng = np.random.default_rng(options.seed)
+    whole = program.dtype.startswith("int")
+    arrays = [(rng.integers(-4, 5, s) if whole else rng.uniform(-1, 1, s)).astype(program.dtype) for s in program.shapes]
+    placeholders = [te.placeholder(s, program.dtype, name=f"X{n}") for n, s in enumerate(program.shapes)]
+    func = te.create_prim_func([*placeholders, program.build(*placeholders)], name="f")
+    target = tir.Target("llvm", num_cores=options.threads)
+    kernel = tir.build(tir.default_schedule(func, target).func, target)
+    wide = program.peer(*(a.astype("int64" if whole else "float64") for a in arrays))
+    out = np.empty(wide.shape, program.dtype)
+    kernel(*arrays, out)
+    off = float(np.max(np.abs(out - wide)) / max(1e-30, np.max(np.abs(wide))))
+    result = {"threads": options.threads, "dtype": program.dtype, "off": off, **circumstances()}
+    if not off <= TOLERANCE:
+        yield {**result, "error": f"wrong result: off by {off:.3g} of the largest element"}
+        return
+    contenders: dict[str, Callable[[], object]] = {
+        "tir": kernel.bind(*arrays, out),
+        "numpy": lambda: np.ascontiguousarray(program.peer(*arrays)),
+    }
+    if peers.installed():
+        import torch
+
+        torch.set_num_threads(options.threads)
+        tensors = [torch.from_numpy(a) for a in arrays]
+        if isinstance(program.peer(*tensors), torch.Tensor):
+            contenders["torch"] = lambda: program.peer(*tensors).contiguous()
+    timings = race(contenders, Effort(seconds=options.seconds, warm=warm(options.threads)))
+    for name, timing in timings.items():
+        result[f"{name}_ms"] = timing.median * 1e3
+        if name != "tir":
+            result[f"of_{name}"] = ratios(timings["tir"], timing)[0]
+    yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
