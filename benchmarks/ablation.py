@@ -1,7 +1,8 @@
 """What the parts of the search are worth: the best found against the number of trials, without one part at a time.
 
 Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS. The schedule that needs no search is no
-candidate here, so that a curve is the search's own; the bests of all runs, that schedule and numpy are timed in turns at the end.
+candidate here, so that a curve is the search's own, though in the full space evolution begins with the row that is most like it,
+unless told otherwise; the bests of all runs, that schedule and numpy are timed in turns at the end.
 With `--minutes M` a row makes as many seeds as its share of the time allows, always as many of each configuration. With `--save
 DIR` all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended; and
 `DIR/ablation.md` and a picture for each number of threads show all rows measured so far.
@@ -24,10 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tir
+from search import Search, generate
 from search.measure import Candidate, Limits, LocalMeasurer
 from search.oracle import Workload
 from search.records import Records
 from search.result import NothingFound
+from search.strategies import MODELS, SEARCHES
 from search.task import Task
 from search.tuner import autotune, default_candidate
 
@@ -36,8 +39,17 @@ from .budget import used
 from .options import Options
 from .runner import Roof, circumstances
 
-CONFIGURATIONS: dict[str, dict[str, str]] = {
+
+def without_start(task: Task) -> Search:
+    """The search of the full space, but that it does not begin with the row that is most like the library's schedule."""
+    target = tir.Target(task.target)
+    model, prior = MODELS["gbdt"](target)
+    return SEARCHES["evolution"](generate(task.func, target), target, model, prior, None)
+
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "full": {"search": "evolution", "model": "gbdt", "space": "full"},
+    "no start": {"search": without_start},
     "ansor space": {"search": "evolution", "model": "gbdt", "space": "ansor"},
     "limited space": {"search": "evolution", "model": "gbdt", "space": "limited"},
     "random search": {"search": "random", "model": "none", "space": "full"},
@@ -127,7 +139,7 @@ def _runs(task: Task, name: str, folder: Path, options: Options) -> dict[str, li
     return found
 
 
-def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: Path) -> Ran:
+def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: Path) -> Ran:
     """Tune as far as `path` does not hold the trials yet."""
     with Records(path) as records:
         left = options.trials - len(records.of(task.key, task.target))
@@ -135,7 +147,7 @@ def _run(task: Task, parts: dict[str, str], options: Options, seed: int, path: P
             try:
                 autotune(
                     task.func, task.target, left, records=records, seed=seed, first=(), workload=task.workload,
-                    limits=LIMITS, **parts,  # type: ignore[arg-type]
+                    limits=LIMITS, **parts,
                 )  # fmt: skip
             except NothingFound:
                 pass
@@ -215,7 +227,8 @@ def table(results: Sequence[dict[str, Any]]) -> Any:
 INTRODUCTION = """# What the parts of the search are worth
 
 Made by `python -m benchmarks ablation --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
-timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. `best` is
+timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. But in
+the full space evolution begins with the row of a sketch that is most like that schedule, unless it has `no start`. `best` is
 the median over the seeds, beside its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has
 90 per cent of the fastest; `a run` the median seconds of one.
 """

@@ -72,7 +72,7 @@ def apply(
     t = tiles(c, processor) if sizes is None else sizes
     axes = {it.var.name: it for it in (*c.batch, *c.columns)}
     row = _pixels(c)[-1]
-    order = [axes[i.name] for i in c.store.indices]  # type: ignore[attr-defined]
+    order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
     outer = [loop_of(it) for it in order if it is not row and it is not axes[c.vector]]
     width = min(t.vectors * processor.lanes(c.bits), extent(axes[c.vector]))
     h0, h1, h2 = s.split(loop_of(row), [None, t.strip, t.rows], preserve_unit_iters=False)

@@ -33,11 +33,11 @@ def apply(s: Schedule, block: str, processor: Processor) -> None:
     A single loop is cut into pieces for the threads. ScheduleError where a step is refused.
     """
     b = find_block(s.func, block)
-    if not b.iters:
-        return
     assert isinstance(b.body, Store)
     axes = {it.var.name: it for it in b.iters}
     order: list[Iter] = [axes[i.name] for i in b.body.indices if isinstance(i, Var)]
+    if not order:
+        return
     elements = prod(extent(it) for it in order)
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Load
+from tir.ir import Load, Var
 from tir.memory import WARP
 
 from ..library.structure import Contraction, iterations, last_axis, loop_of, size
@@ -72,7 +72,7 @@ def instruction(c: Contraction, tf32: bool) -> Instruction | None:
         return None
     for x, inner in ((c.left, c.rows), (c.right, c.columns), (c.store, (*c.rows, *c.columns))):
         wanted = {it.var.name for it in (inner if x is c.store else (*inner, *c.sums))}
-        if {i.name for i in x.indices[-2:]} != wanted:  # type: ignore[attr-defined]
+        if {i.name for i in x.indices[-2:] if isinstance(i, Var)} != wanted:
             return None
     (factor,) = factors
     if factor == sums == "float32":

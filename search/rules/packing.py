@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from schedule.library.structure import Contraction, contraction, is_plain, last_axis, loop_of
+from schedule.library import gemm
+from schedule.library.structure import Contraction, last_axis, loop_of
 from tir.ir import Iter
 
 from ..sketch import State, Tile, extent
@@ -87,8 +88,8 @@ class Packing:
 def product(state: State, block: str) -> Contraction | None:
     """The block as a matrix product whose operands can be packed: all their indices are axes, and rows reuse columns. Where the
     sum runs along the rows of the right operand (it is transposed), there must be rows enough to pay for the copy."""
-    c = contraction(state.block(block))
-    if c is None or not c.by_columns or not c.rows or not is_plain(c.left) or not is_plain(c.right):
+    c = gemm.matches(state.block(block))
+    if c is None:
         return None
     least = 1 if last_axis(c.right) == c.vector else ROWS - 1
     return c if extent(c.rows[-1]) > least and extent(c.columns[-1]) > 1 else None

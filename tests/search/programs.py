@@ -30,6 +30,13 @@ def transposed_matmul() -> PrimFunc:
     return te.create_prim_func([A, B, C])
 
 
+def squared_distances(M: int = 61, N: int = 67, K: int = 37) -> PrimFunc:
+    """Of the rows of A and B: the form of a product with a transposed operand."""
+    A, B, k = te.placeholder((M, K), name="A"), te.placeholder((N, K), name="B"), te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum((A[i, k] - B[j, k]) * (A[i, k] - B[j, k]), axis=k), name="C")
+    return te.create_prim_func([A, B, C], name="squared_distances")
+
+
 def widening_matmul(narrow: str, wide: str) -> PrimFunc:
     """C = A · B with elements of `narrow`, accumulated in `wide`."""
     A, B = te.placeholder((13, 40), narrow, name="A"), te.placeholder((40, 37), narrow, name="B")

@@ -20,6 +20,7 @@ FUNCTIONS = {
     "transposed matmul": programs.transposed_matmul,
     "int8 matmul": lambda: programs.widening_matmul("int8", "int32"),
     "float16 matmul": lambda: programs.widening_matmul("float16", "float32"),
+    "squared distances": programs.squared_distances,
     "float64 matmul": lambda: programs.matmul(dtype="float64"),
     "dilated convolution": programs.dilated_conv,
     "argmax": programs.argmax,
