@@ -68,11 +68,11 @@ class Target:
 
     @property
     def registers(self) -> int:
-        """The number of vector registers: 32 with AVX-512, for vectors of any length, and with NEON; 16 before them."""
-        features = self.mattr.split(",")
-        if features != [""]:
-            return 32 if "+avx512vl" in features or "+neon" in features else 16
-        return 32 if _AVX512.match(self.mcpu) else 16
+        """The number of vector registers: 32 with AVX-512 (for shorter vectors with its VL), and with NEON; 16 before them."""
+        if not self.mattr:
+            return 32 if _AVX512.match(self.mcpu) else 16
+        wanted = {"+neon", "+avx512vl", "+avx512f" if self.vector_bits >= 512 else "+avx512vl"}
+        return 32 if wanted & set(self.mattr.split(",")) else 16
 
 
 _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")

@@ -128,26 +128,27 @@ class Names:
 
     @staticmethod
     def of(func: PrimFunc) -> Names:
-        outer = {p.name for p in func.params} | {b.name for b in func.allocs}
-        axes: set[str] = set()
-        handles: set[str] = set()
-        around: set[str] = set()
-        for s in walk_stmts(func.body):
+        names = Names({p.name for p in func.params} | {b.name for b in func.allocs}, set(), set(), set())
+        names.add(func.body)
+        return names
+
+    def add(self, stmt: Stmt) -> None:
+        """Take what has a name in a statement into account, too, as in one that was taken out of the function."""
+        for s in walk_stmts(stmt):
             match s:
                 case For(var):
-                    outer.add(var.name)
-                    handles.add(var.name)
+                    self.outer.add(var.name)
+                    self.handles.add(var.name)
                 case Block():
-                    handles.add(s.name)
-                    axes.update(own := {it.var.name for it in s.iters})
+                    self.handles.add(s.name)
+                    self.axes.update(own := {it.var.name for it in s.iters})
                     if any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
-                        around |= own
-                    outer.update(buffer.name for buffer in s.allocs)
+                        self.around.update(own)
+                    self.outer.update(buffer.name for buffer in s.allocs)
                 case Let(var):
-                    outer.add(var.name)
+                    self.outer.add(var.name)
                 case Allocate(buffer):
-                    outer.add(buffer.name)
-        return Names(outer, axes, handles, around)
+                    self.outer.add(buffer.name)
 
     def loop(self, wanted: str) -> str:
         name = _fresh(wanted, self.outer, self.axes, self.handles)

@@ -9,7 +9,7 @@ from tir.analysis.regions import Regions, extent_range
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
 from tir.simplify import bounds, prove, simplify
 from tir.size import fixed, less, lesser
-from tir.traverse import stores, walk_stmts
+from tir.traverse import stores
 
 from .edits import Names
 from .loops import KEPT
@@ -32,8 +32,7 @@ def laid_out(
     at once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
     it must be `exact`. Loops of extent 1 are left out unless preserved.
     """
-    # The block has been taken out of the function that `names` was made of, and with it what is inside.
-    names.handles.update(s.name for s in walk_stmts(block.body) if isinstance(s, For | Block))
+    names.add(block)  # it may have been taken out of the function that `names` was made of
     inside: dict[str, Interval] = dict(ranges)
     loops: list[tuple[Var, Expr]] = []
     iters: list[Iter] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
+from schedule.library.elementwise import traffic
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
@@ -327,10 +328,8 @@ def _stream(state: State, block: str) -> None:
     body = state.block(block).body
     if not isinstance(body, Store) or state.block(block).is_reduction or not state.schedule.get_loops(block):
         return
-    parameters = {p.name: p for p in state.func.buffers}
-    touched = {body.buffer.name, *(x.buffer.name for x in loads(body))} & set(parameters)
-    size = sum(_nbytes(parameters[name]) for name in touched)
-    if body.buffer.name not in touched or 4 * size <= state.target.l3:
+    size = traffic(state.func, state.block(block))
+    if 4 * size <= state.target.l3:
         return
     values: tuple[tuple[str, ...], ...] = ((), (body.buffer.name,))
     loop = state.schedule.get_loops(block)[0]

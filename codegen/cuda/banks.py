@@ -10,7 +10,7 @@ import numpy as np
 from tir.affine import Interval
 from tir.ir import Expr
 from tir.memory import WARP
-from tir.points import evaluate
+from tir.points import distinct, evaluate
 from tir.traverse import variables
 
 from .program import DeviceFunction
@@ -51,7 +51,7 @@ def ways(access: Access, kernel: DeviceFunction, ranges: Mapping[str, Interval])
             return 1
         first = np.broadcast_to(offset * access.size // WORD, thread.shape)
         wanted = np.stack(np.broadcast_arrays(group[:, None], first[:, None] + words), axis=-1).reshape(-1, 2)
-        different = np.unique(wanted, axis=0)
+        different, _ = distinct(wanted)
         bank = different[:, 0] * BANKS + different[:, 1] % BANKS
         worst = max(worst, int(np.unique(bank, return_counts=True)[1].max()))
     return worst

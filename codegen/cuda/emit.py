@@ -73,8 +73,8 @@ class Source:
     text: str
     kernels: str
     lines: dict[int, str]
-    shared_bytes: tuple[int, ...] = ()
-    accesses: tuple[tuple[tuple[Access, ...], dict[str, Interval]], ...] = ()
+    shared_bytes: tuple[int, ...]
+    accesses: tuple[tuple[tuple[Access, ...], dict[str, Interval]], ...]
 
 
 def cuda_source(func: PrimFunc | Program, target=None) -> str:

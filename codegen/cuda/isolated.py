@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,14 @@ class Tried:
 def attempt(func: PrimFunc, target: str, arrays: Sequence[np.ndarray | int], timeout: float = 60.0) -> Tried:
     """Build, run and time a scheduled function on copies of `arrays`, sizes as they are, in a new process, killed after `timeout`
     seconds."""
+    return apart(_child, (func, target, tuple(arrays)), timeout)
+
+
+def apart(child: Callable[..., None], arguments: tuple[Any, ...], timeout: float) -> Tried:
+    """What `child(pipe, *arguments)` sends from a new process, killed after `timeout` seconds, or how it ended instead."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_child, args=(theirs, func, target, tuple(arrays)), daemon=True)
+    process = spawn.Process(target=child, args=(theirs, *arguments), daemon=True)
     process.start()
     theirs.close()
     try:

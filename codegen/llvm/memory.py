@@ -112,7 +112,7 @@ class Memory(Writer):
 
     def _moves(self, e: Expr) -> bool:
         """Whether the value differs between lanes or between copies of unrolled loops."""
-        return not self._uniform(e) or any(n in self.constants for n in self.variables(e))
+        return not self._uniform(e) or bool(self._copy(self.variables(e)))
 
     def point(self, place: Place) -> str:
         """A pointer to the element, in the first lane."""
@@ -171,7 +171,7 @@ class Memory(Writer):
         buffer, top = place.access.buffer.name, self.top
         if top.stored is None or buffer in top.stored or place.home is top or self.mask or self.wanted or place.stride is None:
             return None
-        if any(isinstance(n, Load) for m in place.offset for atom in m for n in walk(atom)):
+        if self._read(place.offset):
             return None
         home = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
         result = None
@@ -316,10 +316,9 @@ class Memory(Writer):
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
-        atoms = [a for m in place.offset for a in m]
-        if any(isinstance(x, Load) for a in atoms for x in walk(a)):
+        if self._read(place.offset):
             return None
-        used = set().union(*(self.sources[c] for c in conditions), *map(self.variables, atoms))
+        used = set().union(*(self.sources[c] for c in conditions), *(self.variables(a) for m in place.offset for a in m))
         for loop, step in place.copies:
             if loop not in self.unrolled:
                 continue

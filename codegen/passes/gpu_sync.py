@@ -234,8 +234,8 @@ def _copies(pending: list[Access]) -> list[Access]:
 
 
 def _union(a: list[Access], b: list[Access]) -> list[Access]:
-    seen = {id(x.walk) for x in a}
-    return a + [x for x in b if (id(x.walk)) not in seen]
+    seen = {(id(x.walk), x.copying) for x in a}
+    return a + [x for x in b if (id(x.walk), x.copying) not in seen]
 
 
 def _is_unit(s: Stmt) -> bool:

@@ -17,7 +17,7 @@ from tir.traverse import walk
 
 from .gemm import WORTH_THREADS, packed, register_tile, tile_cycles, walk_columns, walk_tiles
 from .processor import Processor
-from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size
+from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size, store_last
 
 DEEP = 32  # steps of a sum from which on turning tiles round costs little
 
@@ -170,19 +170,15 @@ def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None
     if epilogue is not None:
         s.reverse_compute_at(epilogue, c0 if blocks else p0, preserve_unit_loops=True)
         if c.turned:
-            rank = len(c.contraction.store.indices)
-            names = [f"d{n}" for n in range(rank)]
-            last = next(n for n, i in enumerate(c.contraction.store.indices) if i == c.channels[-1].var)
-            order = [n for n in names if n != names[last]] + [names[last]]
-            s.transform_layout(block, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
-            loops = s.get_loops(epilogue)[-rank:]
+            last = store_last(s, block, c.contraction.store.indices, c.channels[-1].var.name)
+            loops = s.get_loops(epilogue)[-len(c.contraction.store.indices) :]
             walk_columns(s, loops[last], loops[-1], lanes)
         s.vectorize(s.get_loops(epilogue)[-1])
     s.unroll(p1)
     s.vectorize(c1)
     if threads > 1:
         shared = [*groups, c0] if by_panels else [*groups, c0, *rows]
-        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+        s.parallel(s.fuse(*shared))
 
 
 __all__ = ["Convolution", "Tiles", "apply", "cycles", "matches", "parts", "suits", "tiles"]

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block, Load, Var
+from tir.ir import Block, Load
 
 from . import elementwise
 from .processor import Processor
-from .structure import Contraction, extent, is_plain, last_axis, loop_of, pairing, size
+from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, size, store_last
 
 FEW = 24  # rows or columns up to which packing takes longer
 VECTORS = 8  # of a row from which on adding up the lanes takes little
@@ -37,7 +36,7 @@ def matches(block: Block) -> Contraction | None:
     if c is None or not c.by_columns or not is_plain(c.left) or not is_plain(c.right) or len(c.sums) != 1 or not c.rows:
         return None
     few = 1 < min(extent(c.rows[-1]), extent(c.columns[-1])) <= FEW
-    return c if few and last_axis(_large(c)) == c.sums[0].var.name else None
+    return c if few and last_axis(_large(c)) == c.sums[0].var.name and divisible(block) else None
 
 
 def _large(c: Contraction) -> Load:
@@ -91,17 +90,13 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
     s.unroll(r1)
     s.unroll(c1)
     s.annotate(lane, "combine_lanes", True)
-    shared = [s.merge(a, b) for a, b in zip(s.get_loops(partial)[:around], s.get_loops(c.block)[:around], strict=True)][:-1]
-    if processor.cores > 1 and size(tuple(find_block(s.func, c.block).iters)) >= WORTH_THREADS:
-        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+    shared = merged(s, partial, c.block, around)[:-1]
+    if processor.cores > 1 and size((*c.batch, *c.rows, *c.columns, *c.sums)) >= WORTH_THREADS:
+        s.parallel(s.fuse(*shared))
 
 
 def _turn(s: Schedule, c: Contraction, small: Load, processor: Processor) -> None:
     """Let the product read an operand through a copy whose memory the sum walks."""
-    step = c.sums[0].var.name
-    names = [f"d{n}" for n in range(len(small.indices))]
-    last = [n for n, i in zip(names, small.indices, strict=True) if isinstance(i, Var) and i.name == step]
     copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
-    order = [n for n in names if n not in last] + last
-    s.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    store_last(s, copy, small.indices, c.sums[0].var.name)
     elementwise.apply(s, copy, processor)

@@ -10,9 +10,10 @@ from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.dtypes import nbytes
-from tir.ir import Block, Const, Expr, Iter, Store, Var, const_shape
+from tir.ir import Block, Const, Expr, Iter, PrimFunc, Store, Var, const_shape
 from tir.traverse import loads, variables, walk
 
+from .gemm import walk_columns
 from .processor import Processor
 from .structure import extent, is_elementwise, loop_of, stored
 
@@ -45,7 +46,7 @@ def apply(s: Schedule, block: str, processor: Processor) -> None:
     threads = processor.cores > 1 and elements >= WORTH_THREADS
     lanes = processor.lanes(max(32, dtypes.bits(b.body.buffer.dtype)))
     if (column := _across(b, order, lanes)) is not None:
-        loops = shared = _squares(s, loops, loop_of(column), max(lanes, processor.lanes(32)))
+        loops = shared = _squares(s, block, loops, loop_of(column), max(lanes, processor.lanes(32)))
     else:
         if len(loops) == 1:
             loops = s.split(loops[0], [None, VECTORS * lanes]) if elements > VECTORS * lanes else loops
@@ -56,7 +57,7 @@ def apply(s: Schedule, block: str, processor: Processor) -> None:
             s.vectorize(piece)
         shared = loops[:1] if len(order) == 1 else loops[:-1]
     if threads and shared and len(loops) > 1:
-        loops = [s.fuse(*shared) if len(shared) > 1 else shared[0]]
+        loops = [s.fuse(*shared)]
         s.parallel(loops[0])
     stream(s, b, loops[0], processor)
 
@@ -89,27 +90,32 @@ def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
     return None
 
 
-def _squares(s: Schedule, loops: list[str], column: str, side: int) -> list[str]:
+def _squares(s: Schedule, block: str, loops: list[str], column: str, side: int) -> list[str]:
     """Walk `column` and the last of some loops in squares, which are turned round in registers, of `side` elements a side: those
     of a block of 4 by 16 one after the other, so that they are on the same pages. Returns the loops around the blocks."""
     *outer, row = loops
-    c0, c1, c2 = s.split(column, [None, 4, side], preserve_unit_iters=False)
-    r0, r1, r2 = s.split(row, [None, 16, side], preserve_unit_iters=False)
+    c0, c1 = s.split(column, [None, 4 * side], preserve_unit_iters=False)
+    r0, r1 = s.split(row, [None, 16 * side], preserve_unit_iters=False)
     around = [*(loop for loop in outer if loop != column), c0, r0]
-    s.reorder(*around, c1, r1, c2, r2)
-    s.unroll(c2)
-    s.vectorize(r2)
+    s.reorder(*around, c1, r1)
+    walk_columns(s, c1, r1, side)
+    s.vectorize(s.get_loops(block)[-1])
     return around
 
 
 def stream(s: Schedule, block: Block, loop: str, processor: Processor) -> None:
     """Have a block below a loop write a parameter past the caches, if what it reads and writes is too large to stay in them: else
     each line would be read from memory before it is overwritten."""
-    written = stored(block).buffer.name
-    parameters = {p.name: p for p in s.func.buffers}
-    touched = {written, *(x.buffer.name for x in loads(block.body))} & set(parameters)
-    shapes = [(parameters[name], parameters[name].shape) for name in touched]
-    if written not in touched or not all(isinstance(n, Const) for _, shape in shapes for n in shape):
-        return
-    if sum(prod(const_shape(p)) * nbytes(p.dtype) for p, _ in shapes) > processor.l3 // 2:
-        s.annotate(loop, "non_temporal", written)
+    if 2 * traffic(s.func, block) > processor.l3:
+        s.annotate(loop, "non_temporal", stored(block).buffer.name)
+
+
+def traffic(func: PrimFunc, block: Block) -> int:
+    """The bytes of the parameters that a block reads and writes, if it writes one; 0 if not, or where a length is symbolic."""
+    names = {stored(block).buffer.name, *(x.buffer.name for x in loads(block.body))}
+    touched = [p for p in func.buffers if p.name in names]
+    if not any(p.name == stored(block).buffer.name for p in touched) or not all(
+        isinstance(n, Const) for p in touched for n in p.shape
+    ):
+        return 0
+    return sum(prod(const_shape(p)) * nbytes(p.dtype) for p in touched)

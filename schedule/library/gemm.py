@@ -170,7 +170,7 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
     s.unroll(r2)
     s.vectorize(c2)
     if threads > 1:
-        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+        s.parallel(s.fuse(*shared))
 
 
 def _threads(c: Contraction, processor: Processor) -> int:

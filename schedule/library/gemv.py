@@ -14,7 +14,7 @@ from tir.ir import Block, Const
 from tir.traverse import stores
 
 from .processor import Processor
-from .structure import Contraction, extent, is_plain, last_axis, loop_of, pairing, size
+from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
 
 WORTH_THREADS = 1 << 18  # elements of the matrix below which a second thread costs more than it saves
 
@@ -116,10 +116,9 @@ def _dot(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:
         s.unroll(s.get_loops(c.block)[-2])
     s.vectorize(s.get_loops(partial)[-1])
     s.annotate(s.get_loops(c.block)[-1], "combine_lanes", True)
-    first, second = (s.get_loops(b)[: 1 + shared] for b in (partial, c.block))
-    merged = [s.merge(a, b) for a, b in zip(first, second, strict=True)]
+    around = merged(s, partial, c.block, 1 + shared)
     if threads > 1:
-        s.parallel(merged[0])
+        s.parallel(around[0])
 
 
 def _add_rows(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedule.schedule import Schedule
-from tir.ir import Block, Iter, Var
+from tir.ir import Block, Iter
 
 from . import transposed
 from .gemm import WORTH_THREADS
 from .processor import Processor
-from .structure import extent, last_axis, loop_of, size
+from .structure import extent, last_axis, loop_of, size, store_last
 from .transposed import Transposed
 
 
@@ -72,10 +72,7 @@ def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None 
     s.reorder(*outer, p0, *classes, *kernel, *(loop for loop, _ in sums), chunks, p1, channel, lane)
 
     copy = s.cache_read(partial, c.right.buffer.name, "global", [partial])
-    names = [f"d{n}" for n in range(len(c.right.indices))]
-    place = next(n for n, i in enumerate(c.right.indices) if i == Var(axis.var.name))
-    order = [*(name for n, name in enumerate(names) if n != place), names[place]]
-    s.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    store_last(s, copy, c.right.indices, axis.var.name)
 
     s.reverse_compute_at(c.block, p0, preserve_unit_loops=True)
     s.annotate(s.get_loops(c.block)[-1], "combine_lanes", True)

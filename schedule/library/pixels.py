@@ -180,7 +180,7 @@ def _unrolled(s: Schedule, c: Convolution, sums: list[Iter], threads: int) -> li
     s.reorder(*order, *within)
     s.vectorize(within[-1])
     if threads > 1 and order:
-        s.parallel(s.fuse(*order) if len(order) > 1 else order[0])
+        s.parallel(s.fuse(*order))
     return made
 
 

@@ -11,7 +11,7 @@ from tir.ir import Axis, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
 from .processor import Processor, partial_results
-from .structure import extent, loop_of, stored
+from .structure import extent, loop_of, merged, stored
 
 REGISTERS = 4  # of partial results, as the next step can't wait for the last
 ROWS = 8  # that are added to many results before the next
@@ -78,8 +78,7 @@ def _lanes(s: Schedule, block: str, length: int, lanes: int, registers: int, kep
     partial = s.rfactor(lane, -1)
     s.vectorize(s.get_loops(partial)[-1])
     s.annotate(s.get_loops(block)[-1], "combine_lanes", True)
-    first, second = (s.get_loops(b)[: len(kept)] for b in (partial, block))
-    return [s.merge(a, b) for a, b in zip(first, second, strict=True)]
+    return merged(s, partial, block, len(kept))
 
 
 def _across(s: Schedule, block: str, spatial: list[Iter], sums: list[Iter], threads: int, width: int) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schedule.error import ScheduleError
 from schedule.primitive import find_block, find_loop
+from schedule.reducer import reducer_of
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Binary, Block, Const, Iter, Load, Store, Var
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, variables
 
 MANY = 8  # uses of an element from which on it is worth keeping near
@@ -170,6 +173,29 @@ def loop_of(it: Iter) -> str:
     """The loop to which an axis is bound alone."""
     assert isinstance(it.binding, Var)
     return it.binding.name
+
+
+def divisible(block: Block) -> bool:
+    """Whether parts of a reduction may be computed apart and in any order, as `rfactor` does."""
+    try:
+        reducer_of(block, reordered=True)
+    except ScheduleError:
+        return False
+    return True
+
+
+def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> int:
+    """Lay out what a block writes, at `indices`, with the dimension of `axis` last; returns the number that this had."""
+    names = [f"d{n}" for n in range(len(indices))]
+    place = next(n for n, i in enumerate(indices) if isinstance(i, Var) and i.name == axis)
+    order = [*(name for n, name in enumerate(names) if n != place), names[place]]
+    s.transform_layout(block, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    return place
+
+
+def merged(s: Schedule, first: str, second: str, count: int) -> list[str]:
+    """Put two blocks, one after the other, below the same outermost loops, so many of each; returns these."""
+    return [s.merge(a, b) for a, b in zip(s.get_loops(first)[:count], s.get_loops(second)[:count], strict=True)]
 
 
 def iterations(s: Schedule, loop: str) -> int | None:

@@ -32,7 +32,7 @@ def apply(s: Schedule, block: str, done: set[str]) -> None:
     placing = {v for it in find_block(s.func, result).iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
     around = s.get_loops(result)
     loops = [x for x in around if x in placing] or [s.add_unit_loop(around[0] if around else result)]
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    fused = s.fuse(*loops)
     lanes = 1 if reducing else _lanes(s, block, fused)
     n = iterations(s, fused) or THREADS * lanes
     threads = min(THREADS, -(-n // lanes))

@@ -46,7 +46,7 @@ def fetch(s: Schedule, copy: str, rank: int, threads: Sequence[tuple[str, int]])
     lanes = LANES // dtypes.nbytes(source.dtype) if source is not None else 1
     while lanes > 1 and (width % lanes or total % (lanes * count) or not _aligned(source, lanes)):
         lanes //= 2
-    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    fused = s.fuse(*loops)
     parts = s.split(fused, [None, *(n for _, n in threads), *([lanes] if lanes > 1 else [])])
     if lanes > 1:
         s.vectorize(parts[-1])

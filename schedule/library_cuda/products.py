@@ -116,7 +116,7 @@ def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None
     s.reverse_compute_at(after, bx)
     first = s.decompose_reduction(block, ko)
     if batch:
-        s.bind(s.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
+        s.bind(s.fuse(*batch), "blockIdx.z")
     blocks = rasterise(s, by, bx)
     s.bind(blocks, "blockIdx.x")
     s.annotate(blocks, "resident_blocks", 2)

@@ -130,7 +130,7 @@ def apply(s: Schedule, group: Rows) -> None:
     loops = s.get_loops(group.last)[: group.rank]
     if not loops:
         loops = [s.add_unit_loop(s.get_loops(group.last)[0])]
-    row = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    row = s.fuse(*loops)
     block, row = s.split(row, [None, lanes.rows])
     s.bind(block, "blockIdx.x")
     s.bind(row, "threadIdx.y")

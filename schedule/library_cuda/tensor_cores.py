@@ -100,7 +100,7 @@ def multiply(s: Schedule, c: Contraction, after: str | None, how: Instruction, t
     s.reverse_compute_at(after, bx)
     first = s.decompose_reduction(block, ko)
     if batch:
-        s.bind(s.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
+        s.bind(s.fuse(*batch), "blockIdx.z")
     outer = len(batch) > 0
     blocks = rasterise(s, by, bx)
     s.bind(blocks, "blockIdx.x")

@@ -11,8 +11,8 @@ INTERVAL = 0.1  # seconds between two looks, at least
 SHARE = 0.02  # of a processor's time that looking may take, as it is taken from what is being timed
 
 
-def half_of_memory() -> int | None:
-    """Half of the bytes that this process and its children may use: of the machine, or of its control group."""
+def memory() -> int | None:
+    """The bytes that this process and its children may use: of the machine, or of its control group; None where unknown."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
@@ -21,7 +21,13 @@ def half_of_memory() -> int | None:
         whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # no such group, or one without a limit
         pass
-    return whole // 2
+    return whole
+
+
+def half_of_memory() -> int | None:
+    """Half of `memory`."""
+    whole = memory()
+    return None if whole is None else whole // 2
 
 
 def resident(group: int) -> int:

@@ -7,6 +7,7 @@ from tests.schedule.harness import refuse, same_numbers
 from tests.schedule.programs import chain, matmul
 from tir.ir import PrimFunc
 from tir.script import parse
+from tir.verify import verify
 
 ONE = 'A: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")'
 
@@ -16,38 +17,31 @@ def program(parameters: str, body: str) -> PrimFunc:
     return parse(f"from tir.script import tir as T\n\n\n@T.prim_func\ndef f({parameters}):\n{lines}")
 
 
-def loaded_extent() -> PrimFunc:
+def copies(first: str, second: str, extent: str = "7", more: str = "") -> PrimFunc:
+    """Two copies, one after the other, each to the buffer of its first letter from that of its second."""
+    (w, x), (y, z) = first, second
     return program(
-        'A: T.Buffer((7,), "float32"), N: T.Buffer((1,), "int32"), C: T.Buffer((7,), "float32")',
-        """
+        ONE + more,
+        f"""
 B = T.alloc_buffer((7,))
 for i in range(7):
-    with T.block("B"):
+    with T.block("{w}"):
         v = T.axis.spatial(7, i)
-        B[v] = A[v]
-for j in range(N[0]):
-    with T.block("C"):
+        {w}[v] = {x}[v]
+for j in range({extent}):
+    with T.block("{y}"):
         v = T.axis.spatial(7, j)
-        C[v] = B[v]
+        {y}[v] = {z}[v]
 """,
     )
+
+
+def loaded_extent() -> PrimFunc:
+    return copies("BA", "CB", "N[0]", ', N: T.Buffer((1,), "int32")')
 
 
 def read_too_early() -> PrimFunc:
-    return program(
-        ONE,
-        """
-B = T.alloc_buffer((7,))
-for i in range(7):
-    with T.block("C"):
-        v = T.axis.spatial(7, i)
-        C[v] = B[v]
-for j in range(7):
-    with T.block("B"):
-        v = T.axis.spatial(7, j)
-        B[v] = A[v]
-""",
-    )
+    return copies("CB", "BA")
 
 
 def written_again() -> PrimFunc:
@@ -199,3 +193,30 @@ def test_an_ordered_axis():
           hint: if the order does not matter, declare `w` as T.axis.spatial, or T.axis.reduce if it adds up
         """,
     )
+
+
+@pytest.mark.parametrize("inner", ["ax0", "w"])
+@pytest.mark.parametrize("own", ["ax0", "v"])
+def test_what_is_moved_keeps_its_names_apart(inner: str, own: str) -> None:
+    """New loops around a block are named after nothing that is in it, though it was taken out when they are made."""
+    func = program(
+        'A: T.Buffer((8, 5), "float32"), C: T.Buffer((8, 5), "float32")',
+        f"""
+P_ = T.alloc_buffer((8, 5))
+for i in range(8):
+    with T.block("P"):
+        {own} = T.axis.spatial(8, i)
+        for j in range(5):
+            with T.block("Q"):
+                {inner + "_" if inner == own else inner} = T.axis.spatial(5, j)
+                P_[{own}, {inner + "_" if inner == own else inner}] = A[{own}, {inner + "_" if inner == own else inner}]
+for k, l in T.grid(8, 5):
+    with T.block("C"):
+        x, y = T.axis.remap("SS", [k, l])
+        C[x, y] = P_[x, y]
+""",
+    )
+    s = Schedule(func)
+    s.compute_at("P", "k", preserve_unit_loops=True)
+    assert verify(s.func).ok, verify(s.func)
+    same_numbers(func, s.func)

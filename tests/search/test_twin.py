@@ -14,7 +14,7 @@ from search.space import generate
 from search.strategies import search
 from search.task import Task
 from search.twin import twin
-from tests.search.programs import matmul, two_outputs
+from tests.search.programs import argmax, matmul
 from tests.search.test_library_points import signature
 from tir import workloads
 
@@ -90,5 +90,8 @@ def test_other_spaces_and_searches_know_nothing_of_it(options, monkeypatch):
     assert search(Task.of(matmul(), "llvm -num-cores 1"), model="none", **options).propose(2, np.random.default_rng(0))
 
 
-def test_what_the_library_does_not_know_begins_at_random():
-    assert search(Task.of(two_outputs(), "llvm -num-cores 1"), model="none").propose(2, np.random.default_rng(0))
+def test_what_the_library_does_not_know_begins_at_random() -> None:
+    func, target = argmax(), Target("llvm -num-cores 1")
+    assert library.schedule(func, target) is None
+    begun = search(Task.of(func, "llvm -num-cores 1"), model="none")
+    assert begun._start == [] and begun.propose(2, np.random.default_rng(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import runpy
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
         raise Usage(f"--shape goes with a workload; the function in {word} has the sizes that it is written with")
     func = _from_file(word)
     try:
-        if _bytes(func) > _memory():
+        if not _fits(func):
             raise Usage(f"{word} does not fit into the memory of this machine")
     except ValueError as error:  # of a symbolic size
         raise Usage(f"{word}: {error}") from None
@@ -61,7 +60,7 @@ def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Pro
     try:
         known = workloads.get(name)
         lengths = known.sizes(_shape(shape, known.usage) if isinstance(shape, str) else shape)
-        if _bytes(known.build(dtype, *lengths)) > _memory():
+        if not _fits(known.build(dtype, *lengths)):
             raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine")
         workload = Workload(name, lengths, dtype)
         return Program(name, lengths, dtype, workload.instance().func, workload)
@@ -76,15 +75,14 @@ def _shape(text: str, usage: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _bytes(func: PrimFunc) -> int:
-    """What the arrays of a function take, with their reference in float64."""
+def _fits(func: PrimFunc) -> bool:
+    """Whether the arrays of a function, with their reference in float64, fit into the memory of this machine."""
+    from search.measure.memory import memory
+
     from .. import dtypes
 
-    return sum(math.prod(const_shape(b)) * (dtypes.nbytes(b.dtype) + 8) for b in (*func.buffers, *func.allocs))
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 36
+    needed = sum(math.prod(const_shape(b)) * (dtypes.nbytes(b.dtype) + 8) for b in (*func.buffers, *func.allocs))
+    return needed <= (memory() or needed)
 
 
 def _from_file(word: str) -> PrimFunc:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ..affine import Interval
 from ..analysis.regions import accessed, clip
 from ..ir import Axis, Block, Buffer, For, Kind, Let, PrimFunc, Stmt
-from ..memory import PER_THREAD
+from ..memory import PER_THREAD, SHARED
 from ..simplify import prove
 from ..traverse import children, stores, variables
 from .accesses import accesses_in, grouped, scopes
@@ -66,7 +66,7 @@ def _races(
 
 def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
     """Whether GPU threads have a buffer each, or share it in a block and take care of its order themselves."""
-    shared = buffer.scope.startswith("shared") and not loop.thread.startswith("blockIdx")
+    shared = buffer.scope in SHARED and not loop.thread.startswith("blockIdx")
     return loop.kind is Kind.THREAD and (buffer.scope in PER_THREAD or shared)
 
 

@@ -11,7 +11,6 @@ What is wrong is a line; its CUDA C, with the schedule and the whole message, is
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import re
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import numpy as np
 
 import tir
 from codegen.cuda import GPUError
-from codegen.cuda.isolated import Tried, attempt
+from codegen.cuda.isolated import Tried, apart, attempt
 from codegen.target import Target
 from schedule import library_cuda, replay
 from search.sample import sample
@@ -159,19 +159,7 @@ def keep(one: Case, problem: str, sources: Path, target: Target) -> Path:
 
 def tensors(target: str, timeout: float = 120.0) -> str:
     """What is wrong with tensors of torch as arguments, tried in a process of its own; empty if nothing."""
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_tensors, args=(theirs, target), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        return ours.recv() if ours.poll(timeout) else f"nothing within {timeout} s"
-    except EOFError:
-        process.join(5)
-        return f"the process ended with code {process.exitcode}"
-    finally:
-        process.kill()
-        process.join()
+    return apart(_tensors, (target,), timeout).message
 
 
 def _tensors(pipe: Connection, target: str) -> None:
@@ -201,7 +189,7 @@ def _tensors(pipe: Connection, target: str) -> None:
                 pass
         except Exception as error:  # the outermost frame of a child
             problems.append(f"{dtype}: {type(error).__name__}: {error}")
-    pipe.send("; ".join(problems))
+    pipe.send(Tried("ok", message="; ".join(problems)))
 
 
 def circumstances() -> str:
@@ -243,7 +231,7 @@ def main() -> int:
         if missing := available():
             say(f"WRONG NVRTC: {missing}")
             return 1
-        if "no torch" not in circumstances():
+        if find_spec("torch") is not None:
             problem = tensors(str(target))
             wrong += bool(problem)
             say(f"tensors of torch: {f'WRONG {problem}' if problem else 'right'}")

@@ -9,7 +9,7 @@ import pytest
 
 import tir
 from schedule import library
-from schedule.library import Processor, conv2d, depthwise, elementwise, gemm, gemv, reduction, rowwise
+from schedule.library import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.library.processor import balanced, partial_results
 from schedule.primitive import find_block
 from tir import te
@@ -65,6 +65,33 @@ def test_processors():
     half = Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2 -vector-bits 256"))  # AVX-512 has as many short registers
     assert (half.lanes(32), half.registers) == (8, 32)
     assert Processor.of(tir.Target("llvm -mcpu x86-64 -mattr +avx2,+fma -num-cores 2")).registers == 16
+    first = (
+        "llvm -mcpu x86-64 -mattr +avx2,+avx512f -num-cores 2"  # which has 32 long registers, and no more short ones than AVX2
+    )
+    assert (Processor.of(tir.Target(first)).registers, Processor.of(tir.Target(f"{first} -vector-bits 256")).registers) == (
+        32,
+        16,
+    )
+
+
+def test_dot_products():
+    """All multiply-adds count where threads are worth it; what must run in order stays with `gemm`."""
+    A, B = te.placeholder((4, 4096), name="A"), te.placeholder((130, 4096), name="B")
+    k = te.reduce_axis((0, 4096), name="k")
+    func = te.create_prim_func([A, B, te.compute((4, 130), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
+    assert dots.matches(find_block(func, "C"))
+    assert "T.parallel" in library.schedule(func, tir.Target("llvm -num-cores 8")).script
+    once = tir.script.parse(
+        "from tir.script import tir as T\n\n\n@T.prim_func\n"
+        "def f(A: T.Buffer((4, 130)), B: T.Buffer((33, 130)), C: T.Buffer((4, 33))):\n"
+        "    for i, j, k in T.grid(4, 33, 130):\n"
+        "        with T.block('C'):\n"
+        "            x, y, z = T.axis.remap('SSR', [i, j, k])\n"
+        "            with T.init():\n"
+        "                C[x, y] = T.float32(1)\n"
+        "            C[x, y] = C[x, y] + A[x, z] * B[y, z]\n"
+    )
+    assert dots.matches(find_block(once, "C")) is None and gemm.matches(find_block(once, "C"))
 
 
 def block(*tensors):
