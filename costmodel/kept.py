@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import io
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
+from tir.files import write_atomically
 
 from .features import NAMES
 
@@ -32,15 +33,9 @@ ARRAYS = {
 def write(path: str | Path, arrays: Mapping[str, np.ndarray], is_gpu: bool) -> None:
     """Write the ARRAYS of a model for a processor, or for a GPU; what was there before stays until all is written."""
     about = {"format": np.array(FORMAT), "names": np.array(NAMES), "is_gpu": np.array(is_gpu)}
-    with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, suffix=".part", delete=False) as file:
-        try:
-            np.savez_compressed(file, **about, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, Path(path).resolve())
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **about, **arrays)  # type: ignore[arg-type]
+    write_atomically(Path(path), buffer.getvalue())
 
 
 def read(path: str | Path, is_gpu: bool) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 from .packs import Change, choose_packs
 from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
-from .sketch import State, element_bits, extent, is_spatial
+from .sketch import State, element_bits, extent, is_spatial, width_choice
 
 TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
 ALONE = 1 << 22  # iterations below which one thread may still be faster than several
@@ -149,7 +149,7 @@ def _mark_tile(state: State, block: str) -> None:
     ways: list[tuple[str, Change]] = [("whole registers", lambda new: attempt(new.schedule.vectorize, last))]
     if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
         ways.append(("half registers", halves))
-    state.branch(f"{block} vectors", ways, WIDTHS)
+    state.branch(width_choice(block), ways, WIDTHS)
 
 
 def _vectorize_last(state: State, block: str) -> None:

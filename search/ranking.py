@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel import CostModel, Family
+from costmodel.metrics import rank_correlation
+
+from .measure import Measurement
 
 MEMORY = 0.8  # how much of the past counts when a new batch was measured
 NOISE = 0.02  # times closer than this are the same
@@ -24,6 +27,15 @@ def score_rows(model: CostModel, family: Family, rows: np.ndarray) -> np.ndarray
     if said.shape != (len(rows),) or said.dtype.kind not in "fiu":
         raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {said.dtype} of the shape {said.shape}")
     return np.where(np.isnan(said), -np.inf, said.astype("float64"))
+
+
+def correlation(measurements: Sequence[Measurement]) -> float | None:
+    """The rank correlation of the scores of measured candidates with their speed, each program once; None where fewer than three
+    have scores, or all are alike."""
+    scored = [m for m in measurements if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]
+    if len(scored) < 3:
+        return None
+    return rank_correlation(np.array([m.candidate.score for m in scored]), np.array([m.seconds for m in scored]))
 
 
 @dataclass

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.metrics import rank_correlation
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
@@ -21,6 +20,7 @@ from .events import Callback, Event, Measured, NewBest, Prepared, RoundEnded, Sh
 from .measure import BASELINE, Baseline, Candidate, Limits, Measurement, Measurer, count
 from .protocol import Search
 from .provenance import same_compiler, versions
+from .ranking import correlation
 from .records import Record, Records, RecordsError
 from .result import PHASES, NothingFound, Result
 from .sketch import Sketch
@@ -214,11 +214,11 @@ class Run:
         self._phases["run"] += measurer.run_seconds - ran
         with self.phase("propose"):
             search.tell(told)
-        correlation = getattr(search, "rank_correlation", None)
+        ranked = getattr(search, "rank_correlation", None)
         rate = getattr(search, "scored_per_second", None)
         self._rate, self._scored = rate, getattr(search, "scored", {})
         known = (len(self._measurements), dict(self._outcomes), self._best_seconds(), self._elapsed())
-        self.emit(RoundEnded(*known, correlation if correlation is not None else _correlation(told), rate))
+        self.emit(RoundEnded(*known, ranked if ranked is not None else correlation(told), rate))
 
     def _prepare(self, measurer: Measurer, baseline: Baseline, sketches: int | None) -> None:
         self._baseline, self._tolerance = baseline.measurement, baseline.tolerance
@@ -427,11 +427,3 @@ def _check(func: PrimFunc) -> None:
     report = verify(func)
     if any(not f.message.endswith("extents must be at least 1") for f in report.errors):
         raise VerifyError(report)
-
-
-def _correlation(told: Sequence[Measurement]) -> float | None:
-    """Of the scores of measured candidates with their speed, if they have scores."""
-    scored = [m for m in told if m.candidate.score is not None and m.outcome == "ok" and not m.duplicate]
-    if len(scored) < 3:
-        return None
-    return rank_correlation(np.array([m.candidate.score for m in scored]), np.array([m.seconds for m in scored]))

@@ -262,6 +262,11 @@ def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
     return sorted(columns), [(b.column, [_columns_in(option) for option in b.options]) for b in branches]
 
 
+def width_choice(block: str) -> str:
+    """The name of the choice of a block's vectors: whole registers (0) or halves (1)."""
+    return f"{block} vectors"
+
+
 def open_in(value: object) -> tuple[int, ...]:
     """The columns of what is open in an argument."""
     match value:

@@ -11,20 +11,21 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from codegen.passes import lower
 from codegen.passes.unroll import unroll
 from codegen.target import Target
-from schedule import ScheduleError, replay
+from schedule import ScheduleError
 from tir.affine import coefficient, polynomial
 from tir.ir import Const, For, Kind, Node, PrimFunc, Store
 from tir.traverse import blocks, children, path_to
 
+from .planned import renamed, take
 from .sample import fit
-from .sketch import Sketch, Tile, is_spatial
+from .sketch import Sketch, Tile, filled, is_spatial, open_in
 
 CLOSEST = 3  # sketches whose choices are made
 ALIKE = 0.75  # of the loops of axes of the known program that a twin has at least
@@ -64,6 +65,7 @@ class _Aim:
         self.sizes = {axis: levels for axis, levels in _sizes(known).items() if axis[0] in own}
         self.nests = _nests(known, target)
         self._distances: dict[tuple[int, ...], Distance] = {}
+        self._taken: dict[Any, Any] = {}  # by a first step with its numbers: what it makes, its names, and so on for the next
 
     @cached_property
     def placed(self) -> list[int]:
@@ -98,12 +100,23 @@ class _Aim:
 
     def _distance(self, row: Sequence[int]) -> Distance:
         try:
-            made = replay(self.sketch.func, self.sketch.trace(row)).func
+            made = self._program(row)
         except ScheduleError:  # a step can be refused with these numbers
             return math.inf, math.inf, math.inf
         sizes, nests = _sizes(made), _nests(made, self.target)
         lacking = sum(len(set(levels) - set(sizes.get(axis, []))) for axis, levels in self.sizes.items())
         return lacking, (self.nests - nests).total(), (nests - self.nests).total()
+
+    def _program(self, row: Sequence[int]) -> PrimFunc:
+        """The program of a row; steps that it shares with others are taken once. ScheduleError where one is refused."""
+        func, below, made = self.sketch.func, self._taken, dict[str, str]()
+        for step in self.sketch.planned(self.sketch.variant(row)):
+            key = step, tuple(row[c] for _, value in step.args for c in open_in(value))
+            if key not in below:
+                below[key] = *take(func, step, lambda s: filled(s, row.__getitem__), made), {}
+            func, taken, below = below[key]
+            made |= renamed(step, taken)
+        return func
 
 
 def _sizes(func: PrimFunc) -> Sizes:

@@ -6,13 +6,11 @@ from collections import defaultdict
 from html import escape
 from pathlib import Path
 
-import numpy as np
-
-from costmodel.metrics import rank_correlation
-from tir.tune.saved import write_atomically
+from tir.files import write_atomically
 from tir.tune.table import duration
 
 from ..provenance import processor, versions
+from ..ranking import correlation
 from ..result import Result
 from . import figures
 
@@ -100,12 +98,8 @@ def _timings(result: Result) -> str:
 def _ranking(result: Result) -> str:
     """How well the scores of the cost model rank what was measured."""
     text = "What the cost model said before it was measured."
-    scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
-    if len(scored) < 3:
-        return text
-    scores, seconds = (np.array(values) for values in zip(*((m.candidate.score, m.seconds) for m in scored), strict=True))
-    correlation = rank_correlation(scores, seconds)
-    return f"{text} Rank correlation: {'unknown, all alike' if correlation is None else f'{correlation:.2f}'}."
+    found = correlation(result.measurements)
+    return text if found is None else f"{text} Rank correlation: {found:.2f}."
 
 
 def _sketches(result: Result) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,15 @@ def test_a_seed_decides():
     for model in (first, again, other):
         model.update(f, rows, pretended(f, rows))
     assert (first.score(f, rows) == again.score(f, rows)).all() and (first.score(f, rows) != other.score(f, rows)).any()
+
+
+def test_a_model_is_as_readable_as_the_user_lets_files_be(tmp_path):
+    before = os.umask(0o077)
+    try:
+        GBDTModel(MACHINE).save(tmp_path / "model.npz")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model.npz").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_was_learned_can_be_kept(tmp_path):

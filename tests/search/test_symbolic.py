@@ -118,6 +118,17 @@ def test_one_program_serves_all_rows_of_a_variant():
     assert family(sketch) is shared
 
 
+def test_steps_taken_unchecked_make_what_the_primitives_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, rng = Target("llvm", num_cores=2), np.random.default_rng(3)
+    some = []
+    for func in (workloads.make("gmm", (61, 67, 109)).func, workloads.make("softmax", (13, 109)).func):
+        for sketch in generate(func, target):
+            some += [(sketch, sketch.variant(row)) for row in sample(sketch, target, 3, rng)]
+    quick = [symbolic(sketch, variant, Memory()).script() for sketch, variant in some]
+    monkeypatch.setattr("search.symbolic.UNCHECKED", {})
+    assert [symbolic(sketch, variant, Memory()).script() for sketch, variant in some] == quick
+
+
 def test_the_witness_is_large_on_every_level():
     for sketch in generate(matmul(7, 13, 109), TWO, space="ansor"):
         for row in sample(sketch, TWO, 5, np.random.default_rng(0)):

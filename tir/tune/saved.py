@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_atomically
 from .arguments import Usage
 
 if TYPE_CHECKING:
@@ -22,32 +21,6 @@ def versions() -> dict[str, str]:
     from search.provenance import versions
 
     return versions()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the contents of `path` in one step: whoever reads it, or whatever ends this process, finds the old or the new
-    whole. What is no file, as a pipe or a device, is written to; a link stays one."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=path.name + ".", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current
 
 
 class Saver:
