@@ -21,8 +21,8 @@ def test_the_host():
     [
         ("llvm -num-cores 3", {"num_cores": 3}),
         ("llvm --num-cores=3", {"num_cores": 3}),
-        ("llvm -num_cores 3 -mcpu znver4", {"num_cores": 3, "mcpu": "znver4", "mattr": "", "vector_bits": 512}),
-        ("llvm -mcpu haswell", {"mcpu": "haswell", "mattr": "", "vector_bits": 256}),
+        ("llvm -num_cores 3 -mcpu znver4", {"num_cores": 3, "mcpu": "znver4", "vector_bits": 512}),
+        ("llvm -mcpu haswell", {"mcpu": "haswell", "vector_bits": 256}),
         ("llvm -mcpu x86-64-v3", {"vector_bits": 256}),
         ("llvm -mcpu x86-64-v4", {"vector_bits": 512}),
         ("llvm -mcpu znver3", {"vector_bits": 256}),
@@ -39,6 +39,12 @@ def test_the_host():
 def test_strings(spec, expected):
     target = Target(spec)
     assert {key: getattr(target, key) for key in expected} == expected
+
+
+def test_another_processor_than_the_hosts_brings_its_own_features():
+    host, features = host_processor()
+    for mcpu in ("znver4", "znver5", "haswell", "skylake-avx512"):
+        assert Target(f"llvm -mcpu {mcpu}").mattr == (features if mcpu == host else "")
 
 
 def test_keywords_go_before_the_string():
