@@ -14,7 +14,7 @@ from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 from .packs import Change, choose_packs
 from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
-from .sketch import State, element_bits, extent, is_spatial, width_choice
+from .sketch import About, Role, State, element_bits, extent, is_spatial
 
 TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
 ALONE = 1 << 22  # iterations below which one thread may still be faster than several
@@ -96,7 +96,7 @@ def _place(state: State, movable: list[str]) -> None:
 
     ways: list[tuple[str, Change]] = [("a nest of its own", lambda new: _place(new, rest))]
     ways += [(f"at {loop}", at(loop)) for loop in _tops(state, consumer)]
-    state.branch(f"place of {block}", [*ways, ("inline", inline)])
+    state.branch(f"place of {block}", [*ways, ("inline", inline)], block=consumer, role=Role.LOCATION)
 
 
 def _tops(state: State, block: str) -> list[str]:
@@ -149,7 +149,7 @@ def _mark_tile(state: State, block: str) -> None:
     ways: list[tuple[str, Change]] = [("whole registers", lambda new: attempt(new.schedule.vectorize, last))]
     if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
         ways.append(("half registers", halves))
-    state.branch(width_choice(block), ways, WIDTHS)
+    state.branch(f"{block} vectors", ways, WIDTHS, block=block, role=Role.VECTOR_WIDTH)
 
 
 def _vectorize_last(state: State, block: str) -> None:
@@ -170,7 +170,8 @@ def _vectorize_last(state: State, block: str) -> None:
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
     if len(nest) == 1 and state.target.num_cores > 1 and isinstance(nest[0].extent, Const) and nest[0].extent.value >= LONG:
-        *_, loop = state.split_choice(f"{block} chunk", loop, CHUNKS)  # so that there is something to share among threads
+        # So that there is something to share among threads.
+        *_, loop = state.split_choice(f"{block} chunk", loop, CHUNKS, block=block, role=Role.PARALLEL)
         names = []
     inner = names[names.index(loop) + 1 :] if loop in names else []
     if not inner or attempt(state.schedule.reorder, *inner, loop):
@@ -213,12 +214,13 @@ def _annotate_nest(state: State, nest: str) -> None:
     names = [x.name for x in chain]
     inside = [b.name for b in walk_stmts(chain[0]) if isinstance(b, Block)]
     tiled = [b for b in inside if state.marks.get(b) in TILED]
+    owner = (tiled or inside[-1:] or [""])[0]
 
     def finish(new: State, depth: int) -> None:
         if depth:
             new.schedule.parallel(new.schedule.fuse(*names[:depth]) if depth > 1 else names[0])
         if depth:
-            _share(new, inside[-1], alike=bool(tiled))
+            _share(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
             _fetch(new, block)
@@ -239,7 +241,8 @@ def _annotate_nest(state: State, nest: str) -> None:
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
         alone = [("none parallel", way(0))] if work < ALONE else []
-        if state.branch(f"parallel loops of {inside[-1]}", [*((f"{d} parallel", way(d)) for d in legal), *alone]):
+        ways = [*((f"{d} parallel", way(d)) for d in legal), *alone]
+        if state.branch(f"parallel loops of {inside[-1]}", ways, block=owner, role=Role.PARALLEL):
             return
     way(0)(state)
 
@@ -285,13 +288,14 @@ def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Chan
 # --- numbers ---------------------------------------------------------------------------------------------------------------
 
 
-def _share(state: State, block: str, alike: bool) -> None:
+def _share(state: State, block: str, owner: str, alike: bool) -> None:
     """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
     at a time, unless tile sizes say that already."""
     loop = next(x for x in path_to(state.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
-    state.pick(f"{block} schedule", ("static", "dynamic"), "ann_val", lambda s, v: s.annotate(loop, "schedule", v))
+    about: About = {"block": owner, "role": Role.PARALLEL}
+    state.pick(f"{block} schedule", ("static", "dynamic"), "ann_val", lambda s, v: s.annotate(loop, "schedule", v), **about)
     if not alike:
-        state.choose(f"{block} share", SHARES, "ann_val", lambda s, n: s.annotate(loop, "chunk", n))
+        state.choose(f"{block} share", SHARES, "ann_val", lambda s, n: s.annotate(loop, "chunk", n), **about)
 
 
 def _unroll(state: State, block: str) -> None:
@@ -301,7 +305,10 @@ def _unroll(state: State, block: str) -> None:
     sums = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
     level = next((level for level in reversed(state.levels[block]) if sums & set(level)), [])
     if level:
-        state.choose(f"{block} unroll", UNROLL, "ann_val", lambda s, n: s.annotate(level[0], "pragma_auto_unroll_max_step", n))
+        state.choose(
+            f"{block} unroll", UNROLL, "ann_val", lambda s, n: s.annotate(level[0], "pragma_auto_unroll_max_step", n),
+            block=block, role=Role.PRAGMA,
+        )  # fmt: skip
 
 
 def _fetch(state: State, block: str) -> None:
@@ -320,7 +327,10 @@ def _fetch(state: State, block: str) -> None:
     inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        state.pick(f"{block} prefetch", values, "ann_val", lambda s, v: s.annotate(inner[-1], "prefetch", v))
+        state.pick(
+            f"{block} prefetch", values, "ann_val", lambda s, v: s.annotate(inner[-1], "prefetch", v),
+            block=block, role=Role.PRAGMA,
+        )  # fmt: skip
 
 
 def _stream(state: State, block: str) -> None:
@@ -335,7 +345,7 @@ def _stream(state: State, block: str) -> None:
     loop = state.schedule.get_loops(block)[0]
     state.pick(
         f"{block} stores", values[::-1] if 2 * size > state.target.l3 else values, "ann_val",
-        lambda s, v: s.annotate(loop, "non_temporal", v),
+        lambda s, v: s.annotate(loop, "non_temporal", v), block=block, role=Role.PRAGMA,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tir.ir import Block, Const, For, Kind
 from tir.traverse import blocks, path_to, variables, walk_stmts
 
 from .annotate import roots
-from .sketch import State, is_spatial
+from .sketch import Role, State, is_spatial
 
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling a nest may make
 VECTOR = 16  # most iterations that are fused into a vector
@@ -26,7 +26,7 @@ PLACES = 8  # most combinations of compute locations that a sketch has
 def annotate(state: State) -> None:
     """Ansor's annotation, with compute locations."""
     placed = _placements(state)
-    state.branch("compute locations", [(label, _finisher(steps)) for label, steps in placed])
+    state.branch("compute locations", [(label, _finisher(steps)) for label, steps in placed], role=Role.LOCATION)
 
 
 def annotate_in_place(state: State) -> None:
@@ -135,7 +135,9 @@ def _annotate_nest(state: State, nest: str) -> None:
     # As many as give every thread 16 iterations, where the lengths are known; then the other numbers.
     enough = next((n for n in range(1, len(chain)) if _length(state, chain[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
-    if not state.branch(f"parallel loops of {stages[-1]}", [(f"{n} parallel", parallel(n)) for n in depths]):
+    owner = next((b for b in stages if state.marks.get(b) == "tiled"), stages[-1])
+    ways = [(f"{n} parallel", parallel(n)) for n in depths]
+    if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
         _finish_nest(state, nest, stages)
 
 
@@ -175,7 +177,10 @@ def _own_loop(state: State, block: str, outermost: str) -> str | None:
 
 
 def _unroll(state: State, block: str, loop: str) -> None:
-    state.choose(f"unroll {block}", UNROLL, "ann_val", lambda s, limit: s.annotate(loop, "pragma_auto_unroll_max_step", limit))
+    state.choose(
+        f"unroll {block}", UNROLL, "ann_val", lambda s, limit: s.annotate(loop, "pragma_auto_unroll_max_step", limit),
+        block=block, role=Role.PRAGMA,
+    )  # fmt: skip
 
 
 def _vectorize(state: State, block: str) -> None:
@@ -204,4 +209,4 @@ def _vectorize(state: State, block: str) -> None:
 
     if names:
         counts = range(1, max(2, len(names)))
-        state.branch(f"vector of {block}", [(f"{n} vectorised", vector(n)) for n in counts])
+        state.branch(f"vector of {block}", [(f"{n} vectorised", vector(n)) for n in counts], block=block)

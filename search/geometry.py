@@ -10,7 +10,7 @@ from tir.affine import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
 from tir.traverse import blocks, loads, stores
 
-from .sketch import Sketch, element_bits, extent, is_spatial
+from .sketch import Role, Sketch, element_bits, extent, is_spatial
 
 # Of an H100: lanes of all multiprocessors, bytes of shared memory, registers and second-level cache.
 GPU = Machine(132 * 128, 128, 227 * 1024, 256 * 1024, 50 * 1024 * 1024, is_gpu=True)
@@ -42,7 +42,6 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
     extents = {it.var.name: extent(it) for it in block.iters}
     for axis, t in tiles.items():
         extents |= {**dict.fromkeys(t.parts, 1), axis: t.extent} if t.parts else {}
-    choices = {c.name: c.column for c in sketch.choices}
     axes = {it.var.name: n for n, it in enumerate(block.iters)}
 
     def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> Access:
@@ -70,6 +69,6 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
         element_bits=element_bits(block),
         roles=tuple(tiles[it.var.name].roles if it.var.name in tiles else "" for it in block.iters),
         units=tuple(tiles[it.var.name].unit if it.var.name in tiles else 1 for it in block.iters),
-        stages=choices.get(f"{block.name} stages"),
-        widths=tuple(choices.get(f"{buffer}_shared vector") for buffer, _ in seen),
+        stages=sketch.column_of(block.name, Role.STAGES),
+        widths=tuple(sketch.column_of(block.name, Role.COPY_WIDTH, buffer) for buffer, _ in seen),
     )

@@ -121,13 +121,13 @@ def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.n
 
 
 def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each column's gene, by block and by axis. A choice goes with the block that its name begins with."""
+    """The number of each column's gene, by block and by axis."""
     blocks = {name: n for n, name in enumerate(dict.fromkeys(t.block for t in sketch.tiles))}
     by_block, by_axis = np.zeros(sketch.columns, dtype=np.int64), np.zeros(sketch.columns, dtype=np.int64)
     for n, t in enumerate(sketch.tiles):
         by_block[list(t.columns)], by_axis[list(t.columns)] = blocks[t.block], n
     for n, c in enumerate(sketch.choices):
-        by_block[c.column] = blocks.get(c.name.split(" ")[0], len(blocks) + n)
+        by_block[c.column] = blocks.get(c.block, len(blocks) + n)
         by_axis[c.column] = len(sketch.tiles) + n
     return by_block, by_axis
 

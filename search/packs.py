@@ -9,7 +9,7 @@ from schedule import ScheduleError
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
-from .sketch import State, element_bits, extent, is_spatial
+from .sketch import Role, State, element_bits, extent, is_spatial
 
 Change = Callable[[State], object]
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
@@ -77,7 +77,7 @@ def _visit(state: State, block: str, place: str | None, operands: list[str], the
         ways.append(("by tiles", way(lambda new: _by_tiles(new, block, buffer, place))))
     if few:
         ways = ways[:2] if ways[0][0] == "as it is" else ways[:1]
-    state.branch(f"pack {buffer} for {block}", ways)
+    state.branch(f"pack {buffer} for {block}", ways, block=block, role=Role.PACKING, buffer=buffer)
 
 
 def _panels(state: State, block: str, axes: set[str]) -> str | None:

@@ -17,7 +17,7 @@ from codegen.target import Target
 
 from .geometry import machine
 from .gpu import population
-from .sketch import Sketch, Tile, width_choice
+from .sketch import Role, Sketch, Tile
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
@@ -82,8 +82,9 @@ def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarr
     that; 1 for axes that are not vectorised."""
     if not t.vector:
         return np.ones(len(rows), dtype=np.int64)
-    halved = next((rows[:, c.column] for c in sketch.choices if c.name == width_choice(t.block)), 0)
-    return np.full(len(rows), target.lanes(t.bits), dtype=np.int64) // (1 + halved)
+    width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
+    halved = sketch.column_of(t.block, Role.VECTOR_WIDTH)
+    return width if halved is None else width // (1 + rows[:, halved])
 
 
 def _innermost(t: Tile, width: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -105,15 +106,44 @@ class Tile:
         return (self.extent * self.unit - self.missing) % (self.unit * prod(int(row[c]) for c in self.columns)) == 0
 
 
+class Role(StrEnum):
+    """What a choice decides. Mutations, populations and cost models find the columns that they need by it."""
+
+    OTHER = "other"
+    PARALLEL = "parallel"  # which loops run in parallel, on how many threads, and how threads share the iterations
+    LOCATION = "location"  # where a stage is computed
+    PRAGMA = "pragma"  # unrolling, prefetching, stores that bypass the caches
+    PACKING = "packing"  # whether an operand is copied, and where
+    VECTOR_WIDTH = "vector width"  # whole registers (0) or halves (1)
+    COPY_WIDTH = "copy width"  # elements that a thread copies to shared memory at once
+    STAGES = "stages"  # tiles of shared memory that take turns
+    RESIDENT = "resident"  # blocks for which a multiprocessor shall have registers
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A column that takes one of a few values; for the column of a branch they are the numbers of its runs. They are drawn with
-    the probabilities `weights`, all alike if there are none."""
+    the probabilities `weights`, all alike if there are none.
+
+    `block` is the block whose loops it changes, whose tiles it goes with in crossover; empty where it concerns several. `buffer`
+    is the operand that it is about.
+    """
 
     name: str
     column: int
     options: tuple[int, ...]
     weights: tuple[float, ...] = ()
+    block: str = ""
+    role: Role = Role.OTHER
+    buffer: str = ""
+
+
+class About(TypedDict, total=False):
+    """The fields of a choice by which it is found."""
+
+    block: str
+    role: Role
+    buffer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +252,14 @@ class Sketch:
 
         return visit(self.steps)
 
+    def column_of(self, block: str, role: Role, buffer: str = "") -> int | None:
+        """The column of the choice of this role for a block, and an operand of it; None if there is none."""
+        return self._roles.get((block, role, buffer))
+
+    @cached_property
+    def _roles(self) -> dict[tuple[str, Role, str], int]:
+        return {(c.block, c.role, c.buffer): c.column for c in self.choices}
+
     def stand_ins(self) -> list[int]:
         """A row: tiles of 1, and the first option of each choice."""
         row = [1] * self.columns
@@ -260,11 +298,6 @@ def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
     columns = {c for s in steps if isinstance(s, Step) for _, value in s.args for c in open_in(value)}
     columns |= {b.column for b in branches}
     return sorted(columns), [(b.column, [_columns_in(option) for option in b.options]) for b in branches]
-
-
-def width_choice(block: str) -> str:
-    """The name of the choice of a block's vectors: whole registers (0) or halves (1)."""
-    return f"{block} vectors"
 
 
 def open_in(value: object) -> tuple[int, ...]:
@@ -391,7 +424,7 @@ class State:
         found = [run.entry.results for run in self.open if isinstance(run.entry, Step) and run.entry.name == "split"]
         return {name for results in found for name in results}
 
-    # --- open numbers ---
+    # --- open numbers; `about` are the fields `block`, `role` and `buffer` of a choice ---
 
     def split(self, loop: str, parts: int, inner: Sequence[int] = ()) -> tuple[list[str], tuple[int, ...]]:
         """Split a loop into `parts` levels with open inner lengths, and `inner` ones of these lengths; returns the loops and the
@@ -402,10 +435,10 @@ class State:
         self._open(factors=(None, *map(Hole, columns), *inner))
         return names, columns
 
-    def split_choice(self, name: str, loop: str, options: tuple[int, ...]) -> list[str]:
+    def split_choice(self, name: str, loop: str, options: tuple[int, ...], **about: Unpack[About]) -> list[str]:
         """Split a loop in two with an inner length from a few options; returns the loops."""
         names = self.schedule.split(loop, [None, options[0]])
-        self._open(factors=(None, Hole(self._column(name, options))))
+        self._open(factors=(None, self.column(name, options, **about)))
         return names
 
     def split_open(self, loop: str, factors: Sequence[int | Hole | Product | None]) -> list[str]:
@@ -429,23 +462,24 @@ class State:
         """Note that arguments of the last step, which has stand-ins for them, are open."""
         self._open(**holes)
 
-    def column(self, name: str, options: tuple[int, ...]) -> Hole:
-        """A choice of a few values that no step has yet."""
-        return Hole(self._column(name, options))
-
-    def choose(self, name: str, options: tuple[int, ...], argument: str, step: Callable[[Schedule, int], object]) -> None:
+    def choose(
+        self, name: str, options: tuple[int, ...], argument: str, step: Callable[[Schedule, int], object], **about: Unpack[About]
+    ) -> None:
         """Take a step of which one argument is a number from a few options: `step` calls the primitive with the number, and
         `argument` is the name of the primitive's parameter that gets it."""
         step(self.schedule, options[0])
-        self._open(**{argument: Hole(self._column(name, options))})
+        self._open(**{argument: self.column(name, options, **about)})
 
-    def pick(self, name: str, values: Sequence[Any], argument: str, step: Callable[[Schedule, Any], object]) -> None:
+    def pick(
+        self, name: str, values: Sequence[Any], argument: str, step: Callable[[Schedule, Any], object], **about: Unpack[About]
+    ) -> None:
         """Like `choose`, with an argument that is one of a few values of any kind (tuples for lists), as of an annotation."""
         step(self.schedule, values[0])
-        self._open(**{argument: Hole(self._column(name, tuple(range(len(values)))), tuple(values))})
+        self._open(**{argument: replace(self.column(name, tuple(range(len(values))), **about), values=tuple(values))})
 
-    def _column(self, name: str, options: tuple[int, ...]) -> int:
-        """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""
+    def column(self, name: str, options: tuple[int, ...], **about: Unpack[About]) -> Hole:
+        """A choice of a few values that no step has yet: a new column, or that of the choice of this name in another run of the
+        branch being made."""
         if any(c.name == name for c in self.choices):
             raise ValueError(f"there is a choice named {name!r} already")
         known = self.shared.get(name)
@@ -454,15 +488,21 @@ class State:
         else:
             column = self.columns
             self.columns += 1
-        self.choices.append(Choice(name, column, options))
-        return column
+        self.choices.append(Choice(name, column, options, **about))
+        return Hole(column)
 
     def _open(self, **holes: object) -> None:
         """Note that arguments of the last step are open."""
         trace = self.schedule.trace
         self.open.append(Run(len(trace) - 1, 1, trace[-1].with_args(**holes)))
 
-    def branch(self, name: str, options: Sequence[tuple[str, Callable[[State], object]]], weights: tuple[float, ...] = ()) -> int:
+    def branch(
+        self,
+        name: str,
+        options: Sequence[tuple[str, Callable[[State], object]]],
+        weights: tuple[float, ...] = (),
+        **about: Unpack[About],
+    ) -> int:
         """Let a column pick one of several ways to go on, each a label and a function that changes the state it is given.
 
         Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
@@ -492,7 +532,7 @@ class State:
             ((_, only, _),) = made
             self._become(only, only.tiles, only.choices, only.open)
         elif made:
-            own = self.shared.get(name, Choice(name, columns, ()))
+            own = self.shared.get(name, Choice(name, columns, (), **about))
             entry = Branch(own.column, tuple(entries for _, _, entries in made), tuple(label for label, _, _ in made))
             first = made[0][1]
             tiles = {t: None for _, new, _ in made for t in new.tiles[len(self.tiles) :]}

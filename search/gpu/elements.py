@@ -11,7 +11,8 @@ from tir.traverse import blocks, loads, stores, variables
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer
-from ..sketch import State, extent, is_spatial
+from ..sketch import Role, State, extent, is_spatial
+from .tiling import unroll_upto
 
 THREADS = (128, 32, 64, 256, 512, 1024)
 WIDEST = 16  # bytes that a thread moves at once
@@ -80,9 +81,9 @@ def _bind(state: State, name: str) -> None:
     lanes = _lanes(state, name) if not b.is_reduction and not reducing else (1,)
     vector = []
     if len(lanes) > 1:
-        spatial[-1], *vector = state.split_choice(f"{name} vector", spatial[-1], lanes)
+        spatial[-1], *vector = state.split_choice(f"{name} vector", spatial[-1], lanes, block=name)
     fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    outer, inner = state.split_choice(f"{name} threads", fused, THREADS)
+    outer, inner = state.split_choice(f"{name} threads", fused, THREADS, block=name, role=Role.PARALLEL)
     s.bind(outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
     for loop in vector:
@@ -90,7 +91,7 @@ def _bind(state: State, name: str) -> None:
     if result != name:
         s.compute_at(name, inner)
     if reducing or b.is_reduction:
-        state.choose(f"{name} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(inner, "pragma_auto_unroll_max_step", most))
+        unroll_upto(state, name, inner, UNROLL)
 
 
 def _taker(state: State, name: str) -> str | None:

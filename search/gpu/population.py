@@ -18,7 +18,7 @@ from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, reserved
 from tir.memory import WARP
 
 from ..geometry import by_block
-from ..sketch import Sketch, Tile
+from ..sketch import Role, Sketch, Tile
 from .device import Device, device
 from .tiling import WIDEST
 
@@ -193,7 +193,6 @@ class _Tiled:
 
 def _tiled(sketch: Sketch) -> list[_Tiled]:
     found = []
-    choices = {c.name: c.column for c in sketch.choices}
     for block, nest in by_block(sketch).items():
         tiles = [t for t in sketch.tiles if t.block == block]
         if not tiles:
@@ -203,7 +202,7 @@ def _tiled(sketch: Sketch) -> list[_Tiled]:
             for columns, roles in zip(nest.columns, nest.roles, strict=True)
         ]
         reads = [a for a, width in zip(nest.accesses, nest.widths, strict=True) if width is not None]
-        found.append(_Tiled(sketch, tiles, reads, axes, nest.units, nest.stages, choices.get(f"{block} resident")))
+        found.append(_Tiled(sketch, tiles, reads, axes, nest.units, nest.stages, sketch.column_of(block, Role.RESIDENT)))
     return found
 
 

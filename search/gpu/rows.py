@@ -14,7 +14,7 @@ from tir.traverse import blocks, variables, walk
 from ..rules.rfactor import reduce_size, spatial_size
 from ..rules.rule import Verdict
 from ..rules.tiling import reuses_data
-from ..sketch import Hole, Limit, State, extent, is_spatial
+from ..sketch import Hole, Limit, Role, State, extent, is_spatial
 
 MOST = 1024  # threads of a block
 SHARED = 44 * 1024  # bytes that rows kept by a block may take; some are left to the reductions across warps
@@ -76,10 +76,10 @@ def _share(state: State, group: patterns.Rows, keep: Sequence[str]) -> None:
     stages = _inlined(state, group, keep)
     own = s.get_loops(group.last)[: group.rank] or [s.add_unit_loop(s.get_loops(group.last)[0])]
     count = extent(state.block(group.last).iters[len(own) - 1]) if group.rank else 1
-    threads = state.column(f"{group.last} threads", THREADS)
+    threads = state.column(f"{group.last} threads", THREADS, block=group.last, role=Role.PARALLEL)
     inner = None
     if count > 1:
-        rows = state.column(f"{group.last} rows", tuple(r for r in ROWS if r <= count))
+        rows = state.column(f"{group.last} rows", tuple(r for r in ROWS if r <= count), block=group.last, role=Role.PARALLEL)
         *own, inner = [*own[:-1], *state.split_open(own[-1], [None, rows])]
         state.limits.append(Limit((rows.column, threads.column), MOST))
     row = s.fuse(*own) if len(own) > 1 else own[0]

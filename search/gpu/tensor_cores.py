@@ -89,7 +89,7 @@ def _tile(state: State, c: Contraction, how: Instruction) -> None:
     _bind_warps(state, s.get_loops(first)[1:3])
     _bind_warps(state, [wy, wx])
     for copy, factor in zip(shared, (c.left, c.right), strict=True):
-        fetch(state, copy, [Hole(warp_columns), Hole(warp_rows), WARP])
+        fetch(state, block, copy, factor.buffer.name, [Hole(warp_columns), Hole(warp_rows), WARP])
         align(s, copy, factor, step.var.name)
     load_fragments(s, held, (c.left, c.right), step.var.name, how)
     order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")

@@ -14,7 +14,7 @@ from tir.traverse import loads, stores, walk
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer, reuses_data
-from ..sketch import Hole, Product, State, Tile, element_bits, extent, is_spatial
+from ..sketch import Hole, Product, Role, State, Tile, element_bits, extent, is_spatial
 from .device import device
 
 UNROLL = (16, 0, 64, 512, 1024)
@@ -70,7 +70,7 @@ class TileThroughShared:
 
 def _tile(state: State, block: str, ours: bool) -> None:
     s = state.schedule
-    copies = [s.cache_read(block, buffer, "shared") for buffer in _read_once(state.block(block))]
+    copies = {s.cache_read(block, buffer, "shared"): buffer for buffer in _read_once(state.block(block))}
     after = accumulate(state, block, "local")
     for copy in copies:
         inline_producers(state, copy)
@@ -100,13 +100,13 @@ def _tile(state: State, block: str, ours: bool) -> None:
     others = [Product(tuple(a.columns[1] for a in spatial[:-1]))] if n > 1 else []
     threads = [*others, Hole(spatial[-1].columns[1])]
     _bind_result(state, after, dims, spatial)
-    for copy in copies:
+    for copy, buffer in copies.items():
         if ours:
-            _skew(state, copy)
-        fetch(state, copy, threads)
+            _skew(state, block, copy, buffer)
+        fetch(state, block, copy, buffer, threads)
     if ours:
         run_ahead(state, block, grid, step, STAGES)
-    state.choose(f"{block} unroll", UNROLL, "ann_val", lambda t, most: t.annotate(step, "pragma_auto_unroll_max_step", most))
+    unroll_upto(state, block, step, UNROLL)
     for name in (block, f"{block}_update", first, after, *copies):
         state.marks[name] = "tiled"
 
@@ -133,8 +133,22 @@ def run_ahead(state: State, block: str, grid: str, step: str, stages: tuple[int,
     """Leave open how many tiles of shared memory take turns, where copies run on their own (two at most elsewhere), and for how
     many blocks registers are kept."""
     known = stages if device(state.target).modern else tuple(n for n in stages if n <= 2)
-    state.choose(f"{block} stages", known, "ann_val", lambda t, n: t.annotate(step, "pipeline_stages", n))
-    state.choose(f"{block} resident", RESIDENT, "ann_val", lambda t, n: t.annotate(grid, "resident_blocks", n))
+    state.choose(
+        f"{block} stages", known, "ann_val", lambda t, n: t.annotate(step, "pipeline_stages", n),
+        block=block, role=Role.STAGES,
+    )  # fmt: skip
+    state.choose(
+        f"{block} resident", RESIDENT, "ann_val", lambda t, n: t.annotate(grid, "resident_blocks", n),
+        block=block, role=Role.RESIDENT,
+    )  # fmt: skip
+
+
+def unroll_upto(state: State, block: str, loop: str, options: tuple[int, ...]) -> None:
+    """Leave open how many statements unrolling what is in a loop of a block may make."""
+    state.choose(
+        f"{block} unroll", options, "ann_val", lambda t, n: t.annotate(loop, "pragma_auto_unroll_max_step", n),
+        block=block, role=Role.PRAGMA,
+    )  # fmt: skip
 
 
 def inline_producers(state: State, copy: str) -> None:
@@ -238,26 +252,28 @@ def _bind_result(state: State, after: str, dims: list[str], spatial: list[_Axis]
         s.vectorize(levels[3][-1])
 
 
-def _skew(state: State, copy: str) -> None:
+def _skew(state: State, block: str, copy: str, buffer: str) -> None:
     """Leave open how the rows of a tile lie in the banks of shared memory."""
     if len(stores(state.block(copy).body)[0].indices) < 2:
         return
-    skew = state.column(f"{copy} skew", tuple(range(len(SKEWS))))
+    skew = state.column(f"{copy} skew", tuple(range(len(SKEWS))), block=block, buffer=buffer)
     state.schedule.storage_align(copy, 0, -2, *SKEWS[0])
     factors, offsets = zip(*SKEWS, strict=True)
     state.open_last(factor=Hole(skew.column, factors), offset=Hole(skew.column, offsets))
 
 
-def fetch(state: State, copy: str, threads: Sequence[int | Hole | Product]) -> None:
-    """All threads of a block load a tile together, neighbours next to each other, an open number of elements at once.
+def fetch(state: State, block: str, copy: str, buffer: str, threads: Sequence[int | Hole | Product]) -> None:
+    """All threads of a block load a tile of an operand `buffer` together, neighbours next to each other, an open number of
+    elements at once.
 
     `threads` are the extents of the axes x (last), y and z, and the loops of the copy those inside of the blocks and a step.
     """
     s = state.schedule
     own = s.get_loops(copy)[2:]
-    buffer = stores(state.block(copy).body)[0].buffer
-    widths = [w for w in (1, 2, 4, 8, 16) if w * dtypes.nbytes(buffer.dtype) <= WIDEST]
-    *own, lane = [*own[:-1], *state.split_choice(f"{copy} vector", own[-1], tuple(widths))]
+    nbytes = dtypes.nbytes(stores(state.block(copy).body)[0].buffer.dtype)
+    widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= WIDEST)
+    lanes = state.split_choice(f"{copy} vector", own[-1], widths, block=block, role=Role.COPY_WIDTH, buffer=buffer)
+    *own, lane = [*own[:-1], *lanes]
     fused = s.fuse(*own) if len(own) > 1 else own[0]
     _, *names = state.split_open(fused, [None, *threads])
     for axis, loop in zip("xyz", reversed(names), strict=False):

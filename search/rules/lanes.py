@@ -42,7 +42,7 @@ class ReduceInLanes:
     def _in_row(self, state: State, block: str) -> str:
         loop = self._loop(state, block)
         assert loop is not None
-        _, inner = state.split_choice(f"{block} lanes", loop, self._widths(state, block))
+        _, inner = state.split_choice(f"{block} lanes", loop, self._widths(state, block), block=block)
         return state.schedule.rfactor(inner, -1)
 
     def _at_root(self, state: State, block: str) -> str:
@@ -55,8 +55,8 @@ class ReduceInLanes:
         row = next((loop for it, loop in axes if is_spatial(it) and extent(it) > 1 and loop == kept[-1]), None)
         widths = self._widths(state, block)
         if row is not None:
-            kept[-1], row = state.split_choice(f"{block} rows", row, ROWS)
-        steps, lane = state.split_choice(f"{block} lanes", along, widths)
+            kept[-1], row = state.split_choice(f"{block} rows", row, ROWS, block=block)
+        steps, lane = state.split_choice(f"{block} lanes", along, widths, block=block)
         partial = state.schedule.rfactor(lane, -1)
         if row is not None:
             state.schedule.reorder(*others, steps, row)

@@ -64,6 +64,7 @@ class PixelsInLanes:
                 (label, lambda new, first=first: new.schedule.reorder(*nest.outer, *first, *nest.sums, c1, p1))
                 for label, first in (("channels inside", (p0, c0)), ("pixels inside", (c0, p0)))
             ],
+            block=block,
         )
         s = state.schedule
         s.reverse_compute_at(consumer, s.get_loops(block)[len(nest.outer) + 1], preserve_unit_loops=True)

@@ -8,7 +8,7 @@ from math import prod
 from schedule import ScheduleError
 from tir.ir import Block, Iter
 
-from ..sketch import State, Tile, element_bits, extent, is_spatial
+from ..sketch import Role, State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 from .tiling import needs_tiling
 
@@ -101,7 +101,8 @@ class ReduceInThreads:
         axes = new.axes(block)
         longest = self._longest(new, block)
         try:
-            part, _ = new.split_open(longest[1], [new.column(f"{block} parts", self._parts(new, block)), None])
+            parts = new.column(f"{block} parts", self._parts(new, block), block=block, role=Role.PARALLEL)
+            part, _ = new.split_open(longest[1], [parts, None])
             partial = new.schedule.rfactor(part, 0)
             others = [loop for it, loop in axes if is_spatial(it)]
             if others:

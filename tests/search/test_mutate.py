@@ -147,7 +147,7 @@ def test_choices_take_another_option():
 def test_crossover_takes_blocks_and_axes_from_either_parent():
     sketch = bare(
         Tile("C", "i", 64, False, (0, 1)), Tile("C", "j", 64, False, (2, 3)), Tile("D", "i", 64, False, (4, 5)),
-        choices=(Choice("C parallel", 6, (0, 1)), Choice("other", 7, (0, 1))),
+        choices=(Choice("parallel loops of D", 6, (0, 1), block="C"), Choice("other", 7, (0, 1))),
     )  # fmt: skip
     mothers, fathers = np.tile([1, 1, 1, 1, 1, 1, 0, 0], (400, 1)), np.tile([2, 4, 2, 4, 2, 4, 1, 1], (400, 1))
     children = crossover(sketch, TWO, mothers, fathers, np.random.default_rng(0))
@@ -174,3 +174,19 @@ def test_the_same_seed_makes_the_same_children():
     for operate in operators(sketch).values():
         first, second = (operate(sketch, TWO, parents, np.random.default_rng(3)) for _ in range(2))
         assert (first == second).all()
+
+
+def test_crossover_keeps_the_tiles_of_a_packed_product_with_its_packing_and_its_parallel_depth():
+    """About half of the children have all of these from one parent; drawn apart, hardly any would."""
+    sketches = generate(workloads.make("mlp", (128, 128, 128, 128)).func, TWO)
+    sketch = next(s for s in sketches if s.rules == ("F: packing", "D: skip", "C: packing"))
+    chosen = [c for c in sketch.choices if c.name in ("parallel loops of D", "pack A for C", "pack B for C")]
+    own = [c for t in sketch.tiles if t.block == "C" for c in t.columns] + [c.column for c in chosen]
+    rng = np.random.default_rng(0)
+    mothers, fathers = sample(sketch, TWO, 20_000, rng), sample(sketch, TWO, 20_000, rng)
+    n = np.argmax(np.sum(mothers[:, own] != fathers[:, own], axis=1))
+    assert (mothers[n, own] != fathers[n, own]).sum() >= len(own) - 1 and len(chosen) == 3
+    mother, father = mothers[n], fathers[n]
+    children = crossover(sketch, TWO, np.tile(mother, (400, 1)), np.tile(father, (400, 1)), rng)
+    whole = (children[:, own] == mother[own]).all(axis=1) | (children[:, own] == father[own]).all(axis=1)
+    assert 0.4 < np.mean(whole) < 0.65
