@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 import tir
+from codegen import lower
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.emit import emit, symbol
-from codegen.passes import lower
 from schedule import replay
 from search.sample import sample
 from search.space import generate

@@ -15,9 +15,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 import tir
+from codegen import lower
 from codegen.llvm.compile import PASSES, TUNING, Library, machine
 from codegen.llvm.emit import emit, symbol
-from codegen.passes import lower
 
 from . import programs
 from .options import Options

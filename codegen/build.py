@@ -1,20 +1,19 @@
-"""Building kernels: lower, emit, compile."""
+"""Lowering by the passes of a backend, and building kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tir.ir import PrimFunc, need_func
 
-from .cache import ObjectCache, object_key
+from .backend import backend
+from .cache import ObjectCache
 from .kernel import Kernel
-from .passes import lower, pass_names
 from .target import Target
 
 if TYPE_CHECKING:
     from .cuda import CudaKernel
-
-TEXTS = ("llvm_ir", "asm")  # what `dump` can show behind the passes
 
 
 def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache | None = None) -> Kernel | CudaKernel:
@@ -27,61 +26,59 @@ def build(func: PrimFunc, target: str | Target = "llvm", *, cache: ObjectCache |
 
     With `cache`, LLVM runs only where no build before had the same LLVM IR, target and LLVM.
     """
-    func, target = _checked(func, target, "build")
-    if target.kind == "cuda":
-        from . import cuda
-
-        return cuda.build(func, target)
-    from .llvm.compile import object_code
-    from .llvm.emit import emit
-
-    lowered = lower(func, target)
-    text = emit(lowered, target)
-    code = None
-    if cache is not None:
-        key = object_key(text, target)
-        code = cache.get(key)
-    if code is None:
-        code = object_code(text, target)
-        if cache is not None:
-            cache.put(key, code)
-    return Kernel(func, lowered, target, text, code)
+    target = Target(target)
+    return backend(target).build(need_func(func, "build"), target, cache)
 
 
-def stage_names() -> list[str]:
-    """What `dump(after=...)` takes: the lowering passes in order, then `llvm_ir` and `asm`."""
-    return [*pass_names(), *TEXTS]
+def pass_names(target: str | Target = "llvm") -> list[str]:
+    """The names of the passes of a target; the second run of one is called `name_2`."""
+    return backend(Target(target)).pass_names()
+
+
+def stage_names(target: str | Target = "llvm") -> list[str]:
+    """What `dump(after=...)` takes: the lowering passes in order, then `llvm_ir` and `asm`, or `cuda`, the CUDA C."""
+    return [*pass_names(target), *backend(Target(target)).texts]
+
+
+def lower(
+    func: PrimFunc, target: Target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None
+) -> PrimFunc:
+    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result.
+
+    Raises ValueError for a name that is not in `pass_names(target)`, GPUError for a schedule that has no meaning on a GPU.
+    """
+    found = backend(target)
+    known = found.pass_names()
+    if after is not None and after not in known:
+        raise ValueError(f"there is no pass {after!r}; the passes are {', '.join(known)}")
+    for name, run in zip(known, found.passes, strict=True):
+        func = run(func, target)
+        if observe is not None:
+            observe(name, func)
+        if name == after:
+            break
+    return func
 
 
 def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None) -> str:
-    """The script after each lowering pass, or only what there is after one stage.
+    """What there is after one stage; by default the script after each lowering pass, and for cuda the CUDA C.
 
-    `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes) or `asm`. Raises ValueError for a
-    name that is not in `stage_names()`. For cuda there is one stage, `cuda`: the CUDA C.
+    `after` is the name of a pass, or `llvm_ir` (as it is emitted, before LLVM's own passes), `asm` or `cuda`. Raises ValueError
+    for a name that is not in `stage_names(target)`.
     """
-    func, target = _checked(func, target, "dump")
-    if target.kind == "cuda":
-        from . import cuda
-
-        return cuda.dump(func, target, after)
+    target = Target(target)
+    func = need_func(func, "dump")
+    found = backend(target)
+    after = after or found.shown
     if after is None:
         parts: list[str] = []
         lower(func, target, observe=lambda name, f: parts.append(f"# --- after {name} ---\n{f.script()}"))
         return "\n".join(parts)
-    if after not in stage_names():
-        raise ValueError(f"dump: there is no stage {after!r}; the stages are {', '.join(stage_names())}")
-    if after not in TEXTS:
-        return lower(func, target, after=after).script()
-    from .llvm.compile import assembly
-    from .llvm.emit import emit
-
-    text = emit(lower(func, target), target)
-    return text if after == "llvm_ir" else assembly(text, target)
+    if after in found.texts:
+        return found.texts[after](func, target)
+    if after not in (known := stage_names(target)):
+        raise ValueError(f"dump: there is no stage {after!r} for {found.kind}; the stages are {', '.join(known)}")
+    return lower(func, target, after=after).script()
 
 
-def _checked(func: PrimFunc, target: str | Target, caller: str) -> tuple[PrimFunc, Target]:
-    target = Target(target)
-    return need_func(func, caller), target
-
-
-__all__ = ["build", "dump", "pass_names", "stage_names"]
+__all__ = ["build", "dump", "lower", "pass_names", "stage_names"]

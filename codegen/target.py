@@ -13,7 +13,7 @@ from typing import Any
 
 from tir.nearest import nearest
 
-KINDS = ("llvm", "cuda")
+from .backend import BACKENDS, backend
 
 
 @dataclass(frozen=True, init=False)
@@ -49,18 +49,7 @@ class Target:
             object.__setattr__(self, key, value)
 
     def __str__(self) -> str:
-        if self.kind == "cuda":
-            return f"cuda -arch {self.arch}{' -fast-math 1' if self.fast_math else ''}"
-        text = f"llvm -num-cores {self.num_cores} -mcpu {self.mcpu}"
-        usual = Target("llvm", num_cores=self.num_cores, mcpu=self.mcpu)
-        if self.mattr != usual.mattr:
-            text += f" -mattr {shlex.quote(self.mattr)}"
-        if self.vector_bits != usual.vector_bits:
-            text += f" -vector-bits {self.vector_bits}"
-        for level in ("l1", "l2", "l3"):
-            if getattr(self, level) != getattr(usual, level):
-                text += f" -{level} {getattr(self, level)}"
-        return text
+        return backend(self).spelled(self)
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""
@@ -91,8 +80,8 @@ def _parse(spec: str) -> dict:
     if not isinstance(spec, str):
         raise ValueError(f"a target is a string such as 'llvm -num-cores 2', got {spec!r}")
     words = shlex.split(spec)
-    if not words or words[0] not in KINDS:
-        raise ValueError(f"target {spec!r}: the first word must be one of {', '.join(KINDS)}")
+    if not words or words[0] not in BACKENDS:
+        raise ValueError(f"target {spec!r}: the first word must be one of {', '.join(BACKENDS)}")
     given: dict = {"kind": words[0]}
     rest = words[1:]
     while rest:
@@ -108,7 +97,7 @@ def _parse(spec: str) -> dict:
     return given
 
 
-def _integer(key: str, value: Any) -> int:
+def integer(key: str, value: Any) -> int:
     try:
         if isinstance(value, (bool, float)):
             raise ValueError
@@ -118,52 +107,18 @@ def _integer(key: str, value: Any) -> int:
 
 
 def _complete(given: dict) -> dict:
-    kind = given["kind"]
-    if kind not in KINDS:
-        raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(KINDS)}")
+    """All options of a target: what is the same for all kinds, and what its backend makes of the rest."""
     for key in ("mcpu", "mattr", "arch"):
         if not isinstance(given.get(key, ""), (str, type(None))):
             raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
-    result: dict = {"kind": kind}
+    found = backend(given["kind"])
+    result = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": "", "fast_math": False}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
-        value = given.get(key, default)
-        result[key] = _integer(key, value)
+        result[key] = integer(key, given.get(key, default))
         if result[key] < 1:
             raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
-    if kind == "cuda":
-        for key in ("mcpu", "mattr"):
-            if given.get(key):
-                raise ValueError(f"target option {key} is for llvm; use arch with cuda")
-        arch = given.get("arch") or "sm_90"
-        if not re.fullmatch(r"sm_\d+[a-z]?", arch):
-            raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
-        fast = {"0": False, "1": True}.get(
-            str(int(given["fast_math"]) if isinstance(given.get("fast_math"), bool) else given.get("fast_math", 0))
-        )
-        if fast is None:
-            raise ValueError(f"target option fast_math must be 0 or 1, got {given['fast_math']!r}")
-        return result | {"mcpu": "", "mattr": "", "vector_bits": 128, "arch": arch, "fast_math": fast}
-    if given.get("fast_math"):
-        raise ValueError("target option fast_math is for cuda")
-    if given.get("arch"):
-        raise ValueError("target option arch is for cuda; use mcpu with llvm")
-    host_cpu, host_features = host_processor()
-    mcpu = given.get("mcpu") or host_cpu
-    if mcpu != host_cpu and not _known_processor(mcpu):
-        raise ValueError(
-            f"target option mcpu: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
-            f"`clang --print-supported-cpus`, and this processor is {host_cpu}"
-        )
-    # Another processor than the host's brings its own features; LLVM derives them from its name.
-    mattr = given.get("mattr")
-    if mattr is None:
-        mattr = host_features if mcpu == host_cpu else ""
-    bits = given.get("vector_bits")
-    bits = _vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else _integer("vector_bits", bits)
-    if bits not in (64, 128, 256, 512, 1024, 2048):
-        raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
-    return result | {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits, "arch": "", "fast_math": False}
+    return result | found.options(given)
 
 
 _AVX512 = re.compile(
@@ -172,7 +127,7 @@ _AVX512 = re.compile(
 _AVX2 = re.compile(r"znver[1-3]|haswell|broadwell|skylake|alderlake|raptorlake|core-avx2|x86-64-v3")
 
 
-def _vector_bits(mcpu: str, mattr: str, is_host: bool) -> int:
+def vector_bits(mcpu: str, mattr: str, is_host: bool) -> int:
     if is_host or mattr:
         for feature, bits in (("+avx512f", 512), ("+avx2", 256)):
             if feature in mattr.split(","):
@@ -192,7 +147,7 @@ def host_processor() -> tuple[str, str]:
 
 
 @cache
-def _known_processor(mcpu: str) -> bool:
+def known_processor(mcpu: str) -> bool:
     """Whether LLVM has a processor of that name. It only tells on the error stream, and for an unknown one aborts later."""
     import llvmlite.binding as llvm
 

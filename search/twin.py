@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from codegen.passes import lower
+from codegen import lower
 from codegen.passes.unroll import unroll
 from codegen.target import Target
 from schedule import ScheduleError

@@ -21,14 +21,7 @@ def build(func: PrimFunc, target: Any) -> CudaKernel:
     return _build(program, emit(program), target)
 
 
-def dump(func: PrimFunc, target: Any, after: str | None = None) -> str:
-    """The CUDA C of a scheduled function; needs neither NVRTC nor a GPU."""
-    if after not in (None, "cuda"):
-        raise ValueError(f"dump: there is no stage {after!r} for cuda; the stage is cuda")
-    return cuda_source(func, target)
-
-
 __all__ = [
     "CompileError", "CudaKernel", "DeviceArray", "DeviceError", "DeviceFunction", "GPUError", "Program", "build", "cuda_source",
-    "dump", "emit", "lower_cuda",
+    "emit", "lower_cuda",
 ]  # fmt: skip

@@ -47,29 +47,3 @@ CPU_PASSES: tuple[Pass, ...] = (
     order_unrolled,
     simplify_all,
 )
-
-
-def pass_names() -> list[str]:
-    """The names of the CPU passes; the second run of one is called `name_2`."""
-    result: list[str] = []
-    for p in CPU_PASSES:
-        n = sum(x.split("_2")[0] == p.__name__ for x in result)
-        result.append(p.__name__ if n == 0 else f"{p.__name__}_{n + 1}")
-    return result
-
-
-def lower(func: PrimFunc, target, after: str | None = None, observe: Callable[[str, PrimFunc], None] | None = None) -> PrimFunc:
-    """The function after all passes, or after the one called `after`; `observe(name, func)` sees each result.
-
-    Raises ValueError for a name that is not in `pass_names()`.
-    """
-    known = pass_names()
-    if after is not None and after not in known:
-        raise ValueError(f"there is no pass {after!r}; the passes are {', '.join(known)}")
-    for name, run in zip(known, CPU_PASSES, strict=True):
-        func = run(func, target)
-        if observe is not None:
-            observe(name, func)
-        if name == after:
-            break
-    return func

@@ -53,7 +53,7 @@ def test_llvm_ir_and_assembly():
 def test_unknown_stages_are_refused():
     with pytest.raises(ValueError) as raised:
         tir.dump(FUNC, ONE, after="llvm")
-    assert str(raised.value) == f"dump: there is no stage 'llvm'; the stages are {', '.join(codegen.stage_names())}"
+    assert str(raised.value) == f"dump: there is no stage 'llvm' for llvm; the stages are {', '.join(codegen.stage_names())}"
 
 
 def test_what_can_be_dumped():
@@ -62,5 +62,5 @@ def test_what_can_be_dumped():
     assert str(raised.value) == "dump takes a PrimFunc, got Schedule (a Schedule's program is its .func)"
     with pytest.raises(ValueError) as refused:
         tir.dump(FUNC, "cuda", after="asm")
-    assert str(refused.value) == "dump: there is no stage 'asm' for cuda; the stage is cuda"
+    assert str(refused.value) == "dump: there is no stage 'asm' for cuda; the stages are cuda"
     assert tir.dump(FUNC, "cuda").startswith('extern "C" __global__ void')

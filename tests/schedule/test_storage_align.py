@@ -1,4 +1,4 @@
-from codegen.passes import lower
+from codegen import lower
 from codegen.target import Target
 from schedule import Schedule
 from tests.schedule.harness import check, refuse, same_numbers

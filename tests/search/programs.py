@@ -124,7 +124,7 @@ def symbolic() -> PrimFunc:
 
 def without_blocks() -> PrimFunc:
     """The loops of `transposed_matmul`, lowered."""
-    from codegen.passes import lower
+    from codegen import lower
     from codegen.target import Target
 
     return lower(transposed_matmul(), Target("llvm"), after="simplify_all")

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from codegen.passes import lower
+from codegen import lower
 from codegen.target import Target
 from schedule import Schedule, library, replay
 from schedule.library import Processor, conv2d, depthwise, gemm

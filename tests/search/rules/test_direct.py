@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codegen.passes import lower
+from codegen import lower
 from codegen.target import Target
 from schedule import Schedule, replay
 from search.rules import DirectConvolution, TransposedConvolution, Verdict

@@ -1,0 +1,204 @@
+"""What differs between kinds of targets: one `Backend` record a kind, which all code that depends on the kind asks.
+
+A new kind is its own module and its record here; what the search must know of it is its record in `search/backends.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tir.ir import PrimFunc
+
+from .passes import CPU_PASSES, Pass
+
+if TYPE_CHECKING:
+    from .cache import ObjectCache
+    from .cuda import CudaKernel
+    from .kernel import Kernel
+    from .target import Target
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of target.
+
+    `passes` lower a function, in order, and `build` makes a kernel of one as it is scheduled. `texts` are the stages that `dump`
+    shows behind the passes, and `shown` the one that it shows unless told otherwise, by default the script after each pass.
+    `options` checks the options that a target is given, raising ValueError, and returns those of the kind with their defaults;
+    `spelled` is the target as a string. `here` gives the options that describe the device of this machine, and `missing` says why
+    no kernel can run on it, empty if one can. `threads` says whether a target's number of cores matters.
+    """
+
+    kind: str
+    build: Callable[[PrimFunc, Target, ObjectCache | None], Any]
+    passes: tuple[Pass, ...] = ()
+    texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)
+    shown: str | None = None
+    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
+    spelled: Callable[[Target], str] = lambda target: target.kind
+    here: Callable[[], dict[str, Any]] = dict
+    missing: Callable[[], str] = lambda: ""
+    threads: bool = False
+
+    def pass_names(self) -> list[str]:
+        """The names of the passes in order; the second run of one is called `name_2`."""
+        names = [p.__name__ for p in self.passes]
+        counts = [names[:n].count(name) for n, name in enumerate(names)]
+        return [name if n == 0 else f"{name}_{n + 1}" for name, n in zip(names, counts, strict=True)]
+
+
+def backend(target: str | Target) -> Backend:
+    """The backend of a target, or of a kind. Raises ValueError for a kind that there is not."""
+    kind = target if isinstance(target, str) else target.kind
+    if kind not in BACKENDS:
+        raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(BACKENDS)}")
+    return BACKENDS[kind]
+
+
+# --- llvm ----------------------------------------------------------------------------------------------------------------
+
+
+def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    from .target import host_processor, integer, known_processor, vector_bits
+
+    if given.get("fast_math"):
+        raise ValueError("target option fast_math is for cuda")
+    if given.get("arch"):
+        raise ValueError("target option arch is for cuda; use mcpu with llvm")
+    host_cpu, host_features = host_processor()
+    mcpu = given.get("mcpu") or host_cpu
+    if mcpu != host_cpu and not known_processor(mcpu):
+        raise ValueError(
+            f"target option mcpu: LLVM knows no processor {mcpu!r} of this kind; its names are those of "
+            f"`clang --print-supported-cpus`, and this processor is {host_cpu}"
+        )
+    # Another processor than the host's brings its own features; LLVM derives them from its name.
+    mattr = given.get("mattr")
+    if mattr is None:
+        mattr = host_features if mcpu == host_cpu else ""
+    bits = given.get("vector_bits")
+    bits = vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else integer("vector_bits", bits)
+    if bits not in (64, 128, 256, 512, 1024, 2048):
+        raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
+    return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits}
+
+
+def _llvm_spelled(target: Target) -> str:
+    text = f"llvm -num-cores {target.num_cores} -mcpu {target.mcpu}"
+    usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu)
+    if target.mattr != usual.mattr:
+        text += f" -mattr {shlex.quote(target.mattr)}"
+    for key in ("vector_bits", "l1", "l2", "l3"):
+        if getattr(target, key) != getattr(usual, key):
+            text += f" -{key.replace('_', '-')} {getattr(target, key)}"
+    return text
+
+
+def _llvm_ir(func: PrimFunc, target: Target) -> str:
+    from .build import lower
+    from .llvm.emit import emit
+
+    return emit(lower(func, target), target)
+
+
+def _assembly(func: PrimFunc, target: Target) -> str:
+    from .llvm.compile import assembly
+
+    return assembly(_llvm_ir(func, target), target)
+
+
+def _llvm_build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
+    from .build import lower
+    from .cache import object_key
+    from .kernel import Kernel
+    from .llvm.compile import object_code
+    from .llvm.emit import emit
+
+    lowered = lower(func, target)
+    text = emit(lowered, target)
+    key = "" if cache is None else object_key(text, target)
+    code = None if cache is None else cache.get(key)
+    if code is None:
+        code = object_code(text, target)
+        if cache is not None:
+            cache.put(key, code)
+    return Kernel(func, lowered, target, text, code)
+
+
+# --- cuda ----------------------------------------------------------------------------------------------------------------
+
+
+def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    for key in ("mcpu", "mattr"):
+        if given.get(key):
+            raise ValueError(f"target option {key} is for llvm; use arch with cuda")
+    arch = given.get("arch") or "sm_90"
+    if not re.fullmatch(r"sm_\d+[a-z]?", arch):
+        raise ValueError(f"target option arch must look like sm_90, got {arch!r}")
+    fast = given.get("fast_math", False)
+    fast = str(int(fast)) if isinstance(fast, bool) else str(fast)
+    if fast not in ("0", "1"):
+        raise ValueError(f"target option fast_math must be 0 or 1, got {given['fast_math']!r}")
+    return {"arch": arch, "fast_math": fast == "1"}
+
+
+def _cuda_build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> CudaKernel:
+    from . import cuda
+
+    return cuda.build(func, target)
+
+
+def _cuda_source(func: PrimFunc, target: Target) -> str:
+    from .cuda import cuda_source
+
+    return cuda_source(func, target)
+
+
+def _cuda_here() -> dict[str, Any]:
+    from .cuda.driver import architecture, devices
+
+    return {"arch": architecture()} if devices() else {}
+
+
+def _cuda_missing() -> str:
+    from .cuda.compile import available
+    from .cuda.driver import DeviceError, call
+
+    missing = available()
+    if missing:
+        return missing
+    try:
+        call("cuInit", 0)
+        return "" if call("cuDeviceGetCount") else "the CUDA driver knows no GPU"
+    except (DeviceError, ImportError) as error:
+        return f"there is no GPU here ({error})"
+
+
+BACKENDS: dict[str, Backend] = {
+    b.kind: b
+    for b in (
+        Backend(
+            "llvm",
+            build=_llvm_build,
+            passes=CPU_PASSES,
+            texts={"llvm_ir": _llvm_ir, "asm": _assembly},
+            options=_llvm_options,
+            spelled=_llvm_spelled,
+            threads=True,
+        ),
+        Backend(
+            "cuda",
+            build=_cuda_build,
+            texts={"cuda": _cuda_source},
+            shown="cuda",
+            options=_cuda_options,
+            spelled=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
+            here=_cuda_here,
+            missing=_cuda_missing,
+        ),
+    )
+}
