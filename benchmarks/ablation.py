@@ -27,7 +27,7 @@ import numpy as np
 import tir
 from search import Search, generate
 from search.measure import Candidate, Limits, LocalMeasurer
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.records import Records
 from search.result import NothingFound
 from search.strategies import MODELS, SEARCHES

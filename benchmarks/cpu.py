@@ -177,7 +177,7 @@ def _replayed(func: PrimFunc, trace: Any) -> PrimFunc:
 
 def _tune(row: str, instance: Instance, target: tir.Target, options: Options) -> Any:
     """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
-    from search.oracle import Workload
+    from search.measure.reference import Workload
     from tir.tune import FORMAT, LineProgress, versions, write_atomically
 
     named = Workload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None

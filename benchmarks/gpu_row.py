@@ -193,7 +193,7 @@ def _scheduled(
     if not row.trials:
         tf32 = row.name == "tf32"
         return library_cuda.schedule(func, device.target.arch, tf32=tf32).func, {}
-    from search.oracle import Workload
+    from search.measure.reference import Workload
 
     workload = None if row.name in PRODUCTS else Workload(row.name, row.shape)
     result = tir.autotune(

@@ -26,7 +26,7 @@ from costmodel import CostModel, Family, GBDTModel
 from costmodel.metrics import best_of_top, top_recall
 from search.family import family
 from search.geometry import machine
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.records import Records
 from search.space import generate
 from search.strategies import formula

@@ -24,7 +24,7 @@ import numpy as np
 
 import tir
 from search.measure import count
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.records import Records
 from search.result import NothingFound
 from search.task import Task

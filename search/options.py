@@ -13,7 +13,7 @@ from tir.nearest import no_such
 from tir.tune.arguments import MODELS, SEARCHES, SEEDS, SPACES
 
 from .measure import Candidate, Limits
-from .oracle import Workload
+from .measure.reference import Workload
 from .records import Records
 
 

@@ -17,7 +17,7 @@ from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
 from .events import Callback, Event, Measured, NewBest, Prepared, RoundEnded, ShootOut
-from .measure import BASELINE, Baseline, Candidate, Limits, Measurement, Measurer, count
+from .measure import BASELINE, NO_BASELINE, Baseline, Candidate, Limits, Measurement, Measurer, count
 from .protocol import Search
 from .provenance import same_compiler, versions
 from .ranking import correlation
@@ -26,7 +26,6 @@ from .result import PHASES, NothingFound, Result
 from .sketch import Sketch
 from .task import Task
 from .warm_start import examples, is_of
-from .worker import NO_BASELINE
 
 BATCH = 16  # candidates proposed at once
 IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted

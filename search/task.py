@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from tir import dtypes
 from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node, PrimFunc, Store, Unary, const_shape, need_func
+from tir.script import parse
 from tir.traverse import children, walk
 
-from .oracle import Workload
+from .measure.reference import Workload
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -45,6 +46,24 @@ class Task:
         resolved = Target(target)
         operations = flop(func) if workload is None else workload.instance().flop
         return cls(func, target_text(resolved), resolved.num_cores, name or func.name, key(func), operations, workload)
+
+    def as_json(self) -> dict[str, Any]:
+        """The task as JSON data, as what measures elsewhere is told it: the script of the function, the target's text, and the
+        name and arguments of the workload."""
+        workload = None if self.workload is None else asdict(self.workload)
+        return {"script": self.func.script(), "target": self.target, "name": self.name, "workload": workload}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Task:
+        """The task whose `as_json` these data are. ScriptError or ValueError where they are none."""
+        workload = None if data["workload"] is None else Workload.from_json(data["workload"])
+        return cls.of(parse(data["script"]), data["target"], name=data["name"], workload=workload)
+
+    def default_trace(self, target: str | None = None) -> Any:
+        """The trace, JSON data, of the schedule of the function that needs no measurement, for `target` (default: the task's)."""
+        from .default import default_schedule
+
+        return default_schedule(self.func, target or self.target).trace.as_json()
 
 
 def _check_workload(func: PrimFunc, workload: Workload) -> None:

@@ -17,8 +17,8 @@ from tir.ir import PrimFunc
 from .allocation import Allocation, History, Objective, choose, expel, structure
 from .events import Event
 from .measure import Candidate, Limits, Measurer, WorkerError
+from .measure.reference import Workload
 from .options import check_budget, check_names, check_options
-from .oracle import Workload
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result

@@ -16,8 +16,8 @@ from tir.ir import PrimFunc
 
 from .events import Callback, Finished, Started
 from .measure import Candidate, Limits, LocalMeasurer, Measurer, WorkerError
+from .measure.reference import Workload
 from .options import check_budget, check_names, check_options
-from .oracle import Workload
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
@@ -126,9 +126,7 @@ def autotune(
 
 def default_candidate(task: Task) -> Candidate:
     """The schedule that needs no measurement, as a candidate."""
-    from .default import default_schedule
-
-    return Candidate("default", (), default_schedule(task.func, task.target).trace.as_json())
+    return Candidate("default", (), task.default_trace())
 
 
 def _first(task: Task, run: Run, first: Sequence[Candidate] | None) -> Sequence[Candidate]:

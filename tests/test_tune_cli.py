@@ -432,7 +432,7 @@ def recorded(tmp_path, monkeypatch):
     """A folder with tune.db, that holds one schedule of gmm for one thread."""
     from schedule import Schedule
     from search.measure import Measurement
-    from search.oracle import Workload
+    from search.measure.reference import Workload
     from search.records import Records
     from search.task import Task
 

@@ -2,7 +2,7 @@
 
 NVRTC compiles in the worker processes, in parallel; arrays are copied to the device when a kernel is called, and stay there while
 it is timed. Times are those of CUDA events, the second-level cache overwritten before each call. An error that poisons the CUDA
-context ends the worker with it (`search.worker`).
+context ends the worker with it (`search.measure.worker`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .builder import schedule
 if TYPE_CHECKING:
     from codegen.cuda import CudaKernel
     from codegen.cuda.driver import DeviceArray
-    from codegen.kernel import Kernel, Timing
+    from codegen.kernel import Timing
 
-__all__ = ["DeviceKernel", "compile", "peak", "reference", "schedule", "warm_up"]
+__all__ = ["DeviceKernel", "compile", "peak", "schedule", "warm_up"]
 
 
 class DeviceKernel:
@@ -64,16 +64,6 @@ def compile(func: PrimFunc, target: str) -> DeviceKernel:
     import codegen
 
     return DeviceKernel(codegen.build(func, codegen.Target(target)))  # type: ignore[arg-type]
-
-
-def reference(func: PrimFunc) -> Kernel:
-    """The program for this processor, scheduled without measuring: its results are those to be expected of a GPU."""
-    import codegen
-
-    from ..default import default_schedule
-
-    host = codegen.Target("llvm")
-    return codegen.build(default_schedule(func, host).func, host)  # type: ignore[return-value]
 
 
 CORES = {60: 64, 70: 64, 72: 64, 75: 64, 80: 64}  # of a multiprocessor, by compute capability; 128 elsewhere

@@ -9,86 +9,30 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import selectors
 import shutil
 import statistics
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..oracle import DISTRIBUTIONS
-from ..task import Task
 from . import wire
+from .limits import Limits
 from .memory import half_of_memory
-from .outcome import Candidate, Measurement, Outcome
+from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
 from .process import WorkerError, WorkerProcess, WorkerSpec
+from .reference import DISTRIBUTIONS
 
-BASELINE = Candidate("unscheduled", (), None)
+if TYPE_CHECKING:
+    from ..task import Task
+
 CONFIRMATIONS = 4  # timings of a new best, at most: two, and more while they are suspicious
-BUILDS = 8  # after so many it is known how long one takes
-SLOW_BUILD = 10.0  # times as long as the median, from which on a build is given up
+NOTE = "results are compared with the default's"
 SPREAD = 0.1  # relative to the median, from which on timings are suspicious
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long and how often things may run. Times in seconds.
-
-    A build may take `build`, and once it is known how long builds take, ten times as long as usual (but always `build_floor`). A
-    call may take `run`, and no more than `run_factor` times the best so far (but always `run_floor`); one slower than `cutoff`
-    times the best is not repeated. Others are repeated until they add up to `min_seconds` and `min_runs`. The final race of the
-    leaders takes about `race`. `memory` is what a worker, its children and what they start may come to hold, in bytes, and what
-    the address space of each may grow by (None: half of the machine's memory; with a GPU, whose driver takes a large part of the
-    address space, that may grow).
-    """
-
-    build: float = 20.0
-    build_floor: float = 5.0
-    run: float = 10.0
-    run_factor: float = 10.0
-    run_floor: float = 1.0
-    cutoff: float = 3.0
-    min_seconds: float = 0.1
-    min_runs: int = 3
-    max_runs: int = 100
-    setup: float = 300.0
-    baseline: float = 300.0
-    race: float = 3.0
-    memory: int | None = None
-
-    def run_limit(self, best: float | None) -> float:
-        """The time limit of one call, given the best time so far."""
-        return self.run if best is None else min(self.run, max(self.run_floor, self.run_factor * best))
-
-    def build_limit(self, seconds: Collection[float]) -> float:
-        """The time limit of one build, given what earlier ones took."""
-        if len(seconds) < BUILDS:
-            return self.build
-        return min(self.build, max(self.build_floor, SLOW_BUILD * statistics.median(seconds)))
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """The program as written: its samples (none if it failed, then `message` says why), and its error where there is a
-    reference; `note` says what others are compared with if it is not this program."""
-
-    measurement: Measurement
-    tolerance: float | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Interleaved timings of several candidates, and of numpy: samples in seconds, medians, and errors against the reference."""
-
-    candidates: tuple[Measurement, ...]
-    numpy: tuple[float, ...] = ()
-    tolerance: float | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +65,7 @@ class LocalMeasurer:
         seed: int = 0,
     ):
         builder = builder or builder_of(task.target)
+        self._cuda = task.target.startswith("cuda")
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
@@ -134,13 +79,13 @@ class LocalMeasurer:
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
         self._resident = resident = self.limits.memory or half_of_memory()
         spec = WorkerSpec(
-            func=pickle.dumps(task.func),
+            script=task.func.script(),
             target=task.target,
             threads=task.threads,
             directory=str(self._directory),
             builder=builder,
-            workload=None if task.workload is None else (task.workload.name, task.workload.shape, task.workload.dtype),
-            memory=self.limits.memory if task.target.startswith("cuda") else resident,
+            workload=None if task.workload is None else asdict(task.workload),
+            memory=self.limits.memory if self._cuda else resident,
             resident=resident,
         )
         self._workers: list[WorkerProcess] = []
@@ -189,37 +134,39 @@ class LocalMeasurer:
         note = ""
         for distribution in range(1 if known else len(DISTRIBUTIONS)):
             self.prepare_data(distribution)
-            measurement, answer = self._written(BASELINE, self.limits.baseline)
-            if measurement.outcome == "run_timeout" and not known and not answer.get("reference"):
-                _, answer = self._written(self._default(), self.limits.setup)
-                answer["reference"] = answer.get("outcome") == "ok"
-                note = f"the program as written takes over {self.limits.baseline:.3g} s: results are compared with the default's"
+            measurement, answer = self._written() if known or not self._cuda else (Measurement(BASELINE, "run_timeout"), {})
+            if measurement.outcome == "run_timeout" and not known:
+                answer = self._reference()
+                if self._cuda:
+                    measurement = replace(measurement, message=NO_BASELINE)
+                else:
+                    note = f"the program as written takes over {self.limits.baseline:.3g} s: {NOTE}"
             if answer.get("good", True):
                 break
         if measurement.outcome == "ok":
             self.best = measurement.seconds if self.best is None else min(self.best, measurement.seconds)
             self._results.setdefault(measurement.digest, measurement)
-        elif not known and not answer.get("reference"):
+        elif not known and "good" not in answer:
             raise WorkerError(
                 f"the program as written fails, so there is no reference: {measurement.outcome}: {measurement.message}"
             )
         return Baseline(measurement, answer.get("tolerance"), note)
 
-    def _default(self) -> Candidate:
-        from ..default import default_schedule  # which no worker needs
-
-        return Candidate("default", (), default_schedule(self.task.func, self.task.target).trace.as_json())
-
-    def _written(self, candidate: Candidate, limit: float) -> tuple[Measurement, wire.Message]:
-        """Time a program whose results become the reference where there is none; and the worker's answer, if it could be
-        built."""
+    def _written(self) -> tuple[Measurement, wire.Message]:
+        """Time the program as written, whose results become the reference where there is none; and the worker's answer."""
         worker = self._workers[0]
-        job = self._job(candidate, 0, again=True)
+        job = self._job(BASELINE, 0, again=True)
         if job.position in (failed := self._build([job], [worker])):
             return failed[job.position], {}
-        answer = self._ask(worker, limit, op="baseline", id=job.id)
+        answer = self._ask(worker, self.limits.baseline, op="baseline", id=job.id)
         self._drop([job])
         return self._measurement(job, answer), answer
+
+    def _reference(self) -> wire.Message:
+        """Take the results of the default schedule, on a processor, as the reference; the worker's answer."""
+        target = "llvm" if self._cuda else self.task.target
+        trace = self.task.default_trace(target)
+        return self._ask(self._workers[0], self.limits.setup, op="reference", trace=trace, target=target)
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
         """Programs measured in earlier runs: those of the same digest are not measured again, and the fastest one that was

@@ -28,6 +28,10 @@ class Candidate:
     score: float | None = field(default=None, compare=False)
 
 
+BASELINE = Candidate("unscheduled", (), None)
+NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The result of measuring a candidate.
@@ -54,6 +58,25 @@ class Measurement:
     def seconds(self) -> float:
         """The median sample; infinity unless the outcome is ok."""
         return statistics.median(self.samples) if self.outcome == "ok" and self.samples else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The program as written: its samples (none if it failed, then `message` says why), and its error where there is a
+    reference; `note` says what others are compared with if it is not this program."""
+
+    measurement: Measurement
+    tolerance: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Interleaved timings of several candidates, and of numpy: samples in seconds, medians, and errors against the reference."""
+
+    candidates: tuple[Measurement, ...]
+    numpy: tuple[float, ...] = ()
+    tolerance: float | None = None
 
 
 def count(measurements: Iterable[Measurement]) -> dict[str, int]:

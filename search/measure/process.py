@@ -11,7 +11,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from . import wire
 from .memory import Watch
@@ -29,15 +29,15 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker is told when it starts. `func` is a pickled PrimFunc, `workload` (name, shape, dtype) or None; its address
-    space may grow by `memory` bytes, what it and its children hold by `resident` (None: no limit)."""
+    """What a worker is told when it starts. `script` is that of the function, `workload` the fields of a `Workload` or None; its
+    address space may grow by `memory` bytes, what it and its children hold by `resident` (None: no limit)."""
 
-    func: bytes
+    script: str
     target: str
     threads: int
     directory: str
     builder: str = "search.measure.builder"
-    workload: tuple[str, tuple[int, ...], str] | None = None
+    workload: dict[str, Any] | None = None
     memory: int | None = None
     resident: int | None = None
 
@@ -68,7 +68,7 @@ class WorkerProcess:
         try:
             self._errors: IO[bytes] = tempfile.TemporaryFile(dir=spec.directory)  # noqa: SIM115 (closed with the worker)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "search.worker"],
+                [sys.executable, "-m", "search.measure.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -88,6 +88,7 @@ class WorkerProcess:
         self._start_deadline = time.monotonic() + START_LIMIT
         header = {
             "op": "start",
+            "script": spec.script,
             "target": spec.target,
             "builder": spec.builder,
             "workload": spec.workload,
@@ -95,7 +96,7 @@ class WorkerProcess:
             "directory": spec.directory,
             "memory": spec.memory,
         }
-        self._write(header, spec.func)
+        self._write(header)
 
     def wait_ready(self) -> None:
         """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""
@@ -192,15 +193,15 @@ class WorkerProcess:
 
     # --- messages ------------------------------------------------------------------------------------------------------
 
-    def send(self, **header: object) -> None:
+    def send(self, **request: object) -> None:
         """Send a request, first waiting until the worker is ready."""
         self.wait_ready()
-        self._write(header)
+        self._write(request)
 
-    def _write(self, header: wire.Message, blob: bytes = b"") -> None:
+    def _write(self, message: wire.Message) -> None:
         assert self._process is not None and self._process.stdin is not None
         try:
-            self._process.stdin.write(wire.encode(header, blob))
+            self._process.stdin.write(wire.encode(message))
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it has died; the next receive says so

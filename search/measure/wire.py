@@ -1,7 +1,4 @@
-"""Messages between the coordinating process and its workers: a JSON header and raw bytes, both prefixed by their length.
-
-One message is `<header length: 4 bytes> <blob length: 8 bytes> <header: UTF-8 JSON object> <blob>`, lengths big-endian.
-"""
+"""Messages between the coordinating process and its workers: JSON objects, each prefixed by its length (8 bytes, big-endian)."""
 
 from __future__ import annotations
 
@@ -9,28 +6,25 @@ import json
 import struct
 from typing import Any, BinaryIO
 
-_LENGTHS = struct.Struct(">IQ")
+_LENGTH = struct.Struct(">Q")
 
 Message = dict[str, Any]
 
 
-def encode(header: Message, blob: bytes = b"") -> bytes:
+def encode(message: Message) -> bytes:
     """The bytes of one message."""
-    text = json.dumps(header, separators=(",", ":")).encode()
-    return _LENGTHS.pack(len(text), len(blob)) + text + blob
+    text = json.dumps(message, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(text)) + text
 
 
-def read(stream: BinaryIO) -> tuple[Message, bytes] | None:
+def read(stream: BinaryIO) -> Message | None:
     """The next message of a blocking stream, or None where the stream has ended."""
-    lengths = stream.read(_LENGTHS.size)
-    if len(lengths) < _LENGTHS.size:
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
         return None
-    header, blob = _LENGTHS.unpack(lengths)
-    text = stream.read(header)
-    body = stream.read(blob)
-    if len(text) < header or len(body) < blob:
-        return None
-    return json.loads(text), body
+    (size,) = _LENGTH.unpack(length)
+    text = stream.read(size)
+    return json.loads(text) if len(text) == size else None
 
 
 class Decoder:
@@ -40,16 +34,15 @@ class Decoder:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add `data`; the headers of all messages that it completes (blobs, which only the parent sends, are dropped). ValueError
-        where it is no message."""
+        """Add `data`; all messages that it completes. ValueError where it is no message."""
         self._data += data
         messages = []
-        while len(self._data) >= _LENGTHS.size:
-            header, blob = _LENGTHS.unpack_from(self._data)
-            end = _LENGTHS.size + header + blob
+        while len(self._data) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._data)
+            end = _LENGTH.size + size
             if len(self._data) < end:
                 break
-            message = json.loads(bytes(self._data[_LENGTHS.size : _LENGTHS.size + header]))
+            message = json.loads(bytes(self._data[_LENGTH.size : end]))
             if not isinstance(message, dict):
                 raise ValueError(f"{message!r} is no message")
             messages.append(message)

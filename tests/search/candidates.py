@@ -81,7 +81,7 @@ def check() -> None:
     import codegen
     from codegen.target import Target
     from schedule import replay
-    from search.oracle import Arrays, Workload, make_reference
+    from search.measure.reference import Arrays, Workload, make_reference
     from search.sample import sample
     from search.space import generate
 

@@ -85,7 +85,7 @@ def compile(func, target):
             case "garbage":
                 for number in filter(lambda n: os.path.exists(f"/proc/self/fd/{n}"), range(3, 64)):
                     with contextlib.suppress(OSError):
-                        os.write(number, b"\0\0\0\4" + bytes(8) + b"junk")
+                        os.write(number, bytes(7) + b"\4junk")
             case "input":
                 a[0, 0] += 1
             case "outside":

@@ -38,7 +38,7 @@ def child(directory: Path, trials: int, seed: int) -> None:
     """A tuning run of made-up candidates, that writes a line to a log for each it is told of."""
     from search.events import Measured
     from search.measure import Candidate, Limits
-    from search.oracle import Workload
+    from search.measure.reference import Workload
     from search.tuner import autotune
     from tir import workloads
 

@@ -8,7 +8,7 @@ import pytest
 import tir
 from schedule import Trace
 from search.measure import Limits
-from search.oracle import max_error, outputs, random_inputs, scale_of, to_float, tolerance
+from search.measure.reference import max_error, outputs, random_inputs, scale_of, to_float, tolerance
 from tests.search import programs
 from tir import te
 from tir.ir import Buffer, Const, Evaluate, PrimFunc

@@ -10,7 +10,7 @@ import pytest
 
 from search.events import ShootOut
 from search.measure import Candidate, Limits
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.records import Records
 from search.tuner import autotune
 from tests.search import kill

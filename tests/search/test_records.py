@@ -16,7 +16,7 @@ import pytest
 
 import tir
 from search.measure import Candidate, Measurement
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.provenance import fingerprint
 from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task, key, structure

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from search.measure import Candidate, Measurement
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.report import page, write
 from search.report.figures import failures, moved
 from search.result import Result

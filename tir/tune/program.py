@@ -13,7 +13,7 @@ from ..ir import PrimFunc, const_shape
 from .arguments import Usage, sizes
 
 if TYPE_CHECKING:
-    from search.oracle import Workload
+    from search.measure.reference import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
 
 
 def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Program:
-    from search.oracle import Workload
+    from search.measure.reference import Workload
 
     from .. import workloads
 

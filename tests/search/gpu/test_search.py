@@ -8,7 +8,7 @@ import pytest
 import tir
 from search import best_schedule
 from search.measure import Limits
-from search.oracle import Workload
+from search.measure.reference import Workload
 from search.records import Records
 from search.tuner import autotune
 from tests.codegen.cuda.emulation import compiler

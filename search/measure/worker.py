@@ -1,4 +1,4 @@
-"""The process in which candidates are built, run and checked: `python -m search.worker`, started by the measurer.
+"""The process in which candidates are built, run and checked: `python -m search.measure.worker`, started by the measurer.
 
 It answers one request after another over its standard input and output (see `search.measure.wire`). Anything may happen to it:
 the parent watches the clock and kills it where it hangs. It lives in a session of its own, so that Ctrl-C in the terminal does
@@ -6,12 +6,13 @@ not reach it, and ends itself when its parent does.
 
 Requests, by `op`, and their answers:
 
-start    func (pickled, as the blob), target, builder, workload, path, directory, memory -> event ready
+start    script (of the function), target, builder, workload, path, directory, memory -> event ready
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
          cut, max_error
-baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, finite
+baseline id: time the program as written; check it, or take its results as the reference -> an outcome; samples, good
+reference trace, target: take the results of the function, scheduled so for a processor, as the reference -> ok, good
 compare  ids, numpy, rounds, seconds: check, then time in turns -> ok; samples and verdicts by id (and numpy's samples)
 peak     threads, dtype -> ok; flops (a second)
 drop     ids: forget these kernels -> nothing
@@ -25,15 +26,12 @@ Before each thing whose duration is limited, the event `running` is sent: the cl
 from __future__ import annotations
 
 import errno
-import gc
 import hashlib
 import importlib
 import os
-import pickle
 import queue
 import shutil
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -44,21 +42,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .measure import wire
-from .oracle import Arrays, Workload, make_reference
+from tir.script import parse
+
+from . import builder, timing, wire
+from .reference import Arrays, Workload, make_reference
 
 SECOND_LOOKS = 3  # at a short call that is about to be cut off
 PAUSE = 0.005  # seconds before each
-NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
 SPIN = 0.2  # seconds after which the idle threads of numpy's library sleep: OpenBLAS's spin 2**28 cycles
 SHARE_OF_NUMPY = 1 / 3  # of the time of a race
-WARM = 0.02  # seconds of calls of numpy, and on a device, in a race before those that count
-TURN = 0.01  # seconds of calls of a kernel in a race before those that count, and of those that count
-CALLS = 2  # in a turn in a race, at most, of those that take `LONG`
-LONG = 0.5  # seconds: calls in a race that need none before
+CALLS = 2  # in a turn in a race, at most, of those that take `timing.LONG`
 MESSAGE = 4000  # characters of one, at most
 DESCRIPTORS = 256  # open files beyond those at the start, from which on a process is given up
-SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
 
 
 class Worker:
@@ -77,11 +72,11 @@ class Worker:
         self._channel.write(wire.encode(header))
         self._channel.flush()
 
-    def serve(self, requests: queue.SimpleQueue[tuple[wire.Message, bytes]]) -> None:
+    def serve(self, requests: queue.SimpleQueue[wire.Message]) -> None:
         while True:
-            message, blob = requests.get()
+            message = requests.get()
             try:
-                answer = getattr(self, "_" + message.pop("op"))(blob, **message)
+                answer = getattr(self, "_" + message.pop("op"))(**message)
             except MemoryError as error:
                 answer = {"outcome": "memory", "message": _describe(error) or "out of memory"}
             except Exception as error:  # the outermost frame: whatever a candidate raises is its outcome
@@ -100,17 +95,17 @@ class Worker:
 
     def _start(
         self,
-        blob: bytes,
+        script: str,
         target: str,
         builder: str,
-        workload: list[Any] | None,
+        workload: dict[str, Any] | None,
         path: list[str],
         directory: str,
         memory: int | None,
     ) -> wire.Message:
         sys.path.extend(p for p in path if p not in sys.path)
-        self._func = pickle.loads(blob)
-        self._workload = None if workload is None else Workload(workload[0], tuple(workload[1]), workload[2])
+        self._func = parse(script)
+        self._workload = None if workload is None else Workload.from_json(workload)
         self._target = target
         self._builder = importlib.import_module(builder)
         self.directory = Path(directory)
@@ -120,11 +115,11 @@ class Worker:
             _limit_memory(memory)
         return {"event": "ready"}
 
-    def _prepare(self, _: bytes, seed: int, distribution: int) -> wire.Message:
+    def _prepare(self, seed: int, distribution: int) -> wire.Message:
         self._arrays = None
         return {"outcome": "ok", "expected": make_reference(self._func, self._workload, seed, distribution, self.directory)}
 
-    def _build(self, _: bytes, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
+    def _build(self, id: int, trace: Any, known: list[str], again: bool) -> wire.Message:
         self.send(event="running")
         start = time.perf_counter()
         self._known.update(known)
@@ -145,12 +140,12 @@ class Worker:
             "build_seconds": time.perf_counter() - start,
         }
 
-    def _drop(self, _: bytes, ids: list[int]) -> None:
+    def _drop(self, ids: list[int]) -> None:
         for i in ids:
             self._kernels.pop(i, None)
 
     def _run(
-        self, _: bytes, id: int, best: float | None, check: bool, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
+        self, id: int, best: float | None, check: bool, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
     ) -> wire.Message:
         kernel, data = self._kernels[id], self._data()
         arrays = data.working
@@ -158,16 +153,16 @@ class Worker:
             data.reset()
         self.send(event="running")
         try:
-            first = _clock(kernel, arrays)
-            short = first < SHORT
+            first = timing.clock(kernel, arrays)
+            short = first < timing.SHORT
             if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
-                first = min(_samples(kernel, arrays, first, 0.0, 3, 3))
+                first = min(timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
                 min_runs = max(min_runs, 5)
                 for _ in range(SECOND_LOOKS):  # it may be another process that makes it slow
                     if best is None or first <= cutoff * best:
                         break
                     time.sleep(PAUSE)
-                    first = min(first, *_samples(kernel, arrays, first, 0.0, 3, 3))
+                    first = min(first, *timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
             if best is not None and first > cutoff * best:
                 return {"outcome": "ok", "samples": [first], "cut": True}
             error = None
@@ -177,9 +172,9 @@ class Worker:
                     return verdict
                 error = verdict["max_error"]
             if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
-                min_runs, min_seconds = (2, 0.0) if first >= SHORT else (3, 0.2 * min_seconds)
+                min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT else (3, 0.2 * min_seconds)
             self.send(event="running", repeats=min_runs)
-            samples = _samples(kernel, arrays, first, min_seconds, min_runs, max_runs)
+            samples = timing.samples_of(kernel, arrays, first, min_seconds, min_runs, max_runs)
             return {"outcome": "ok", "samples": samples, "max_error": error}
         except MemoryError:
             raise
@@ -204,44 +199,51 @@ class Worker:
         self.send(event="checking")
         return self._data().verdict()
 
-    def _baseline(self, _: bytes, id: int) -> wire.Message:
+    def _baseline(self, id: int) -> wire.Message:
         data, kernel = self._data(), self._kernels[id]
         data.reset()
         self.send(event="running")
-        if not data.has_reference and hasattr(self._builder, "reference"):
-            self._builder.reference(self._func)(*data.working)
-            return {"outcome": "run_timeout", "good": data.accept(), "reference": True, "message": NO_BASELINE}
         try:
-            first = _clock(kernel, data.working)
+            first = timing.clock(kernel, data.working)
             if hasattr(kernel, "clock"):  # which leaves the results on the device
                 kernel(*data.working)
             known = data.has_reference
             answer = data.verdict() if known else {"outcome": "ok", "good": data.accept()}
             if first < 0.5 and answer["outcome"] == "ok":
                 self.send(event="running", repeats=3)
-                return {**answer, "samples": _samples(kernel, data.working, first, 0.1, 3, 20)}
+                return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
             return {**answer, "samples": [first]}
         except MemoryError:
             raise
         except Exception as error:
             return self._crash(error)
 
+    def _reference(self, trace: Any, target: str) -> wire.Message:
+        kernel = builder.compile(builder.schedule(self._func, trace), target)
+        data = self._data()
+        data.reset()
+        self.send(event="running")
+        kernel(*data.working)
+        return {"outcome": "ok", "good": data.accept()}
+
     def _crash(self, error: Exception) -> wire.Message:
         """The outcome of a kernel that raised. What it leaves on a device or in this process is not to trouble others."""
         self._lost = True
         return {"outcome": "crash", "message": _describe(error)}
 
-    def _compare(self, _: bytes, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
+    def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
         verdicts = {str(i): self._checked(i) for i in ids}
         samples: dict[str, list[float]] = {str(i): [] for i in ids}
         sound = [str(i) for i in ids if verdicts[str(i)]["outcome"] == "ok"]
         share = 0.0 if not numpy or self._workload is None else SHARE_OF_NUMPY if sound else 1.0
-        kernels = {i: partial(_kernel_sample, self._kernels[int(i)], data.working) for i in sound}
+        kernels = {i: partial(timing.kernel_sample, self._kernels[int(i)], data.working) for i in sound}
         self._turns(kernels, samples, rounds, (1 - share) * seconds)
         if share:  # after the others: its threads, and what it does to the caches, would slow down whoever comes next
             samples["numpy"] = []
-            self._turns({"numpy": partial(_call_sample, self._numpy_call(data), WARM)}, samples, rounds, share * seconds)
+            self._turns(
+                {"numpy": partial(timing.call_sample, self._numpy_call(data), timing.WARM)}, samples, rounds, share * seconds
+            )
             if int(os.environ.get("OMP_NUM_THREADS", "1")) > 1:
                 time.sleep(SPIN)
         return {"outcome": "ok", "samples": samples, "verdicts": verdicts}
@@ -269,7 +271,7 @@ class Worker:
         instance.numpy(inputs, results)
         return lambda: instance.numpy(inputs, results)
 
-    def _peak(self, _: bytes, threads: int, dtype: str) -> wire.Message:
+    def _peak(self, threads: int, dtype: str) -> wire.Message:
         from codegen.peak import peak_flops
 
         self.send(event="running")
@@ -291,88 +293,6 @@ def _describe(error: BaseException) -> str:
     except Exception:  # of a class of a candidate's
         text = ""
     return f"{type(error).__name__}: {text}"[:MESSAGE] if text else type(error).__name__
-
-
-def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
-    return lambda: kernel(*arrays)
-
-
-def _clock(kernel: Any, arrays: list[np.ndarray]) -> float:
-    """Seconds of one call, as the kernel itself tells it if it runs on a device."""
-    if hasattr(kernel, "clock"):
-        return kernel.clock(*arrays)
-    start = time.perf_counter()
-    kernel(*arrays)
-    return time.perf_counter() - start
-
-
-def _samples(
-    kernel: Any, arrays: list[np.ndarray], first: float, min_seconds: float, min_runs: int, max_runs: int
-) -> list[float]:
-    """Timings of a kernel whose first call took `first` seconds: until both `min_seconds` and `min_runs` are reached.
-
-    Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
-    can.
-    """
-    if first >= SHORT and not hasattr(kernel, "clock"):
-        return _repeat(_call(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
-    if hasattr(kernel, "time"):
-        return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
-    calls = max(1, int(1e-3 / max(first, 1e-9)))
-    return _repeat(_call(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
-
-
-def _repeat(
-    call: Callable[[], None], samples: list[float], calls: int, min_seconds: float, min_runs: int, max_runs: int
-) -> list[float]:
-    """`samples` and more, each the mean of `calls` calls, until there are `min_runs` and they add up to `min_seconds`."""
-    total = sum(samples)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
-            start = time.perf_counter()
-            for _ in range(calls):
-                call()
-            elapsed = time.perf_counter() - start
-            samples.append(elapsed / calls)
-            total += elapsed
-        return samples
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
-    """Seconds a call, as `_call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
-    if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
-        return kernel.time(*arrays, seconds=WARM, runs=3).median
-    expected = _expected(_call(kernel, arrays), earlier)
-    if expected < SHORT and hasattr(kernel, "time"):
-        kernel.time(*arrays, seconds=TURN, runs=1)
-        return kernel.time(*arrays, seconds=TURN, runs=3).median
-    return _call_sample(_call(kernel, arrays), TURN, [expected])
-
-
-def _call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
-    """Seconds a call: of a single one if it is long, else the median of at least three groups of about a millisecond. For about
-    `warm` seconds, calls go before, as a processor that had nothing to do, or whose threads slept, is slow at first."""
-    expected = _expected(call, earlier)
-    if expected >= SHORT:
-        if expected < LONG:
-            call()
-        return _repeat(call, [], 1, 0.0, 1, 1)[0]
-    calls = max(1, int(1e-3 / expected))
-    _repeat(call, [], calls, warm, 1, 10**6)
-    return statistics.median(_repeat(call, [], calls, TURN, 3, 10**6))
-
-
-def _expected(call: Callable[[], None], earlier: list[float]) -> float:
-    """About how long a call takes, from earlier ones or from one, or a second one if that was short, now."""
-    if earlier:
-        return max(1e-9, min(earlier))
-    first = _repeat(call, [], 1, 0.0, 1, 1)[0]
-    return max(1e-9, first if first >= SHORT else min(first, _repeat(call, [], 1, 0.0, 1, 1)[0]))
 
 
 def _limit_memory(memory: int) -> None:
@@ -399,7 +319,7 @@ def main() -> None:
     devnull = os.open(os.devnull, os.O_RDONLY)
     os.dup2(devnull, 0)
     worker = Worker(channel)
-    requests: queue.SimpleQueue[tuple[wire.Message, bytes]] = queue.SimpleQueue()
+    requests: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
 
     def receive() -> None:
         while (received := wire.read(stdin)) is not None:

@@ -12,13 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError, wire
+from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerError
 from search.measure.local import _suspicious
 from search.measure.memory import resident
 from search.measure.outcome import Measurement
-from search.oracle import CHUNK, DISTRIBUTIONS, Arrays, Workload, make_reference, max_error, scale_of, stored_error, tolerance
-from search.task import Task, flop, key, target_text
-from tir import dtypes, te, workloads
+from search.measure.reference import (
+    Workload,
+)
+from search.task import Task
+from tir import workloads
 
 SHAPE = (7, 13, 109)
 QUICK = Limits(build=1.5, run=1.5, run_floor=0.5, min_seconds=0.01, memory=2 << 30)
@@ -269,122 +271,7 @@ def test_closing_leaves_nothing_behind(task, fake_builder):
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-# --- the wire ----------------------------------------------------------------------------------------------------------
-
-
-def test_messages_arrive_whole_however_they_are_cut():
-    messages = [{"op": "build", "id": 1, "text": "× 7"}, {}, {"samples": [0.1, 1e-9]}]
-    data = b"".join(wire.encode(m, b"x" * n) for n, m in enumerate(messages))
-    for step in (1, 7, 13, len(data)):
-        decoder = wire.Decoder()
-        received = [m for i in range(0, len(data), step) for m in decoder.feed(data[i : i + step])]
-        assert received == messages
-
-
-@pytest.mark.parametrize("text", [b"5", b"[1]", b"{", b"\xff"])
-def test_what_is_no_message_is_said_to_be_none(text):
-    decoder = wire.Decoder()
-    for _ in range(2):  # it stays where it is
-        with pytest.raises(ValueError):
-            decoder.feed(len(text).to_bytes(4, "big") + bytes(8) + text)
-
-
-# --- tasks -------------------------------------------------------------------------------------------------------------
-
-
-def test_flop_counts_arithmetic_on_data_and_nothing_else():
-    assert flop(workloads.make("gmm", SHAPE).func) == 2 * 7 * 13 * 109
-    A = te.placeholder((7, 13), name="A")
-    padded = te.compute((9, 13), lambda i, j: te.if_then_else(te.all(i >= 1, i < 8), A[i - 1, j], te.const(0.0)), name="P")
-    assert flop(te.create_prim_func([A, padded])) == 0
-    scaled = te.compute((7, 13), lambda i, j: te.exp(-A[i, j] * 2.0 + 1.0).astype("float64"), name="S")
-    assert flop(te.create_prim_func([A, scaled])) == 7 * 13 * 4
-    I = te.placeholder((5,), "int8", name="I")
-    doubled = te.compute((5,), lambda i: I[i] * I[4 - i], name="J")
-    assert flop(te.create_prim_func([I, doubled])) == 5
-
-
-def test_key_ignores_the_name_of_the_function_only():
-    func = workloads.make("gmm", SHAPE).func
-    assert key(func) == key(func.with_(name="other"))
-    assert key(func) != key(workloads.make("gmm", (7, 13, 110)).func)
-    assert key(func) != key(workloads.make("gmm", SHAPE, "float64").func)
-
-
-def test_target_text_keeps_every_option():
-    from codegen.target import Target
-
-    for target in (
-        Target("llvm"),
-        Target("llvm", num_cores=1, vector_bits=256, l2=512 * 1024),
-        Target("llvm", mattr="+avx2,+fma"),
-    ):
-        assert Target(target_text(target)) == target
-
-
-# --- comparing ---------------------------------------------------------------------------------------------------------
-
-
-def test_errors_are_relative_to_the_size_of_the_result():
-    expected = np.array([3.0, -4.0, 0.0])
-    scale = scale_of(expected)
-    assert max_error(expected + np.array([0.0, 0.0, 1e-3]), expected, scale) == pytest.approx(1e-3 / np.sqrt(25 / 3))
-    assert max_error(expected, expected, scale) == 0.0
-    assert max_error(np.array([3.0, np.nan, 0.0]), expected, scale) == float("inf")
-    odd = np.array([np.inf, np.nan, 1.0])
-    assert max_error(odd, odd, scale_of(odd)) == 0.0
-    assert max_error(np.array([-np.inf, np.nan, 1.0]), odd, scale_of(odd)) == float("inf")
-    zeros = np.zeros(3)
-    assert max_error(zeros + np.array([0, 0, 1e-30]), zeros, scale_of(zeros)) == float("inf")
-    assert max_error(zeros, zeros, scale_of(zeros)) == 0.0
-
-
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 7])
-def test_large_arrays_are_compared_piece_by_piece(size):
-    rng = np.random.default_rng(0)
-    expected = rng.uniform(-1, 1, (1, size)) if size else np.empty((1, 0))
-    stored = expected.astype("float32")
-    scale = scale_of(expected)
-    assert stored_error(stored, "float32", expected, scale) == max_error(stored.astype("float64"), expected, scale) <= 2.0**-24
-    for place in {0, size // 2, size - 1} if size else ():
-        for value in (np.nan, np.inf, 7.0):
-            wrong = stored.copy()
-            wrong[0, place] = value
-            error = stored_error(wrong, "float32", expected, scale)
-            assert error == (float("inf") if value != 7.0 else pytest.approx(abs(7.0 - expected[0, place]) / scale[0, place]))
-
-
-def test_what_overflows_or_vanishes_is_no_reference(tmp_path):
-    k, a = te.reduce_axis((0, 109), name="k"), te.placeholder((3, 109), name="A")
-    func = te.create_prim_func([a, te.compute((3,), lambda i: te.prod(a[i, k], axis=k), name="B")])
-
-    def good(distribution: int, power: float = 1.0) -> bool:
-        make_reference(func, None, 0, distribution, tmp_path)
-        arrays = Arrays(func, tmp_path)
-        inputs, outputs = arrays.working
-        with np.errstate(all="ignore"):
-            outputs[:] = np.prod(inputs, axis=1) ** np.float32(power)
-        return arrays.accept()
-
-    assert [good(n) for n in range(len(DISTRIBUTIONS))] == [low in (0.1, 0.9) for low, _ in DISTRIBUTIONS]
-    assert not good(0, -1.0)
-
-
-def test_where_digits_are_lost_errors_are_relative_to_the_smallest_number_of_full_precision():
-    tiny = dtypes.TABLE["float32"].tiny
-    assert tiny == np.finfo("float32").tiny
-    expected = np.array([0.0, tiny / 64])
-    assert max_error(expected + tiny / 1024, expected, scale_of(expected, tiny)) == 1 / 1024
-
-
-def test_tolerance_grows_with_the_reduction():
-    eps = 2.0**-23
-    assert tolerance(workloads.make("gmm", (7, 13, 109)).func) == pytest.approx(16 * eps * (1 + np.sqrt(13)))
-    A = te.placeholder((7,), "int32", name="A")
-    assert tolerance(te.create_prim_func([A, te.compute((7,), lambda i: A[i] + 1, name="B")])) == 0.0
-
-
-# --- with the real compiler --------------------------------------------------------------------------------------------
+# --- with the real compiler ----------------------------------------------------------------------------------------------
 
 
 def test_the_time_of_a_tiny_kernel_is_not_that_of_checking_its_arguments():

@@ -1,0 +1,237 @@
+"""What a function should compute: inputs for it, its expected results, and how far from them a correct program may be."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import Buffer, PrimFunc, annotation, as_int, const_shape
+from tir.traverse import blocks, stores
+
+if TYPE_CHECKING:
+    from tir.workloads import Instance
+
+CANARY = 0xA5
+MARGIN = 4096  # bytes of canary on either side of each array
+CHUNK = 1 << 15  # elements that are compared at a time
+
+# Ranges of the random floats of a function about which nothing is known, tried in turn until its results are finite, and not all
+# too small for their type, as a product of many factors.
+DISTRIBUTIONS = ((-1.0, 1.0), (-0.05, 0.05), (0.1, 1.0), (0.9, 1.1), (0.01, 0.05))
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Which named computation of `tir.workloads` a function is: the reference is then float64 numpy, and numpy can be timed
+    beside."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Workload:
+        """The workload whose fields these are, as `dataclasses.asdict` gives them."""
+        return cls(data["name"], tuple(data["shape"]), data["dtype"])
+
+    def instance(self) -> Instance:
+        from tir import workloads
+
+        return workloads.make(self.name, self.shape, self.dtype)
+
+    def tolerance(self, roundings: float) -> float:
+        """The bound for an error that has accumulated over so many roundings, here and in the float64 reference."""
+        from tir.workloads import gamma
+
+        return gamma(roundings, self.dtype) + gamma(roundings, "float64")
+
+
+def outputs(func: PrimFunc) -> tuple[int, ...]:
+    """The positions of the parameters that the function writes."""
+    written = {s.buffer.name for s in stores(func.body)}
+    return tuple(i for i, p in enumerate(func.params) if isinstance(p, Buffer) and p.name in written)
+
+
+def random_array(
+    shape: tuple[int, ...], dtype: str, rng: np.random.Generator, low: float = -1.0, high: float = 1.0
+) -> np.ndarray:
+    """Random data: floats uniform in `low .. high`, integers small (-8 .. 8, or 0 .. 8 unsigned), bools both."""
+    if dtypes.is_float(dtype):
+        values = rng.uniform(low, high, shape).astype("float32" if dtype != "float64" else "float64")
+        return from_float(values, dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(-8 if dtype.startswith("int") else 0, 9, shape).astype(dtype)
+
+
+def from_float(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Floats in the storage of `dtype`; bfloat16 rounds to nearest even."""
+    if dtype != "bfloat16":
+        return values.astype(dtypes.storage(dtype))
+    bits = values.astype("float32").view("uint32")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("uint16")
+
+
+def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array of storage of `dtype` as float64."""
+    if dtype == "bfloat16":
+        return (array.view("uint16").astype("uint32") << 16).view("float32").astype("float64")
+    return array.astype("float64")
+
+
+def random_inputs(func: PrimFunc, rng: np.random.Generator, distribution: int = 0) -> list[np.ndarray]:
+    """An array for each parameter, outputs too: what they hold before the call must not matter, or be read as it is."""
+    low, high = DISTRIBUTIONS[distribution]
+    return [random_array(const_shape(b), b.dtype, rng, low, high) for b in func.buffers]
+
+
+def tolerance(func: PrimFunc) -> float:
+    """How far a correct result may lie from the reference, relative to `scale`: 16 eps (1 + sum over reductions of sqrt(length)).
+
+    Rounding errors of a sum of n terms add up as a random walk: eps sqrt(n) times the size of the result, whatever the order of
+    the terms; reductions that feed each other add up. Factors that may be rounded to tf32 err by 2**-11 each, and their products
+    add up as the result does. 0 where no float is stored.
+    """
+    eps = max((dtypes.TABLE[s.buffer.dtype].eps for s in stores(func.body)), default=0.0)
+    walk = rounded = 0.0
+    for block in blocks(func.body):
+        rounded += 2.0**-11 if annotation(block.annotations, "tf32", False) else 0.0
+        length = math.prod(as_int(it.extent) for it in block.iters if it.axis.value == "R")
+        walk += math.sqrt(length) if length > 1 else 0.0
+    return 16 * (eps * (1 + walk) + rounded)
+
+
+def scale_of(expected: np.ndarray, least: float = 0.0) -> np.ndarray:
+    """The size that errors are measured against where nothing better is known: max(|expected|, rms(expected), least), float64."""
+    finite = expected[np.isfinite(expected)]
+    rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+    return np.maximum(np.abs(expected), max(rms, least))
+
+
+def max_error(got: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> float:
+    """The largest |got - expected| / scale, all float64 of one shape.
+
+    Non-finite elements must be the same in both, and elements of scale 0 exact, or the error is infinite.
+    """
+    if expected.size == 0:
+        return 0.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.abs(got - expected) / scale
+    if math.isfinite(largest := float(error.max())):
+        return largest
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    error = np.where(same, 0.0, np.where(np.isfinite(error), error, math.inf))
+    return float(error.max())
+
+
+def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np.ndarray) -> float:
+    """`max_error` of an array in the storage of `dtype`, some elements at a time, so that the caches hold what is computed."""
+    largest = 0.0
+    flat = [array.reshape(-1) for array in (stored, expected, scale)]
+    for n in range(0, expected.size, CHUNK):
+        got, wanted, size = (array[n : n + CHUNK] for array in flat)
+        largest = max(largest, max_error(to_float(got, dtype), wanted, size))
+    return largest
+
+
+def make_reference(func: PrimFunc, workload: Workload | None, seed: int, distribution: int, directory: Path) -> bool:
+    """Write the inputs, and for a known workload the expected results, of a function into `directory`; True if the latter are
+    there."""
+    rng = np.random.default_rng(seed)
+    (directory / "tolerance.json").unlink(missing_ok=True)
+    if workload is None:
+        for i, array in enumerate(random_inputs(func, rng, distribution)):
+            np.save(directory / f"{i}.npy", array)
+        return False
+    instance = workload.instance()
+    inputs = instance.inputs(rng)
+    count = len(inputs)
+    garbage = [random_array(const_shape(b), b.dtype, rng) for b in func.buffers[count:]]
+    for i, array in enumerate((*inputs, *garbage)):
+        np.save(directory / f"{i}.npy", array)
+    bounds = {}
+    for i, bounded in enumerate(instance.reference(inputs), count):
+        np.save(directory / f"{i}.expected.npy", bounded.value)
+        np.save(directory / f"{i}.scale.npy", np.broadcast_to(bounded.scale, bounded.value.shape))
+        bounds[str(i)] = workload.tolerance(bounded.roundings)
+    (directory / "tolerance.json").write_text(json.dumps(bounds))
+    return True
+
+
+class Arrays:
+    """The arrays that kernels are run on in a worker: loaded from files, aligned to 64 bytes, with canaries around them."""
+
+    def __init__(self, func: PrimFunc, directory: Path):
+        self._func, self._outputs, self._directory = func, outputs(func), directory
+        self.initial = [np.load(directory / f"{i}.npy", mmap_mode="r") for i in range(len(func.params))]
+        self._storage: list[np.ndarray] = []
+        self.working: list[np.ndarray] = []
+        for array in self.initial:
+            storage, view = _aligned(array.shape, array.dtype)
+            self._storage.append(storage)
+            self.working.append(view)
+        self.reset()
+
+    def reset(self) -> None:
+        """Every array as it was before the first call, canaries included."""
+        for initial, working, storage in zip(self.initial, self.working, self._storage, strict=True):
+            start = working.ctypes.data - storage.ctypes.data
+            storage[:start] = CANARY
+            storage[start + working.nbytes :] = CANARY
+            np.copyto(working, initial)
+
+    @property
+    def has_reference(self) -> bool:
+        return (self._directory / "tolerance.json").exists()
+
+    def accept(self) -> bool:
+        """Take the outputs as they are for the expected results; True if all are finite, and none has only numbers so small that
+        their type has few digits for them."""
+        good = True
+        bounds = {}
+        for i in self._outputs:
+            kind = dtypes.TABLE[self._func.params[i].dtype]
+            expected = to_float(self.working[i], kind.name)
+            good &= bool(np.isfinite(expected).all() and (not expected.size or np.abs(expected).max() >= kind.tiny))
+            np.save(self._directory / f"{i}.expected.npy", expected)
+            np.save(self._directory / f"{i}.scale.npy", scale_of(expected, kind.tiny))
+            bounds[str(i)] = tolerance(self._func)
+        (self._directory / "tolerance.json").write_text(json.dumps(bounds))
+        return good
+
+    def verdict(self) -> dict[str, Any]:
+        """What one call after `reset` made of the arrays: outcome ok or wrong_result, with the reason, max_error and
+        tolerance."""
+        bounds = json.loads((self._directory / "tolerance.json").read_text())
+        worst, bound = 0.0, max(bounds.values(), default=0.0)
+        for i, (initial, working, storage) in enumerate(zip(self.initial, self.working, self._storage, strict=True)):
+            name = self._func.params[i].name
+            start = working.ctypes.data - storage.ctypes.data
+            if (storage[:start] != CANARY).any() or (storage[start + working.nbytes :] != CANARY).any():
+                return {"outcome": "wrong_result", "message": f"wrote outside of `{name}`"}
+            if i not in self._outputs:
+                if not np.array_equal(initial.view(np.uint8), working.view(np.uint8)):
+                    return {"outcome": "wrong_result", "message": f"changed the input `{name}`"}
+                continue
+            expected, scale = (np.load(self._directory / f"{i}.{kind}.npy", mmap_mode="r") for kind in ("expected", "scale"))
+            error = stored_error(working, self._func.params[i].dtype, expected, scale)
+            if error / max(bounds[str(i)], 1e-300) > worst / max(bound, 1e-300) or worst == 0.0:
+                worst, bound = error, bounds[str(i)]
+            if not error <= bounds[str(i)]:
+                message = f"`{name}` is off by {error:.3g} of its scale; the tolerance is {bounds[str(i)]:.3g}"
+                return {"outcome": "wrong_result", "message": message, "max_error": error, "tolerance": bounds[str(i)]}
+        return {"outcome": "ok", "max_error": worst, "tolerance": bound}
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes, and an array within them that starts at a multiple of 64 and has at least MARGIN bytes on either side."""
+    size = math.prod(shape) * dtype.itemsize
+    storage = np.empty(size + 2 * MARGIN + 64, np.uint8)
+    start = MARGIN + -(storage.ctypes.data + MARGIN) % 64
+    return storage, storage[start : start + size].view(dtype).reshape(shape)

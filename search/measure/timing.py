@@ -1,0 +1,98 @@
+"""How a worker times calls of a kernel, which may be one of a device that keeps the time itself (`clock`)."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+WARM = 0.02  # seconds of calls of numpy, and on a device, in a race before those that count
+TURN = 0.01  # seconds of calls of a kernel in a race before those that count, and of those that count
+LONG = 0.5  # seconds: calls in a race that need none before
+SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
+
+
+def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
+    return lambda: kernel(*arrays)
+
+
+def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
+    """Seconds of one call, as the kernel itself tells it if it runs on a device."""
+    if hasattr(kernel, "clock"):
+        return kernel.clock(*arrays)
+    start = time.perf_counter()
+    kernel(*arrays)
+    return time.perf_counter() - start
+
+
+def samples_of(
+    kernel: Any, arrays: list[np.ndarray], first: float, min_seconds: float, min_runs: int, max_runs: int
+) -> list[float]:
+    """Timings of a kernel whose first call took `first` seconds: until both `min_seconds` and `min_runs` are reached.
+
+    Long calls count from the first on. For short ones that was the warm-up; they are timed in groups, by the kernel itself if it
+    can.
+    """
+    if first >= SHORT and not hasattr(kernel, "clock"):
+        return _repeat(_call(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
+    if hasattr(kernel, "time"):
+        return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
+    calls = max(1, int(1e-3 / max(first, 1e-9)))
+    return _repeat(_call(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
+
+
+def _repeat(
+    call: Callable[[], None], samples: list[float], calls: int, min_seconds: float, min_runs: int, max_runs: int
+) -> list[float]:
+    """`samples` and more, each the mean of `calls` calls, until there are `min_runs` and they add up to `min_seconds`."""
+    total = sum(samples)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        while (len(samples) < min_runs or total < min_seconds) and len(samples) < max_runs:
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            elapsed = time.perf_counter() - start
+            samples.append(elapsed / calls)
+            total += elapsed
+        return samples
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -> float:
+    """Seconds a call, as `call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
+    if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
+        return kernel.time(*arrays, seconds=WARM, runs=3).median
+    expected = _expected(_call(kernel, arrays), earlier)
+    if expected < SHORT and hasattr(kernel, "time"):
+        kernel.time(*arrays, seconds=TURN, runs=1)
+        return kernel.time(*arrays, seconds=TURN, runs=3).median
+    return call_sample(_call(kernel, arrays), TURN, [expected])
+
+
+def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
+    """Seconds a call: of a single one if it is long, else the median of at least three groups of about a millisecond. For about
+    `warm` seconds, calls go before, as a processor that had nothing to do, or whose threads slept, is slow at first."""
+    expected = _expected(call, earlier)
+    if expected >= SHORT:
+        if expected < LONG:
+            call()
+        return _repeat(call, [], 1, 0.0, 1, 1)[0]
+    calls = max(1, int(1e-3 / expected))
+    _repeat(call, [], calls, warm, 1, 10**6)
+    return statistics.median(_repeat(call, [], calls, TURN, 3, 10**6))
+
+
+def _expected(call: Callable[[], None], earlier: list[float]) -> float:
+    """About how long a call takes, from earlier ones or from one, or a second one if that was short, now."""
+    if earlier:
+        return max(1e-9, min(earlier))
+    first = _repeat(call, [], 1, 0.0, 1, 1)[0]
+    return max(1e-9, first if first >= SHORT else min(first, _repeat(call, [], 1, 0.0, 1, 1)[0]))

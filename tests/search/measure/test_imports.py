@@ -1,0 +1,49 @@
+"""What measures candidates rests on nothing that makes them: a remote measurer needs none of the search."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import search.measure
+from tests.test_architecture import imported
+
+FOLDER = Path(search.measure.__file__).parent
+BELOW = ("search.measure", "search.provenance", "search.task")  # of the search, all that measuring may know
+
+
+def above(source: str) -> list[str]:
+    """The modules of the search that `source`, a module of `search.measure`, imports and must not. A name imported from a
+    package may be a module of it."""
+    found = set()
+    for n in ast.walk(ast.parse(source)):
+        if isinstance(n, ast.ImportFrom):
+            for module, _ in imported(ast.unparse(n), "search.measure"):
+                found |= {f"{module}.{name.name}" for name in n.names}
+        elif isinstance(n, (ast.Import, ast.Call)):
+            found |= {module for module, _ in imported(ast.unparse(n), "search.measure")}
+    return sorted(m for m in found if m.split(".")[0] == "search" and not f"{m}.".startswith(tuple(f"{b}." for b in BELOW)))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.name)
+def test_measuring_imports_nothing_of_the_space(path):
+    assert above(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("def f():\n    from ..default import default_schedule", "search.default.default_schedule"),
+        ("from .. import sketch", "search.sketch"),
+        ("import search.tuner", "search.tuner"),
+        ("from importlib import import_module\nimport_module('search.space')", "search.space"),
+    ],
+)
+def test_what_is_above_is_found(source, module):
+    assert above(source) == [module]
+
+
+def test_nothing_is_pickled():
+    assert not [p.name for p in FOLDER.rglob("*.py") if "pickle" in p.read_text()]

@@ -1,0 +1,68 @@
+"""What a result is compared with: errors, their scale, and their tolerance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from search.measure.reference import CHUNK, DISTRIBUTIONS, Arrays, make_reference, max_error, scale_of, stored_error, tolerance
+from tir import dtypes, te, workloads
+
+
+def test_errors_are_relative_to_the_size_of_the_result():
+    expected = np.array([3.0, -4.0, 0.0])
+    scale = scale_of(expected)
+    assert max_error(expected + np.array([0.0, 0.0, 1e-3]), expected, scale) == pytest.approx(1e-3 / np.sqrt(25 / 3))
+    assert max_error(expected, expected, scale) == 0.0
+    assert max_error(np.array([3.0, np.nan, 0.0]), expected, scale) == float("inf")
+    odd = np.array([np.inf, np.nan, 1.0])
+    assert max_error(odd, odd, scale_of(odd)) == 0.0
+    assert max_error(np.array([-np.inf, np.nan, 1.0]), odd, scale_of(odd)) == float("inf")
+    zeros = np.zeros(3)
+    assert max_error(zeros + np.array([0, 0, 1e-30]), zeros, scale_of(zeros)) == float("inf")
+    assert max_error(zeros, zeros, scale_of(zeros)) == 0.0
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 7])
+def test_large_arrays_are_compared_piece_by_piece(size):
+    rng = np.random.default_rng(0)
+    expected = rng.uniform(-1, 1, (1, size)) if size else np.empty((1, 0))
+    stored = expected.astype("float32")
+    scale = scale_of(expected)
+    assert stored_error(stored, "float32", expected, scale) == max_error(stored.astype("float64"), expected, scale) <= 2.0**-24
+    for place in {0, size // 2, size - 1} if size else ():
+        for value in (np.nan, np.inf, 7.0):
+            wrong = stored.copy()
+            wrong[0, place] = value
+            error = stored_error(wrong, "float32", expected, scale)
+            assert error == (float("inf") if value != 7.0 else pytest.approx(abs(7.0 - expected[0, place]) / scale[0, place]))
+
+
+def test_what_overflows_or_vanishes_is_no_reference(tmp_path):
+    k, a = te.reduce_axis((0, 109), name="k"), te.placeholder((3, 109), name="A")
+    func = te.create_prim_func([a, te.compute((3,), lambda i: te.prod(a[i, k], axis=k), name="B")])
+
+    def good(distribution: int, power: float = 1.0) -> bool:
+        make_reference(func, None, 0, distribution, tmp_path)
+        arrays = Arrays(func, tmp_path)
+        inputs, outputs = arrays.working
+        with np.errstate(all="ignore"):
+            outputs[:] = np.prod(inputs, axis=1) ** np.float32(power)
+        return arrays.accept()
+
+    assert [good(n) for n in range(len(DISTRIBUTIONS))] == [low in (0.1, 0.9) for low, _ in DISTRIBUTIONS]
+    assert not good(0, -1.0)
+
+
+def test_where_digits_are_lost_errors_are_relative_to_the_smallest_number_of_full_precision():
+    tiny = dtypes.TABLE["float32"].tiny
+    assert tiny == np.finfo("float32").tiny
+    expected = np.array([0.0, tiny / 64])
+    assert max_error(expected + tiny / 1024, expected, scale_of(expected, tiny)) == 1 / 1024
+
+
+def test_tolerance_grows_with_the_reduction():
+    eps = 2.0**-23
+    assert tolerance(workloads.make("gmm", (7, 13, 109)).func) == pytest.approx(16 * eps * (1 + np.sqrt(13)))
+    A = te.placeholder((7,), "int32", name="A")
+    assert tolerance(te.create_prim_func([A, te.compute((7,), lambda i: A[i] + 1, name="B")])) == 0.0
