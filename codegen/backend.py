@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
 
-from .passes import CPU_PASSES, Pass
+from .passes import CPU_PASSES, GPU_PASSES, Pass
 
 if TYPE_CHECKING:
     from .cache import ObjectCache
@@ -193,6 +193,7 @@ BACKENDS: dict[str, Backend] = {
         Backend(
             "cuda",
             build=_cuda_build,
+            passes=GPU_PASSES,
             texts={"cuda": _cuda_source},
             shown="cuda",
             options=_cuda_options,

@@ -8,8 +8,7 @@ from tir.ir import Call, Const, Evaluate, Expr, For, If, Seq, Stmt
 from tir.simplify import simplify
 from tir.traverse import substitute, variables
 
-from ..passes.gpu_kernels import LAUNCH
-from .program import Program
+from .program import LAUNCH, Program
 
 
 def evaluate(e: Expr, scalars: Mapping[str, int]) -> int:

@@ -1,4 +1,4 @@
-"""Lowering: the list of passes from a scheduled function to one that a backend can write down."""
+"""Lowering: the lists of passes from a scheduled function to one that a backend can write down."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from tir.simplify import simplify_tree
 from tir.traverse import map_children, substitute
 
 from .compact_buffers import compact_buffers
+from .gpu_buffers import first_places, fold_gaps, place_local, place_shared
+from .gpu_fragments import lower_warp_memory
+from .gpu_kernels import distribute_threads, inject_virtual_thread, lower_thread_binding, unify_thread_binding
+from .gpu_pipeline import inject_software_pipeline, lower_async_copies
+from .gpu_reduce import lower_cross_thread_reduction
+from .gpu_sync import thread_storage_sync
 from .guards import clip_loops, version_guards
 from .lanes import combine_lanes
 from .lower_blocks import lower_blocks
@@ -46,4 +52,24 @@ CPU_PASSES: tuple[Pass, ...] = (
     promote_registers,
     order_unrolled,
     simplify_all,
+)
+
+GPU_PASSES: tuple[Pass, ...] = (
+    lower_cross_thread_reduction,
+    lower_blocks,
+    simplify_all,
+    unify_thread_binding,
+    inject_virtual_thread,
+    distribute_threads,
+    first_places,
+    place_shared,
+    inject_software_pipeline,
+    thread_storage_sync,
+    lower_async_copies,
+    lower_thread_binding,
+    place_local,
+    lower_warp_memory,
+    simplify_all,
+    fold_gaps,
+    unroll,
 )

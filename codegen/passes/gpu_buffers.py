@@ -16,21 +16,40 @@ from tir.simplify import simplify
 from tir.traverse import children, loads, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
-from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
+from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
 from .gpu_sync import POINTS, Walk, collect
 from .lower_blocks import ALIGNED
 
 
-def place_shared(nest: Nest, body: Stmt, func: PrimFunc, ranges: Mapping[str, Interval]) -> Stmt:
-    """`body` with its buffers in shared memory allocated where they are live, as large as what one block touches there.
+def first_places(func: PrimFunc, target) -> PrimFunc:
+    """The index is 0 wherever a dimension of a temporary of threads or blocks has one element: threads beyond the first, which
+    are guarded, would else seem to have other places."""
+
+    def change(n):
+        if isinstance(n, Load | Store) and n.buffer.scope != "global":
+            first = (Const(0, i.dtype) if d == Const(1, d.dtype) else i for i, d in zip(n.indices, n.buffer.shape, strict=True))
+            return n.with_(indices=tuple(first))
+        return None
+
+    return func.with_(body=rewrite(func.body, change))
+
+
+def place_shared(func: PrimFunc, target) -> PrimFunc:
+    """Buffers in shared memory are allocated where they are live, as large as what one block touches there.
 
     Strides are as `storage_align` asked for, so that threads which walk a column meet different banks.
     """
-    placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
-    for buffer in used(body).values():
-        if buffer.scope in SHARED and buffer.name not in placed:
-            body = _place_tile(nest, body, buffer, dict(ranges))
-    return apply_strides(body, annotation(func.attrs, ALIGNED, {}))
+
+    def change(nest: Nest) -> Stmt:
+        body = nest.body
+        placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
+        for buffer in used(body).values():
+            if buffer.scope in SHARED and buffer.name not in placed:
+                body = _place_tile(nest, body, buffer, nest.ranges)
+        return apply_strides(body, rules)
+
+    rules = annotation(func.attrs, ALIGNED, {})
+    return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in SHARED)), change)
 
 
 def _place_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
@@ -169,40 +188,30 @@ def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
     return tuple(found), body
 
 
-def place_local(nest: Nest, before: Stmt, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
-    """`body`, whose thread loops are gone, with its local buffers allocated as large as what one thread touches.
+def place_local(func: PrimFunc, target) -> PrimFunc:
+    """Local buffers are allocated where they are live, as large as what one thread touches.
 
-    `before` is the same with thread loops. An element may belong to one thread only: GPUError where that cannot be shown.
+    An element may belong to one thread only: GPUError where that cannot be shown.
     """
-    for buffer in used(body).values():
-        if buffer.scope in ("local", WARP_SCOPE):
-            _need_own(nest, before, body, buffer, ranges)
-            if self_contained(body, buffer, dict(ranges)):
-                body = place(body, buffer, dict(ranges))
-            else:
-                body = allocate(body, buffer, dict(ranges))
-    return body
+
+    def change(nest: Nest) -> Stmt:
+        body = nest.body
+        for buffer in used(body).values():
+            if buffer.scope in ("local", WARP_SCOPE):
+                _need_own(nest, body, buffer)
+                body = (place if self_contained(body, buffer, nest.ranges) else allocate)(body, buffer, nest.ranges)
+        return body
+
+    return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in ("local", WARP_SCOPE))), change)
 
 
-def first_places(body: Stmt) -> Stmt:
-    """`body` with 0 for every index into a dimension of extent 1 of a temporary of threads or blocks: threads beyond the first,
-    which are guarded, would else seem to have other places."""
-
-    def change(n):
-        if isinstance(n, Load | Store) and n.buffer.scope != "global":
-            first = (Const(0, i.dtype) if d == Const(1, d.dtype) else i for i, d in zip(n.indices, n.buffer.shape, strict=True))
-            return n.with_(indices=tuple(first))
-        return None
-
-    return rewrite(body, change)
-
-
-def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapping[str, Interval]) -> None:
+def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
     """Refuse a local buffer of which one thread may read what another wrote.
 
     Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
     either no two threads share an element by it, or each thread has surely written before what it reads.
     """
+    ranges = nest.ranges
     owners = AXES if buffer.scope == "local" else AXES[1:]  # the lanes of a warp, threadIdx.x, hold theirs together
     threads = {nest.axes[f"threadIdx.{a}"].name for a in owners}
     parts: set[tuple] = set()
@@ -225,7 +234,7 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
 
     def visit(s) -> None:
         match s:
-            case For(var, extent, inside) if var.name not in threads:
+            case For(var, extent, inside):
                 inner[var.name] = extent_range(extent, ranges)
                 visit(inside)
                 del inner[var.name]
@@ -236,7 +245,7 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
             if not isinstance(c, Buffer):
                 visit(c)
 
-    visit(before)
+    visit(body)
     hint = "put it in shared memory (set_scope), or give all its statements the same thread loops"
     if len(parts) != 1:
         raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a "
@@ -244,7 +253,7 @@ def _need_own(nest: Nest, before: Stmt, body: Stmt, buffer: Buffer, ranges: Mapp
     known = [x for x in offsets if x is not None]
     touched = distinct(np.concatenate(known))[0] if len(known) == len(offsets) else None
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
-    if single or self_contained(body, buffer, dict(ranges)):
+    if single or self_contained(body, buffer, ranges):
         return
     if touched is None or not _apart(nest, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
@@ -281,15 +290,21 @@ def _apart(nest: Nest, owners: tuple[str, ...], part: tuple, offsets: np.ndarray
     return len(distinct(elements)[0]) == len(elements)
 
 
-def fold_gaps(body: Stmt, buffers: dict[str, Buffer], ranges: Mapping[str, Interval]) -> Stmt:
+def fold_gaps(func: PrimFunc, target) -> PrimFunc:
     """Local buffers of which only some strips are used, of a stride that all indices agree on, become strips without gaps:
 
     acc[q * 32 + i] with q < 2, i < 4   =>   acc[q, i] of shape (2, 4)
     """
-    for buffer in buffers.values():
-        for d in range(len(buffer.shape) - 1, -1, -1):
-            body = _fold(body, buffer.name, d, ranges)
-    return body
+
+    def change(nest: Nest) -> Stmt:
+        body = nest.body
+        for s in walk_stmts(body):
+            if isinstance(s, Allocate) and s.buffer.scope == "local":
+                for d in range(len(s.buffer.shape) - 1, -1, -1):
+                    body = _fold(body, s.buffer.name, d, nest.ranges)
+        return body
+
+    return map_kernels(func, change)
 
 
 def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt:
@@ -338,8 +353,3 @@ def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt
 def _halves(p: Polynomial, stride: int) -> tuple[Polynomial, Polynomial]:
     """The terms that are multiples of a stride, and the rest with the constant."""
     return {m: c for m, c in p.items() if c % stride == 0 and m}, {m: c for m, c in p.items() if c % stride or not m}
-
-
-def local_buffers(body: Stmt) -> dict[str, Buffer]:
-    """The local buffers allocated in `body`."""
-    return {s.buffer.name: s.buffer for s in walk_stmts(body) if isinstance(s, Allocate) and s.buffer.scope == "local"}

@@ -28,6 +28,7 @@ from tir.ir import (
     If,
     Kind,
     Load,
+    PrimFunc,
     Stmt,
     Store,
     Var,
@@ -38,7 +39,7 @@ from tir.memory import SHARED, WARP
 from tir.simplify import simplify
 from tir.traverse import children, fresh, loads, map_children, rewrite, substitute, variables, walk, walk_stmts
 
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, map_kernels
 
 INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
@@ -98,20 +99,26 @@ class Held:
     columns: int
 
 
-def fragments(nest: Nest, body: Stmt, ranges: Mapping[str, Interval], arch: int) -> Stmt:
-    """`body` with its buffers in scope `warp` as local ones, each lane's own elements, and its instructions as calls.
+def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
+    """Buffers in scope `warp` become local ones, each lane's own elements, and instructions of a warp calls.
 
     Raises GPUError where a buffer has no layout or two, where loops do not fill tiles, or where the target has no such
     instruction.
     """
-    if not any(n.scope == WARP_SCOPE for n in walk(body) if type(n) is Buffer):
-        return body
-    if nest.block[0] != WARP:
-        raise GPUError(f"{nest.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
-                       f"`{WARP_SCOPE}` are used, got {nest.block[0]}; bind warps to threadIdx.y and threadIdx.z")  # fmt: skip
-    if arch < 80:
-        raise GPUError(f"{nest.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}")
-    return _Lowering(body, nest.axes["threadIdx.x"], dict(ranges)).run()
+
+    def change(nest: Nest) -> Stmt:
+        if not any(n.scope == WARP_SCOPE for n in walk(nest.body) if type(n) is Buffer):
+            return nest.body
+        if nest.block[0] != WARP:
+            raise GPUError(
+                f"{nest.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
+                f"`{WARP_SCOPE}` are used, got {nest.block[0]}; bind warps to threadIdx.y and threadIdx.z"
+            )
+        if (arch := compute_capability(target)) < 80:
+            raise GPUError(f"{nest.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}")
+        return _Lowering(nest.body, nest.axes["threadIdx.x"], nest.ranges).run()
+
+    return map_kernels(func, change)
 
 
 class _Lowering:
@@ -465,4 +472,4 @@ def _accesses(s: Stmt) -> list[Load]:
     return found
 
 
-__all__ = ["INSTRUCTION", "LDMATRIX", "PRODUCTS", "TF32", "TRANSPOSED", "fragments"]
+__all__ = ["INSTRUCTION", "LDMATRIX", "PRODUCTS", "TF32", "TRANSPOSED", "lower_warp_memory"]

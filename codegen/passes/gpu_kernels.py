@@ -1,16 +1,21 @@
-"""A function divided into GPU kernels, and the loops bound to blocks and threads brought to one form.
+"""A function as GPU kernels, and the loops bound to blocks and threads in one form.
 
 Below, a *unit* is a statement that no barrier can divide: a nest of thread loops, or a statement in no thread loop.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
+from tir.affine import Interval
+from tir.analysis.regions import extent_range
 from tir.ir import (
     Buffer,
-    Call,
     Const,
     Evaluate,
     Expr,
@@ -25,13 +30,14 @@ from tir.ir import (
     Store,
     Var,
     annotation,
+    nest,
     seq,
 )
 from tir.memory import SHARED
 from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
 
 AXES = ("x", "y", "z")
-LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
+TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
 WARP_SCOPE = "warp"  # registers that the 32 threads of a warp, threadIdx.x, hold together
 MAX_THREADS = 1024
 MAX_DEPTH = 64  # threads of axis z
@@ -46,14 +52,21 @@ class GPUError(Exception):
 
 @dataclass(frozen=True)
 class Nest:
-    """One kernel in the making: threads and blocks are the variables `tx` .. `bz`, in `axes` by name of the CUDA axis."""
+    """One kernel: its blocks and threads are the variables in `axes`, by name of the CUDA axis (one that is not used has a name
+    that no program can have); `ranges` are those of these variables and of the loops of the host around the kernel."""
 
     name: str
     grid: tuple[Expr, Expr, Expr]
     block: tuple[int, int, int]
     axes: dict[str, Var]
+    ranges: dict[str, Interval]
     body: Stmt
     resident: int  # blocks that a multiprocessor shall hold at once
+
+
+def compute_capability(target) -> int:
+    """The number of the target's architecture: 90 of sm_90a."""
+    return int(re.findall(r"\d+", target.arch)[0])
 
 
 def is_thread(s: Stmt, kind: str) -> bool:
@@ -61,37 +74,88 @@ def is_thread(s: Stmt, kind: str) -> bool:
     return isinstance(s, For) and s.kind is Kind.THREAD and s.thread.split(".")[0] == kind
 
 
-def divide(func: PrimFunc) -> tuple[Stmt, tuple[Nest, ...]]:
-    """The statements of the host, which launch kernels, and the kernels.
+def _is_bound(s: Stmt) -> bool:
+    """Whether a loop in `s` is bound to blocks or threads."""
+    return any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s))
+
+
+def map_kernels(func: PrimFunc, change: Callable[[Nest], Stmt], whole: bool = False) -> PrimFunc:
+    """`func`, of which `unify_thread_binding` made kernels, with their bodies changed; `whole` kernels with their outer loops."""
+    numbers = itertools.count()
+
+    def visit(s: Stmt, ranges: dict[str, Interval]) -> Stmt:
+        match s:
+            case For() if is_thread(s, "blockIdx"):
+                loops, kernel = _kernel(f"{func.name}_kernel{next(numbers)}", s, ranges)
+                return change(kernel) if whole else nest(loops, change(kernel))
+            case For(var, extent, body):
+                return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
+            case _:
+                return map_children(s, lambda c: visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    return func.with_(body=visit(func.body, {}))
+
+
+def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], Nest]:
+    """The outer loops of a kernel, over blocks and in the end over threads, and what they say."""
+    loops: list[For] = []
+    body: Stmt = s
+    while isinstance(body, For) and (is_thread(body, "blockIdx") or annotation(body.annotations, TOGETHER)):
+        loops.append(body)
+        body = body.body
+    known = {x.thread: x for x in walk_stmts(body) if isinstance(x, For) and x.kind is Kind.THREAD} | {x.thread: x for x in loops}
+    axes = {axis: known[axis].var if axis in known else Var(axis) for kind in ("blockIdx", "threadIdx") for axis in _axes(kind)}
+    grid = tuple(known[axis].extent if axis in known else Const(1) for axis in _axes("blockIdx"))
+    threads = dict.fromkeys(_axes("threadIdx"), 1)
+    for x in (*loops, *walk_stmts(body)):
+        if is_thread(x, "threadIdx"):
+            threads[x.thread] = max(threads[x.thread], int(x.extent.value))  # type: ignore[attr-defined]
+    block = tuple(threads.values())
+    resident = annotation(s.annotations, RESIDENT, 1)
+    return loops, Nest(name, grid, block, axes, around | ranges_of(grid, block, axes), body, resident)  # type: ignore[arg-type]
+
+
+def _axes(kind: str) -> tuple[str, ...]:
+    return tuple(f"{kind}.{a}" for a in AXES)
+
+
+def ranges_of(grid: Sequence[Expr], block: Sequence[int], axes: Mapping[str, Var]) -> dict[str, Interval]:
+    """The ranges of the variables of blocks and threads."""
+    ranges: dict[str, Interval] = {}
+    for a, blocks, threads in zip(AXES, grid, block, strict=True):
+        ranges[axes[f"blockIdx.{a}"].name] = extent_range(blocks)
+        ranges[axes[f"threadIdx.{a}"].name] = (0, threads - 1)
+    return ranges
+
+
+def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
+    """Bring kernels to one form: the loops over blocks outside, all loops of one axis with one variable.
 
     Each outermost nest of loops bound to blocks or threads is a kernel; the loops around it run on the host. What stands in no
     bound loop is a kernel of one thread.
     """
     taken = names(func)
-    axes = {f"{kind}.{a}": Var(fresh(taken, f"{kind[0]}{a}")) for kind in ("blockIdx", "threadIdx") for a in AXES}
-    found: list[Nest] = []
+    axes = {axis: Var(fresh(taken, f"{kind[0]}{axis[-1]}")) for kind in ("blockIdx", "threadIdx") for axis in _axes(kind)}
+    owners: dict[str, str] = {}  # of temporaries: the kernel
+    numbers = itertools.count()
 
     def kernel(s: Stmt) -> Stmt:
-        found.append(_nest(f"{func.name}_kernel{len(found)}", s, axes))
-        return Evaluate(Call(LAUNCH, (Const(len(found) - 1),), "int32"))
+        name = f"{func.name}_kernel{next(numbers)}"
+        _need_memory(s, name, owners)
+        return _unified(name, s, axes)
 
     def visit(s: Stmt) -> Stmt:
-        if not any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s)):
+        if not _is_bound(s):
             return kernel(s)
         match s:
             case For() if s.kind is not Kind.THREAD and not loads(s.extent):
-                return s.with_(body=visit(s.body), kind=Kind.SERIAL)
+                return s.with_(body=visit(s.body), kind=Kind.SERIAL, annotations=())
             case If(condition) if not loads(condition):
                 return s.with_(then=visit(s.then), orelse=None if s.orelse is None else visit(s.orelse))
             case Seq(stmts):
                 groups: list[list[Stmt]] = []
                 for x in stmts:  # neighbours without threads share a kernel
-                    bound = any(isinstance(y, For) and y.kind is Kind.THREAD for y in walk_stmts(x))
-                    if (
-                        bound
-                        or not groups
-                        or any(isinstance(y, For) and y.kind is Kind.THREAD for y in walk_stmts(groups[-1][0]))
-                    ):
+                    if not groups or _is_bound(x) or _is_bound(groups[-1][0]):
                         groups.append([x])
                     else:
                         groups[-1].append(x)
@@ -99,11 +163,20 @@ def divide(func: PrimFunc) -> tuple[Stmt, tuple[Nest, ...]]:
             case _:
                 return kernel(s)
 
-    host = visit(func.body)
-    return host, tuple(found)
+    return func.with_(body=visit(func.body))
 
 
-def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
+def _need_memory(s: Stmt, name: str, owners: dict[str, str]) -> None:
+    """Refuse temporaries in memory that a GPU has not, or that is not the kernel's alone."""
+    for b in used(s).values():
+        if b.scope not in (*SHARED, "local", WARP_SCOPE, "global"):
+            raise GPUError(f"`{b.name}` is in memory `{b.scope}`, which a GPU has not; use shared or local")
+        if b.scope != "global" and owners.setdefault(b.name, name) != name:
+            raise GPUError(f"`{b.name}` in {b.scope} memory is used by two kernels, {owners[b.name]} and {name}; keep it in "
+                           "global memory, or move its producer into the loops of its consumer (compute_at)")  # fmt: skip
+
+
+def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
     extents: dict[str, list[Expr]] = {}
     resident = [1]
 
@@ -126,7 +199,7 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
 
     body = visit(s, {})
     _need_all_blocks(s, {axis for axis in extents if axis.startswith("blockIdx")}, name)
-    grid = tuple(extents.get(f"blockIdx.{a}", [Const(1)])[0] for a in AXES)
+    grid = {axis: extents.get(axis, [Const(1)])[0] for axis in _axes("blockIdx")}
     block = []
     for a in AXES:
         given = extents.get(f"threadIdx.{a}", [Const(1)])
@@ -139,12 +212,16 @@ def _nest(name: str, s: Stmt, axes: dict[str, Var]) -> Nest:
         raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
     if block[2] > MAX_DEPTH:
         raise GPUError(f"{name}: {block[2]} threads of axis z are more than {MAX_DEPTH}; bind a smaller loop, or threadIdx.x")
-    for a, blocks in zip(AXES[1:], grid[1:], strict=True):
+    for axis, blocks in list(grid.items())[1:]:
         if isinstance(blocks, Const) and blocks.value > MAX_ROWS:
             raise GPUError(
-                f"{name}: {blocks.value} blocks of axis {a} are more than {MAX_ROWS}; bind a smaller loop, or blockIdx.x"
+                f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {MAX_ROWS}; bind a smaller loop, or blockIdx.x"
             )
-    return Nest(name, grid, tuple(block), axes, body, max(resident))  # type: ignore[arg-type]
+    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks == Const(1, blocks.dtype)})  # type: ignore[assignment]
+    attrs = ((RESIDENT, max(resident)),) if max(resident) > 1 else ()
+    loops = [For(axes[axis], blocks, body, Kind.THREAD, thread=axis) for axis, blocks in grid.items()]
+    loops = [loops[0].with_(annotations=attrs), *(x for x in loops[1:] if x.extent != Const(1, x.extent.dtype))]
+    return nest(loops, body)
 
 
 def _resident(s: For) -> int:
@@ -175,19 +252,22 @@ def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
 # --- virtual threads and nested threads ---------------------------------------------------------------------------------
 
 
-def interleave(s: Stmt) -> Stmt:
+def inject_virtual_thread(func: PrimFunc, target) -> PrimFunc:
     """Virtual threads take turns at each statement:   for v in vthread: for k: S; T   =>   for k: for v: S; for v: T
 
     so that they share barriers, and what does not depend on `v` happens once. A loop stays where it is if its iterations
     would overwrite each other's temporaries: those whose elements do not depend on `v`, but whose values do.
     """
-    match s:
-        case For() if is_thread(s, "vthread"):
-            body = interleave(s.body)
-            loop = s.with_(kind=Kind.UNROLLED, thread="", body=body)
-            return loop if _overwrites(body, s.name) else _push(loop, body, lambda x: s.name not in variables(x))
-        case _:
-            return map_children(s, lambda c: interleave(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+
+    def visit(s: Stmt) -> Stmt:
+        if not is_thread(s, "vthread"):
+            return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        assert isinstance(s, For)
+        body = visit(s.body)
+        loop = s.with_(kind=Kind.UNROLLED, thread="", body=body)
+        return loop if _overwrites(body, s.name) else _push(loop, body, lambda x: s.name not in variables(x))
+
+    return func.with_(body=visit(func.body))
 
 
 def _overwrites(body: Stmt, name: str) -> bool:
@@ -240,7 +320,7 @@ def _push(loop: For, body: Stmt, uniform) -> Stmt:
             return loop.with_(body=body)
 
 
-def distribute(s: Stmt) -> Stmt:
+def distribute_threads(func: PrimFunc, target) -> PrimFunc:
     """Thread loops that hold steps of the whole block are divided between them:
 
     for t in threads: for k: (all load a tile into shared memory); use it   =>   for k: load; for t in threads: use
@@ -248,20 +328,23 @@ def distribute(s: Stmt) -> Stmt:
     where the step does not depend on `t`: each iteration of the loop would do the same, and the block does it once. So are those
     that hold several thread loops of other axes, one after another, so that barriers can stand between these.
     """
-    s = map_children(s, lambda c: distribute(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
-    if not is_thread(s, "threadIdx"):
-        return s
-    assert isinstance(s, For)
-    if not any(_step(x, s) for x in walk_stmts(s.body)):
-        return s
 
-    def uniform(x: Stmt) -> bool:
-        inside = any(isinstance(y, For) and y.thread == s.thread for y in walk_stmts(x))
-        whole = all(y.buffer.scope in SHARED for y in stores(x)) and bool(stores(x))
-        # Inside of another loop of this axis the variable is that loop's.
-        return (inside and isinstance(x, For) and _bound_inside(x, s.thread)) or (whole and s.name not in variables(x))
+    def visit(s: Stmt) -> Stmt:
+        s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
+        if not is_thread(s, "threadIdx"):
+            return s
+        assert isinstance(s, For)
+        return _push(s, s.body, partial(_uniform, s)) if any(_step(x, s) for x in walk_stmts(s.body)) else s
 
-    return _push(s, s.body, uniform)
+    return func.with_(body=visit(func.body))
+
+
+def _uniform(loop: For, x: Stmt) -> bool:
+    """Whether a statement in a thread loop does the same in all its iterations, or holds a loop of the same axis."""
+    inside = any(isinstance(y, For) and y.thread == loop.thread for y in walk_stmts(x))
+    whole = all(y.buffer.scope in SHARED for y in stores(x)) and bool(stores(x))
+    # Inside of another loop of this axis the variable is that loop's.
+    return (inside and isinstance(x, For) and _bound_inside(x, loop.thread)) or (whole and loop.name not in variables(x))
 
 
 def _step(x: Stmt, loop: For) -> bool:
@@ -286,16 +369,29 @@ def _bound_inside(s: Stmt, axis: str) -> bool:
     return False
 
 
-def strip(nest: Nest, body: Stmt) -> Stmt:
-    """Thread loops become conditions: `t < n` where a loop has fewer iterations than the block threads; and what stands in no
-    loop of an axis and writes shared or global memory is left to the first thread of that axis, or to its first warp."""
-    threads = {f"threadIdx.{a}": n for a, n in zip(AXES, nest.block, strict=True)}
+def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
+    """Thread loops move outside of each kernel, where all threads run together, and leave conditions: `t < n` where a loop has
+    fewer iterations than the block threads. What stands in no loop of an axis and writes shared or global memory is left to the
+    first thread of that axis, or to its first warp."""
 
+    def change(kernel: Nest) -> Stmt:
+        threads = dict(zip(_axes("threadIdx"), kernel.block, strict=True))
+        body = _without_threads(kernel, threads)
+        body = substitute(body, {kernel.axes[axis]: Const(0) for axis, n in threads.items() if n == 1})  # type: ignore[assignment]
+        loops = [
+            For(kernel.axes[axis], Const(n), body, Kind.THREAD, ((TOGETHER, True),), axis) for axis, n in threads.items() if n > 1
+        ]
+        return nest(loops, body)
+
+    return map_kernels(func, change)
+
+
+def _without_threads(kernel: Nest, threads: dict[str, int]) -> Stmt:
     def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
         if is_thread(s, "threadIdx"):
             assert isinstance(s, For) and isinstance(s.extent, Const)
             inner = visit(s.body, inside | {s.thread})
-            return inner if s.extent.value == threads[s.thread] else If(nest.axes[s.thread] < s.extent, inner)
+            return inner if s.extent.value == threads[s.thread] else If(kernel.axes[s.thread] < s.extent, inner)
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
         bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
@@ -304,11 +400,11 @@ def strip(nest: Nest, body: Stmt) -> Stmt:
             bound = bound or not isinstance(s, Store)
         if missing and not bound and written and not written & {"local", WARP_SCOPE}:
             for axis in missing:
-                s = If(nest.axes[axis].equal(Const(0)), s)
+                s = If(kernel.axes[axis].equal(Const(0)), s)
             return s
         return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
-    return visit(body, frozenset())
+    return visit(kernel.body, frozenset())
 
 
 def used(s: Stmt) -> dict[str, Buffer]:

@@ -14,20 +14,20 @@ from tir.ir import (
     If,
     Kind,
     Load,
+    PrimFunc,
     Select,
     Seq,
     Stmt,
     Store,
-    Var,
     annotation,
     conjunction,
     seq,
 )
 from tir.memory import SHARED
 from tir.simplify import simplify
-from tir.traverse import fresh, loads, map_children, rewrite, stores, substitute, walk, walk_stmts
+from tir.traverse import fresh, loads, map_children, names, rewrite, stores, substitute, walk_stmts
 
-from .gpu_kernels import GPUError
+from .gpu_kernels import GPUError, Nest, compute_capability, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
 DOUBLE = "double_buffer"  # an annotation of a loop: two of them
@@ -37,7 +37,7 @@ WAIT = "copy_async_wait"  # a call: all groups are there but the latest ones, wh
 MOST_STAGES = 16
 
 
-def pipeline(body: Stmt) -> Stmt:
+def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for k in range(n): load tile k; use the tile          # annotated `pipeline_stages: s`
               => for p in range(s - 1): load tile p
                  for k in range(n): wait for tile k; if k + s - 1 < n: load tile k + s - 1; use tile k
@@ -45,7 +45,7 @@ def pipeline(body: Stmt) -> Stmt:
     with s tiles that take turns. The tiles are those that the loop allocates in shared memory; the statements that load them
     come first and read nothing that the loop makes. A loop that is not of this form stays as it is.
     """
-    taken = {n.name for n in walk(body) if isinstance(n, (Var, Buffer))}
+    taken = names(func)
 
     def visit(s: Stmt) -> Stmt:
         s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
@@ -53,7 +53,7 @@ def pipeline(body: Stmt) -> Stmt:
             return _ahead(s, n, taken) or s
         return s
 
-    return visit(body)
+    return func.with_(body=visit(func.body))
 
 
 def stages(loop: For) -> int:
@@ -141,11 +141,8 @@ def _unallocated(s: Stmt) -> tuple[list[Buffer], Stmt]:
             return [], s
 
 
-def settle(body: Stmt, capable: bool) -> Stmt:
-    """Copies stay asynchronous only where the target is `capable` of it; without any there is nothing to wait for."""
-    pending = [s for s in walk_stmts(body) if isinstance(s, Store) and called(s.value, ASYNCHRONOUS)]
-    if capable and any(dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(body, s) for s in pending):
-        return body
+def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
+    """Copies stay asynchronous only where the target is capable of it; without any there is nothing to wait for."""
 
     def change(n):
         match n:
@@ -155,7 +152,15 @@ def settle(body: Stmt, capable: bool) -> Stmt:
                 return Evaluate(Const(0))
         return None
 
-    return rewrite(body, change)
+    def kept(nest: Nest) -> Stmt:
+        pending = [s for s in stores(nest.body) if called(s.value, ASYNCHRONOUS)]
+        if compute_capability(target) >= 80 and any(
+            dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(nest.body, s) for s in pending
+        ):
+            return nest.body
+        return rewrite(nest.body, change)
+
+    return map_kernels(func, kept)
 
 
 def called(e: Expr, op: str) -> bool:

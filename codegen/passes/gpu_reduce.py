@@ -42,7 +42,7 @@ from .gpu_kernels import AXES, GPUError, is_thread
 SHUFFLE = "shuffle_xor"  # a call: the value, the distance in lanes, the mask of lanes that take part
 
 
-def cross_thread(func: PrimFunc) -> PrimFunc:
+def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for t in threads(n): for k: C[i] = C[i] + f(t, k)                     # from 0
               => for t in threads(n): P = 0;  for k: P = P + f(t, k);  P = sum of P over t;  if t == 0: C[i] = P
 

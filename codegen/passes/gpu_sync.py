@@ -33,6 +33,7 @@ from tir.ir import (
     If,
     Let,
     Load,
+    PrimFunc,
     Select,
     Seq,
     Stmt,
@@ -45,7 +46,7 @@ from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
 from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
 
-from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, used
+from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
 from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
 
 BARRIER = "sync_threads"
@@ -121,23 +122,21 @@ class Walk:
         return _points(self, {**self.running(varying), **turns, **self.moving}, tuple(sorted(turns)))
 
 
-def barriers(nest: Nest, body: Stmt, ranges: Mapping[str, Interval]) -> Stmt:
-    """`body` with the barriers that its threads need. GPUError where one would be needed that not all threads reach."""
-    if prod(nest.block) == 1:
-        return body
-    return _Placing(nest, dict(ranges)).run(body)
+def thread_storage_sync(func: PrimFunc, target) -> PrimFunc:
+    """Put in the barriers that threads need. GPUError where one would be needed that not all threads reach."""
+    return map_kernels(func, lambda nest: _Placing(nest).run() if prod(nest.block) > 1 else nest.body)
 
 
 class _Placing:
-    def __init__(self, nest: Nest, ranges: dict[str, Interval]):
-        self.nest, self.ranges = nest, ranges
+    def __init__(self, nest: Nest):
+        self.nest = nest
         self.before: set[Path] = set()
         self.inner: set[Path] = set()  # loops and conditions, which a barrier of every iteration stays outside of
         self.cache: dict[Path, list[Access]] = {}
 
-    def run(self, body: Stmt) -> Stmt:
-        self.visit(body, (0,), [], self.ranges)
-        return self.insert(body, (0,))
+    def run(self) -> Stmt:
+        self.visit(self.nest.body, (0,), [], self.nest.ranges)
+        return self.insert(self.nest.body, (0,))
 
     def insert(self, s: Stmt, path: Path) -> Stmt:
         if not _is_unit(s):

@@ -8,9 +8,12 @@ import pytest
 
 import codegen
 import tir
-from codegen.passes import CPU_PASSES
+from codegen.cuda import GPUError
+from codegen.passes import CPU_PASSES, GPU_PASSES
 from schedule import Schedule
 from tir.interpreter import run
+from tir.ir import PrimFunc
+from tir.script import parse
 from tir.traverse import blocks
 
 from .matmul import matmul, operands, tiled
@@ -19,11 +22,15 @@ ONE = "llvm -num-cores 1"
 FUNC = tiled(7, 13, 109, 3, 32)
 
 
-def test_names_of_stages():
-    names = codegen.stage_names()
-    assert names == [*codegen.pass_names(), "llvm_ir", "asm"]
-    assert [re.sub(r"_\d+$", "", n) for n in codegen.pass_names()] == [p.__name__ for p in CPU_PASSES]
+@pytest.mark.parametrize(
+    ("target", "passes", "texts"), [("llvm", CPU_PASSES, ["llvm_ir", "asm"]), ("cuda", GPU_PASSES, ["cuda"])]
+)
+def test_names_of_stages(target, passes, texts):
+    names = codegen.stage_names(target)
+    assert names == [*codegen.pass_names(target), *texts]
+    assert [re.sub(r"_\d+$", "", n) for n in codegen.pass_names(target)] == [p.__name__ for p in passes]
     assert len(set(names)) == len(names)
+    assert codegen.stage_names() == codegen.stage_names("llvm")
 
 
 @pytest.mark.parametrize("name", codegen.pass_names())
@@ -62,5 +69,98 @@ def test_what_can_be_dumped():
     assert str(raised.value) == "dump takes a PrimFunc, got Schedule (a Schedule's program is its .func)"
     with pytest.raises(ValueError) as refused:
         tir.dump(FUNC, "cuda", after="asm")
-    assert str(refused.value) == "dump: there is no stage 'asm' for cuda; the stages are cuda"
+    assert (
+        str(refused.value) == f"dump: there is no stage 'asm' for cuda; the stages are {', '.join(codegen.stage_names('cuda'))}"
+    )
     assert tir.dump(FUNC, "cuda").startswith('extern "C" __global__ void')
+
+
+# --- GPUs --------------------------------------------------------------------------------------------------------------------
+
+
+def blocked(m: int, k: int, n: int) -> PrimFunc:
+    """The product in tiles of 8 x 16 elements, a thread two of them by virtual threads, loaded in steps of 4 by shared memory."""
+    s = Schedule(matmul(m, k, n))
+    copies = [s.cache_read("C", operand, "shared") for operand in ("A", "B")]
+    i, j, r = s.get_loops("C")
+    bi, vi, ti = s.split(i, [None, 2, 4])
+    bj, tj = s.split(j, [None, 16])
+    ro, ri = s.split(r, [None, 4])
+    s.reorder(bi, bj, ro, vi, ti, tj, ri)
+    for copy in copies:
+        s.compute_at(copy, ro)
+        s.bind(s.get_loops(copy)[-1], "threadIdx.x")
+    s.decompose_reduction("C", ro)
+    for loop, axis in ((bi, "blockIdx.y"), (bj, "blockIdx.x"), (vi, "vthread.x"), (ti, "threadIdx.y"), (tj, "threadIdx.x")):
+        s.bind(loop, axis)
+    s.annotate(ro, "pipeline_stages", 2)
+    return s.func
+
+
+GPU_FUNC = blocked(13, 7, 29)
+GPU_NAMES = codegen.pass_names("cuda")
+SEQUENTIAL = GPU_NAMES[: GPU_NAMES.index("inject_software_pipeline")]  # behind which threads run together
+
+
+@pytest.mark.parametrize("name", GPU_NAMES)
+def test_each_gpu_pass_gives_a_script(name):
+    target = codegen.Target("cuda")
+    after = codegen.lower(GPU_FUNC, target, after=name)
+    assert tir.dump(GPU_FUNC, target, after=name) == after.script()
+    assert name == GPU_NAMES[0] or not blocks(after)
+    for call, maker in (("T.copy_async_wait(", "inject_software_pipeline"), ("T.sync_threads()", "thread_storage_sync")):
+        assert (call in after.script()) == (GPU_NAMES.index(name) >= GPU_NAMES.index(maker))
+    assert ("vthread" in after.script()) == (GPU_NAMES.index(name) < GPU_NAMES.index("inject_virtual_thread"))
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_gpu_passes_keep_the_meaning_until_threads_run_together(name):
+    after = codegen.lower(GPU_FUNC, codegen.Target("cuda"), after=name)
+    a, b, c = operands(13, 7, 29)
+    run(after, a, b, c)
+    assert (c == a @ b).all()
+    again = parse(after.script())  # loops of one axis share a variable, which a script names apart
+    assert parse(again.script()).script() == again.script()
+    a, b, c = operands(13, 7, 29, seed=1)
+    run(again, a, b, c)
+    assert (c == a @ b).all()
+
+
+def test_kernels_have_one_form():
+    script = tir.dump(GPU_FUNC, "cuda", after="unify_thread_binding")
+    assert re.findall(r"^    for (\w+) in T.thread_binding\((\d+)", script, re.MULTILINE) == [("bx", "2")]
+    assert set(re.findall(r"for (\w+) in T.thread_binding\(\d+, thread=\"threadIdx", script)) == {"tx", "ty"}
+    last = tir.dump(GPU_FUNC, "cuda", after="unroll")
+    assert re.findall(r"^ *for (\w+) in T.thread_binding\((\d+)", last, re.MULTILINE) == [
+        ("bx", "2"),
+        ("by", "2"),
+        ("tx", "16"),
+        ("ty", "4"),
+    ]
+
+
+def test_unknown_gpu_passes_are_refused():
+    with pytest.raises(ValueError) as unknown:
+        codegen.lower(GPU_FUNC, codegen.Target("cuda"), after="split_vectors")
+    assert str(unknown.value) == f"there is no pass 'split_vectors'; the passes are {', '.join(GPU_NAMES)}"
+
+
+@pytest.mark.parametrize(
+    ("scope", "message"),
+    [
+        ("wmma.matrix_a", "`A_wmma_matrix_a` is in memory `wmma.matrix_a`, which a GPU has not; use shared or local"),
+        (
+            "shared",
+            "`A_shared` in shared memory is used by two kernels, main_kernel0 and main_kernel1; keep it in global memory, or move "
+            "its producer into the loops of its consumer (compute_at)",
+        ),
+    ],
+)
+def test_memory_that_a_kernel_cannot_have_is_refused(scope, message):
+    s = Schedule(matmul(7, 3, 5))
+    copy = s.cache_read("C", "A", scope)
+    for block in (copy, "C"):
+        s.bind(s.get_loops(block)[0], "threadIdx.x")
+    with pytest.raises(GPUError) as refused:
+        codegen.lower(s.func, codegen.Target("cuda"), after="unify_thread_binding")
+    assert str(refused.value) == message
