@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from .family import Family
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """Judges populations. `rows` is an (n, columns) integer matrix; higher scores are better, and only their order counts."""
 

@@ -1,8 +1,8 @@
 """Which task the next trials go to: the gradient of an objective over all tasks (Ansor, section 6 and appendix A).
 
-What the paper says and no released code does is done here: the choice is epsilon-greedy, and tasks are similar if their
-programs have the same structure, found without tags. `gamma` has no use in the original; here it is how
-much of the hope is left after each round without progress.
+What the paper says and no released code does is done here: the choice is ε-greedy, and tasks are similar if their programs have
+the same structure, found without tags. `gamma` has no use in the original; here it is how much of the hope is left after each
+round without progress.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Allocation:
     """The constants of the choice, as in Ansor.
 
     `alpha` weighs the progress of a task over the last `window` rounds against the hoped-for progress. A task is hoped to become
-    as fast as the best similar one, times `beta`; with each round without progress, hope is multiplied by `gamma`.
-    `epsilon` is how often the choice is random. `patience` is after how many rounds without progress a task is given up, None for
-    never.
+    as fast as the best similar one, times `beta`; with each round without progress, hope is multiplied by `gamma`. The choice is
+    ε-greedy: random with the probability `epsilon`. `patience` is after how many rounds without progress a task is given up, None
+    for never.
     """
 
     alpha: float = 0.2

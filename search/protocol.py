@@ -1,17 +1,6 @@
-"""What the tuning loop asks of whatever proposes candidates."""
+"""What the tuning loop asks of whatever proposes candidates: the two methods of `Search`, and what it may have beside them.
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Protocol
-
-import numpy as np
-
-from .measure import Candidate, Measurement
-
-
-class Search(Protocol):
-    """Where candidates come from. A user's own needs these two methods and nothing else:
+A search of one's own needs `propose` and `tell` and nothing else:
 
     class Fixed:
         def __init__(self, traces):
@@ -26,16 +15,25 @@ class Search(Protocol):
 
     tir.autotune(func, search=Fixed(traces))
 
-    Where a search has more, the loop uses it:
+Each other protocol here is one ability; the loop uses those that a search has.
+"""
 
-    polish(n, rng)             at most n candidates one step from the best measured ones, for the end of the budget
-    warm_up()                  load what is needed later, while the program as written runs
-    warm_start(examples)       learn from other tasks, before the first proposal; see `search.warm_start.examples`
-    sketches                   a sequence; how many there are is shown
-    scored_per_second          candidates that the cost model judges a second, None where unknown
-    scored                     how many rows it judged so far, by how: {"symbolic": n, "concrete": m}, the latter one by one
-    rank_correlation           of the model's scores with what was then measured, -1 to 1, None where unknown
-    """
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from .measure import Candidate, Measurement
+
+if TYPE_CHECKING:
+    from .sketch import Sketch
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Where candidates come from."""
 
     def propose(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates to measure next; none when the space is exhausted."""
@@ -46,4 +44,69 @@ class Search(Protocol):
 
         Candidates of sketches that the search does not know are to be passed over.
         """
+        ...
+
+
+@runtime_checkable
+class Polishes(Protocol):
+    """A search that knows what is next to the best."""
+
+    def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
+        """At most `n` candidates one step from the best measured ones, for the end of the budget."""
+        ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """A search that has something to load."""
+
+    def warm_up(self) -> None:
+        """Load what is needed later, while the program as written runs."""
+        ...
+
+
+@runtime_checkable
+class WarmStarts(Protocol):
+    """A search that can learn from other tasks."""
+
+    def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
+        """Learn from rows of other tasks and their seconds, before the first proposal; see `search.warm_start.examples`."""
+        ...
+
+
+@runtime_checkable
+class HasSketches(Protocol):
+    """A search over sketches: how many there are is shown, and by what rules each was made."""
+
+    @property
+    def sketches(self) -> Sequence[object]: ...
+
+
+@runtime_checkable
+class CountsRows(Protocol):
+    """A search that counts what its model judged."""
+
+    @property
+    def scored(self) -> Mapping[str, int]:
+        """How many rows so far, by how: {"symbolic": n, "concrete": m}, the latter one by one."""
+        ...
+
+
+@runtime_checkable
+class HasRate(Protocol):
+    """A search that times its model."""
+
+    @property
+    def scored_per_second(self) -> float | None:
+        """Candidates that the model judges a second, None where unknown."""
+        ...
+
+
+@runtime_checkable
+class RanksItself(Protocol):
+    """A search that knows how good its model is."""
+
+    @property
+    def rank_correlation(self) -> float | None:
+        """Of the model's scores with what was then measured, -1 to 1, None where unknown."""
         ...

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +13,16 @@ import numpy as np
 from tir.ir import PrimFunc
 
 from .allocation import Allocation, History, Objective, choose, expel, structure
+from .budget import Budget
 from .events import Event
 from .measure import Candidate, Limits, Measurer, WorkerError
 from .measure.reference import Workload
-from .options import check_budget, check_names, check_options
+from .options import Options, check_budget, check_options
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
-from .session import Session
+from .session import Session, Turn, drive, opened
 from .task import Task
-from .tuner import default_candidate
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 ROUND = 16  # candidates, at most
 LEAST = 4  # candidates, unless the budget is too small for that
 ROUNDS = 4  # a task, on average, at least
-POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best of each task
 STRATEGIES = ("gradient", "round-robin")
 
 
@@ -61,13 +58,15 @@ class Round:
 @dataclass(frozen=True)
 class TasksResult:
     """What a run over several tasks found: a `Result` for each function, in the order given (None where nothing valid was found),
-    the objective over their times, the rounds in order, and whether Ctrl-C ended the run."""
+    the objective over their times, the rounds in order, whether Ctrl-C ended the run, and for each function without a result
+    the reason, empty for the others."""
 
     results: tuple[Result | None, ...]
     objective: float
     rounds: tuple[Round, ...] = field(repr=False)
     elapsed: float = 0.0
     interrupted: bool = False
+    problems: tuple[str, ...] = ()
 
     @property
     def trials(self) -> int:
@@ -86,9 +85,9 @@ def tune_tasks(
     records: str | Path | Records | None = None,
     seed: int = 0,
     callbacks: Sequence[Callable[[Task, Event], None]] = (),
-    search: str | Callable[[Task], Search] = "evolution",
-    model: str | CostModel = "gbdt",
-    space: str = "full",
+    search: str | Callable[[Task], Search] | None = None,
+    model: str | CostModel | None = None,
+    space: str | None = None,
     first: Callable[[Task], Sequence[Candidate]] | None = None,
     limits: Limits | None = None,
     measurer: Callable[[Task], Measurer] | None = None,
@@ -108,46 +107,24 @@ def tune_tasks(
         raise ValueError(f"tasks takes a list of functions or Subjects, got a {type(tasks).__name__}")
     subjects = [t if isinstance(t, Subject) else Subject(t) for t in tasks]
     _check(subjects, trials, seconds, objective, strategy)
-    check_options(records, seed, callbacks, limits)
-    check_names(search=search, model=model, space=space)
+    options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
+    check_options(options)
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
     place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
-    weights = [s.weight for s in subjects]
 
     def value(found: Sequence[float]) -> float:
         each = [found[n] for n in place]
-        return objective(each) if objective is not None else float(np.dot(weights, each))
+        return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
 
-    def searching(task: Task) -> Search:
-        if not isinstance(search, str):
-            return search(task)
-        from . import strategies
-
-        return strategies.search(task, search, model, space)
-
-    with ExitStack() as stack:
-        if isinstance(records, (str, Path)):
-            records = stack.enter_context(Records(records))
-        sessions = [
-            stack.enter_context(
-                Session(
-                    task, searching, first or _default, records=records, seed=seed, limits=limits, measurer=measurer,
-                    callbacks=[_labelled(callback, task) for callback in callbacks],
-                )
-            )
-            for task in unique
-        ]  # fmt: skip
-        scheduler = _Scheduler(sessions, value, strategy, allocation or Allocation(), trials, seconds, seed)
-        interrupted = False
-        try:
-            scheduler.run()
-        except KeyboardInterrupt:
-            interrupted = True
-        results = scheduler.finish(interrupted)
-        found = [math.inf if r is None else r.seconds for r in results]
-        elapsed = time.monotonic() - scheduler.started
-        return TasksResult(tuple(results[n] for n in place), _total(value, found), tuple(scheduler.rounds), elapsed, interrupted)
+    budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique))
+    with opened(unique, budget, options, [[_labelled(c, task) for c in callbacks] for task in unique]) as sessions:
+        scheduler = _Scheduler(sessions, budget, value, strategy, allocation or Allocation(), seed)
+        interrupted = drive(sessions, scheduler.turns())
+    found = [_result(session, interrupted) for session in sessions]
+    total = _total(value, [math.inf if r is None else r.seconds for r, _ in found])
+    results, problems = zip(*(found[n] for n in place), strict=True)
+    return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
 
 
 def _check(
@@ -166,15 +143,6 @@ def _check(
         raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
 
 
-def _default(task: Task) -> Sequence[Candidate]:
-    from schedule import ScheduleError
-
-    try:
-        return [default_candidate(task)]
-    except ScheduleError:  # no reason not to search
-        return []
-
-
 def _size(trials: int | None, tasks: int) -> int:
     """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
     if trials is None:
@@ -190,40 +158,45 @@ def _total(value: Objective, seconds: Sequence[float]) -> float:
     return value(seconds) if all(map(math.isfinite, seconds)) else math.inf
 
 
+def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
+    """What a session found, and why it found nothing."""
+    try:
+        return session.result(interrupted), ""
+    except (NothingFound, WorkerError, KeyboardInterrupt) as error:
+        return None, str(error)
+
+
 class _Scheduler:
-    """The state of one call of `tune_tasks`."""
+    """Decides who is next in one call of `tune_tasks`."""
 
     def __init__(
         self,
         sessions: Sequence[Session],
+        budget: Budget,
         value: Objective,
         strategy: str,
         allocation: Allocation,
-        trials: int | None,
-        seconds: float | None,
         seed: int,
     ):
-        self._sessions, self._value, self._strategy, self._allocation = sessions, value, strategy, allocation
-        self._trials, self._seconds = trials, seconds
+        self._sessions, self._budget, self._value = sessions, budget, value
+        self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
         self._histories = [History(s.task.flop, structure(s.task.func, s.task.flop)) for s in sessions]
-        self._size = _size(trials, len(sessions))
-        self._active: int | None = None
-        self._problems: dict[int, WorkerError] = {}
+        self._size = _size(budget.trials, len(sessions))
+        self._polished: set[int] = set()
         self.rounds: list[Round] = []
-        self.started = time.monotonic()
 
-    def run(self) -> None:
-        """Give rounds to tasks until the budget or all spaces are used up."""
-        polished: set[int] = set()
-        while not self._spent():
-            task = self._polish(polished)
+    def turns(self) -> Iterator[Turn]:
+        """Rounds of tasks until the budget or all spaces are used up."""
+        while not self._budget.spent:
+            task = self._polish()
             polish = task is not None
-            if task is None:
-                task = self._choose()
-            if task is None:
+            if task is None and (task := self._choose()) is None:
                 return
-            self._round(task, polish)
+            session = self._sessions[task]
+            before = session.trials
+            yield session, self._size if self._budget.left is None else min(self._size, self._budget.left), polish
+            self._ended(task, session.trials - before)
 
     def _choose(self) -> int | None:
         if self._strategy == "round-robin":
@@ -231,59 +204,26 @@ class _Scheduler:
             return min(alive, key=lambda n: self._histories[n].rounds, default=None)
         return choose(self._histories, self._value, self._allocation, self._rng)
 
-    def _polish(self, polished: set[int]) -> int | None:
+    def _polish(self) -> int | None:
         """In the last part of the budget, the tasks one after the other, those that weigh most first."""
-        if self._used() < 1 - POLISH or any(not h.rounds for h in self._histories):
+        if not self._budget.polishing or any(not h.rounds for h in self._histories):
             return None
         seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
         gains = [self._value(seconds) - self._value(np.where(np.arange(len(seconds)) == n, 0.9, 1.0) * seconds)
                  for n in range(len(seconds))]  # fmt: skip
-        left = [n for n in np.argsort(gains)[::-1].tolist() if n not in polished and not self._histories[n].dead]
-        polished.update(left[:1])
+        left = [n for n in np.argsort(gains)[::-1].tolist() if n not in self._polished and not self._histories[n].dead]
+        self._polished.update(left[:1])
         return left[0] if left else None
 
-    def _round(self, task: int, polish: bool) -> None:
+    def _ended(self, task: int, trials: int) -> None:
+        """Write down a round, and who gets no more."""
         session, history = self._sessions[task], self._histories[task]
-        if self._active not in (None, task):
-            self._sessions[self._active].pause()
-        self._active = task
-        n = self._size if self._trials is None else min(self._size, self._trials - sum(r.trials for r in self.rounds))
-        try:
-            trials = session.step(n, polish)
-        except WorkerError as error:  # this task cannot be measured; the others can
-            self._problems[task], trials = error, 0
-            history.dead = True
         history.best.append(math.inf if session.best is None else session.best.seconds)
         patience = self._allocation.patience
         hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
-        history.dead |= session.exhausted or hopeless or (patience is not None and history.idle >= patience)
+        history.dead = session.exhausted or hopeless or (patience is not None and history.idle >= patience)
         expel(self._histories, self._allocation)
         self.rounds.append(Round(task, trials, history.seconds, _total(self._value, [h.seconds for h in self._histories])))
-
-    def finish(self, interrupted: bool) -> list[Result | None]:
-        """The result of each task, its leaders raced unless the run was interrupted; None where there is none."""
-        if self._active is not None:
-            self._sessions[self._active].pause()
-        return [self._result(session, interrupted) for session in self._sessions]
-
-    def _result(self, session: Session, interrupted: bool) -> Result | None:
-        try:
-            return session.finish(interrupted)
-        except (NothingFound, WorkerError, KeyboardInterrupt):
-            return None
-        finally:
-            session.pause()
-
-    def _spent(self) -> bool:
-        return self._used() >= 1
-
-    def _used(self) -> float:
-        """The share of the budget that is used up; of one in seconds but for what the races take."""
-        shares = [] if self._trials is None else [sum(r.trials for r in self.rounds) / self._trials]
-        if self._seconds is not None:
-            racing = min(0.15 * self._seconds, 4.0 * len(self._sessions))
-            shares.append((time.monotonic() - self.started) / (self._seconds - racing))
-        return max(shares)
 
 
 def geometric_mean_speedup(references: Sequence[float]) -> Objective:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from schedule import ScheduleError
 from tir.ir import PrimFunc
 
-from .events import Callback, Finished, Started
-from .measure import Candidate, Limits, LocalMeasurer, Measurer, WorkerError
+from .budget import Budget
+from .events import Callback
+from .measure import Candidate, Limits, Measurer
 from .measure.reference import Workload
-from .options import check_budget, check_names, check_options
+from .options import Options, check_budget, check_options
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
-from .run import Run
+from .session import Session, Turn, default_candidate, drive, opened
 from .task import Task
 
 if TYPE_CHECKING:
@@ -29,8 +24,6 @@ if TYPE_CHECKING:
     from costmodel import CostModel
 
     from .rules import Rule
-
-ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
 
 __all__ = ["NothingFound", "Result", "Search", "autotune", "default_candidate"]
 
@@ -75,83 +68,21 @@ def autotune(
     for a bad budget, target or option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a
     file that cannot be used, WorkerError where workers cannot be started.
     """
-    check_budget(trials, seconds)
-    check_options(records, seed, callbacks, limits, workload, workers, rules, first, builder)
-    check_names(search=search, model=model, space=space)
-    if measurer is not None and not callable(measurer):
-        raise ValueError(f"measurer takes what makes a search.Measurer of a task, got {measurer!r}")
     if measurer is not None and not (limits is workers is builder is None):
         raise ValueError("limits, workers and builder are those of the local measurer; another measurer brings its own")
-    started = time.monotonic()
+    check_budget(trials, seconds)
+    options = Options(
+        records, seed, callbacks, search, model, space, rules, first, limits, workers=workers, builder=builder, measurer=measurer
+    )
+    check_options(options)
+    budget = Budget(trials, seconds, race=(limits or Limits()).race)
     task = Task.of(func, target, workload=workload)
-    limits = limits or Limits()
-    cuda = task.target.startswith("cuda")
-    if seconds is not None and (workload is not None or not cuda):  # a slow program as written may not eat up the budget
-        limits = replace(limits, baseline=min(limits.baseline, _baseline_limit(seconds)))
-    if cuda and workload is not None:  # as written it is for one thread
-        limits = replace(limits, baseline=min(limits.baseline, ONE_THREAD))
-    with ExitStack() as stack:
-        if isinstance(records, (str, Path)):
-            records = stack.enter_context(Records(records))
-        run = Run(task, trials, seconds, started, callbacks, limits, records, seed)
-        run.emit(Started(task, trials, seconds))
-        if measurer is None:
-            measuring: Measurer = LocalMeasurer(task, workers=workers, builder=builder, limits=limits, seed=seed)
-        else:
-            measuring = measurer(task)
-            if not all(hasattr(measuring, method) for method in ("__enter__", "prepare", "measure", "compare")):
-                raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {measuring!r}")
-
-        def make() -> tuple[Search, Sequence[Candidate]]:
-            proposer = _search(task, search, model, space, rules)
-            if hasattr(proposer, "warm_up"):
-                proposer.warm_up()
-            return proposer, _first(task, run, first)
-
-        interrupted = False
-        with measuring:
-            try:
-                run.search(measuring, make, np.random.default_rng(seed))
-                run.race(measuring)
-            except KeyboardInterrupt:
-                interrupted = True
-            except WorkerError as error:
-                if run.best is None:
-                    raise
-                run.problem = str(error)  # what was found before is not lost
-        result = run.result(interrupted)
-        run.emit(Finished(result))
-        return result
+    with opened([task], budget, options, [callbacks]) as (session,):
+        interrupted = drive([session], _alone(session, budget))
+    return session.result(interrupted)
 
 
-def default_candidate(task: Task) -> Candidate:
-    """The schedule that needs no measurement, as a candidate."""
-    return Candidate("default", (), task.default_trace())
-
-
-def _first(task: Task, run: Run, first: Sequence[Candidate] | None) -> Sequence[Candidate]:
-    if first is not None:
-        return first
-    try:
-        return [default_candidate(task)]
-    except ScheduleError as error:  # no reason not to search
-        run.problem = f"there is no default schedule: {error}"
-        return []
-
-
-def _search(task: Task, search: Any, model: str | CostModel | None, space: str | None, rules: Sequence[Rule] | None) -> Search:
-    """What proposes candidates for the task."""
-    if search is None or isinstance(search, str):
-        from . import strategies
-
-        return strategies.search(task, search or "evolution", model or "gbdt", space or "full", rules)
-    if not (model is space is rules is None):
-        raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
-    if not callable(search) and not hasattr(search, "propose"):
-        raise ValueError(f"search takes a name, an object with propose and tell, or what makes one of the task; got {search!r}")
-    return search(task) if isinstance(search, type) or not hasattr(search, "propose") else search
-
-
-def _baseline_limit(seconds: float) -> float:
-    """How long the program as written may run in a budget of so many seconds: it is only there to be compared with."""
-    return min(10.0, max(2.0, 0.06 * seconds))
+def _alone(session: Session, budget: Budget) -> Iterator[Turn]:
+    """Turns of one task until the budget or the space is used up."""
+    while not budget.spent and not session.exhausted:
+        yield (session, *session.share())

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from schedule import ScheduleError
 
@@ -24,6 +24,7 @@ class Verdict(Enum):
     ONLY = "applies, and no later rule does"
 
 
+@runtime_checkable
 class Rule(Protocol):
     """A way to develop a block. `apply` returns new states, made with `state.fired(self.name, block)` and then scheduled further;
     none where it turns out to be illegal. In each the block counts as done, unless the rule puts it back into `pending`."""

@@ -1,4 +1,4 @@
-"""The final race: who is in it, who wins it, and what of it is recorded. The measurer here does as it is told."""
+"""The final race: who is in it, who wins it, and what of it is recorded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,83 @@ import pytest
 
 from search.events import ShootOut
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Measurement
+from search.race import CHANCE, MARGIN, disturbed, leaders, winner
 from search.records import Records
 from search.tuner import autotune
 from tir import workloads
 
 FUNC = workloads.make("gmm", (7, 13, 109)).func
 TARGET = "llvm -num-cores 1"
+
+
+# --- who races, and who wins: pure functions of measurements ---------------------------------------------------------------
+
+
+def at(name, *samples, digest=None, **fields):
+    """A measurement of the candidate of that name."""
+    outcome = fields.pop("outcome", "ok")
+    return Measurement(Candidate(name, (), None), outcome, samples, digest=name if digest is None else digest, **fields)
+
+
+def names(found):
+    return [m.candidate.sketch for m in found]
+
+
+WRITTEN = Measurement(BASELINE, "ok", (1.05,), digest="written")
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], ["best"]),
+        ([at("c", 1.1), at("a", 1.01), at("far", 1.2), at("b", 1.02)], ["best", "a", "b", "c"]),
+        ([at(n, 1.0 + k / 100) for k, n in enumerate("abcdef")], ["best", "a", "b", "c"]),
+        ([at("cut", 1.01, cut=True), at("bad", 1.0, outcome="crash"), at("unchecked", 1.0)], ["best", "unchecked"]),
+        ([at("a", 1.1, digest="same"), at("b", 1.05, digest="same")], ["best", "b"]),
+        ([at("copy", 1.0, digest="best")], ["best"]),
+        ([at("a", 1.01, digest=""), at("b", 1.02, digest="")], ["best", "a", "b"]),  # of unknown programs
+    ],
+)
+def test_the_leaders_are_the_fastest_of_different_programs(others, expected):
+    best = at("best", 1.0)
+    assert names(leaders(best, [*others, best], (), None)) == expected
+
+
+def test_first_candidates_race_although_they_looked_slow():
+    best, slow, slower = at("best", 1.0), at("default", 0.99 * CHANCE), at("other", 1.01 * CHANCE)
+    close = [at(n, 1.01) for n in "abc"]
+    assert names(leaders(best, [slow, slower, *close], [slow.candidate, slower.candidate], None)) == [
+        "best", "a", "b", "c", "default",
+    ]  # fmt: skip
+    assert names(leaders(best, [slow, *close], (), None)) == ["best", "a", "b", "c"]
+
+
+def test_the_program_as_written_races_once_where_it_is_close():
+    best = at("best", 1.0)
+    assert names(leaders(best, [], (), WRITTEN)) == ["best", "unscheduled"]
+    assert names(leaders(best, [], (), replace(WRITTEN, samples=(1.01 * MARGIN,)))) == ["best"]
+    earlier = replace(WRITTEN, samples=(1.02,))
+    assert leaders(best, [earlier], (), WRITTEN) == [best, earlier]
+    assert leaders(None, [], (), WRITTEN) == [WRITTEN] and leaders(None, [at("a", 1.0)], (), None) == []
+
+
+def test_the_winner_is_the_fastest_while_nothing_disturbs():
+    a, b = at("a", 1.0, 1.0, 1.3, 1.4), at("b", 1.1, 1.1, 1.1, 1.1)
+    assert winner([(b, b), (a, a)], ()) == (a, a)
+    first = [b.candidate]
+    assert winner([(b, b), (a, a)], first) == (b, b)  # faster in two of four rounds
+    sure = at("a", 1.0, 1.0, 1.0, 1.4)
+    assert winner([(b, b), (sure, sure)], first) == (sure, sure)
+
+
+@pytest.mark.parametrize(
+    ("times", "busy"), [([(1.0, 2.1), (2.0, 4.1)], True), ([(1.0, 2.1), (2.0, 3.9)], False), ([(1.0, 1.0)], False), ([], False)]
+)
+def test_what_slows_down_everything_is_the_machine(times, busy):
+    assert disturbed([(at("a", before), at("a", after)) for before, after in times]) is busy
+
+
+# --- whole races -----------------------------------------------------------------------------------------------------------
 
 
 class Scripted:

@@ -1,0 +1,95 @@
+"""How much may be measured: trials, seconds, and what of the seconds is kept for the final races."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+BATCH = 16  # candidates proposed at once
+LEAST_BATCH = 2.0  # candidates, where there is no time left for more
+POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
+RACE = 0.15  # share of the seconds that is kept for races, unless these take less
+LONGEST_RACE = 0.3  # share of the seconds, where calls are so long that rounds of a race take longer
+
+
+class Budget:
+    """`trials` new candidates, `seconds` of wall time from now on, or whichever ends first; None is no limit.
+
+    `tasks` share it. The race of the leaders of each takes up to `race` seconds, and to build, check and warm up as much again,
+    which is kept back of a budget in seconds. `measured` counts the trials so far; `rounds` holds, by the key of the task, the
+    seconds that one round of its race takes, as far as known.
+    """
+
+    def __init__(
+        self,
+        trials: int | None,
+        seconds: float | None,
+        *,
+        race: float = 3.0,
+        tasks: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.trials, self.seconds, self.tasks = trials, seconds, tasks
+        self.measured = 0
+        self.rounds: dict[str, float] = {}
+        self._race, self._clock = race, clock
+        self._started = clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._started
+
+    @property
+    def left(self) -> int | None:
+        """Trials that are left, None for no limit."""
+        return None if self.trials is None else self.trials - self.measured
+
+    @property
+    def reserve(self) -> float:
+        """Seconds kept for the final races, three rounds of each at least; 0 without a budget in seconds."""
+        if self.seconds is None:
+            return 0.0
+        kept = min(2 * self._race * self.tasks, RACE * self.seconds)
+        return min(max(kept, 5 * sum(self.rounds.values())), LONGEST_RACE * self.seconds)
+
+    @property
+    def race(self) -> float:
+        """Seconds that the timing of one race takes."""
+        return self._race if self.seconds is None else min(self._race, 0.5 * self.reserve / self.tasks)
+
+    @property
+    def late(self) -> bool:
+        """Whether the seconds are used up but for what the final races take."""
+        return self._searched() >= 1
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is used up; of one in seconds but for what the final races take."""
+        return max(0.0 if self.trials is None else self.measured / self.trials, self._searched())
+
+    @property
+    def spent(self) -> bool:
+        """Whether there is nothing left for the search."""
+        return self.used >= 1
+
+    @property
+    def polishing(self) -> bool:
+        """Whether what is left is for candidates next to the best."""
+        return self.used >= 1 - POLISH
+
+    def share(self, polishes: bool, each: float = 0.0) -> tuple[int, bool]:
+        """How many candidates the next round of a single task has, and whether they are to be next to the best, which only some
+        searches can do. A candidate takes `each` seconds: there are fewer where there is no time left for many."""
+        batch = BATCH
+        if self.seconds is not None and each > 0:
+            batch = int(min(BATCH, max(LEAST_BATCH, (self.seconds - self.reserve - self.elapsed) / each)))
+        left = batch if self.left is None else self.left
+        last = int(POLISH * self.trials) if self.trials is not None and polishes else 0
+        if left > last and not self.polishing:
+            return min(batch, left - last), False
+        return min(batch, left), True
+
+    def _searched(self) -> float:
+        """The share that is used up of the seconds for the search."""
+        return 0.0 if self.seconds is None else self.elapsed / (self.seconds - self.reserve)
