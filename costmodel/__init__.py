@@ -10,7 +10,7 @@ from .gbdt import Boosting, GBDTModel
 from .geometry import Access, Machine, Nest
 from .gpu_model import GPUModel
 from .loopnest import Program, program
-from .model import CostModel, RandomModel
+from .model import CostModel, RandomModel, WarmUp
 from .tile_model import TileModel
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Program",
     "RandomModel",
     "TileModel",
+    "WarmUp",
     "features",
     "program",
 ]

@@ -38,6 +38,7 @@ BUFFERS = 5
 SAMPLES = 10  # of the curve of arithmetic intensity
 CLOCK = 3.0  # cycles a nanosecond, and the nanoseconds that the shortest loop takes: round figures, as the trees correct them
 LEAST = 100.0
+PLANS = 8192  # statements of which the recorded formulas are kept
 CHUNK = 1024  # rows evaluated at a time, so that what is computed stays in the cache
 
 OPERATIONS = (
@@ -140,6 +141,8 @@ class Describer:
                 np.array([k for k, n in enumerate(varying) if n not in _RAW], dtype=np.int64),
                 recorder.compiled({k: v for k, n in enumerate(varying) if isinstance(v := values[n], Number)}),
             )
+            if len(self._plans) >= PLANS:
+                del self._plans[next(iter(self._plans))]
             self._plans[id(statement)] = statement, plan
         return self._plans[id(statement)][1]
 

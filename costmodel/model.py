@@ -11,7 +11,7 @@ from .family import Family
 
 @runtime_checkable
 class CostModel(Protocol):
-    """Judges populations. `rows` is an (n, columns) integer matrix; higher scores are better, and only their order counts."""
+    """Scores populations. `rows` is an (n, columns) integer matrix; higher scores are better, and only their order counts."""
 
     def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
         """A float64 vector, one score a row, comparable between the sketches of one task."""
@@ -19,6 +19,15 @@ class CostModel(Protocol):
 
     def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
         """Learn from measured rows; `seconds` is infinite where a candidate failed."""
+        ...
+
+
+@runtime_checkable
+class WarmUp(Protocol):
+    """What a model may have besides."""
+
+    def warm_up(self) -> None:
+        """Load what scoring and learning need, while the program as written runs."""
         ...
 
 

@@ -1,35 +1,36 @@
-"""The evolutionary search: generations of rows, judged by models, bred from the best measured ones (Ansor, section 5.1).
+"""The evolutionary search: generations of rows, scored by cost models, bred from the best measured ones (Ansor, section 5.1).
 
 What differs from the original, and why (`docs/search.md` tells more):
 
-    - A bandit deals the trials of a batch to the sketches; each is evolved by itself, and only if it gets some.
+    - A bandit shares out the trials of a batch among the sketches; each is evolved by itself, and only if it gets some.
     - Populations and operators are matrices, and every row is legal, so that nothing is tried and thrown away.
     - Parents are chosen by rank, the best always survive, and some of each generation are drawn anew.
-    - Before there is anything to learn from, a formula ranks; then it and the learned model have a say as large as each has
-      proved right about the candidates measured so far.
+    - Before there is anything to learn from, a formula ranks; then it and the learned model weigh as much as each has proved
+      right about the candidates measured so far.
     - Mutations that make better children are taken more often.
-    - Of a batch, part are one mutation away from the best measured, and those drawn blindly are drawn for that batch. Near
-      copies of each other are not measured together.
+    - Of a batch, part are one mutation away from the best measured, and random ones are drawn for that batch. Near copies of each
+      other are not measured together.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, Family
+from costmodel import CostModel, Family, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
 from .bandit import Bandit
+from .credit import AdaptiveCredit, Credit
 from .family import family
 from .measure import Candidate, Measurement
-from .mutate import around, crossover, operators
-from .ranking import Judge, score_rows
+from .mutate import Mutation, around, crossover, mutations
+from .ranking import TrustedModel, score_rows
 from .sample import fit, sample
 from .sketch import Sketch
 
@@ -47,7 +48,8 @@ class Settings:
 
     Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
     doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different variants
-    of its sketch, of which `unseen` are new, but for the first one.
+    of its sketch, of which `unseen` are new, but for the first one. With `polish` the end of the budget goes to what is around
+    the best.
     """
 
     population: int = 512
@@ -64,6 +66,7 @@ class Settings:
     distance: float = 0.9
     variants: int = 8
     unseen: int = 2
+    polish: bool = True
 
     def scaled(self, trials: int) -> Settings:
         """The settings for a sketch that is to have so many trials of the batch."""
@@ -78,7 +81,7 @@ class Settings:
 
 @dataclass
 class _Island:
-    """A sketch, what cost models are told of it, its measured rows, and the variants of which it has made programs."""
+    """A sketch, its description for cost models, its measured rows, and the variants of which it has made programs."""
 
     sketch: Sketch
     about: Family
@@ -98,20 +101,22 @@ class _Pool:
     """Rows of a sketch that were not measured, best first, each with its scores and whether a measured row is its parent."""
 
     rows: np.ndarray
-    scores: np.ndarray  # one column a judge
+    scores: np.ndarray  # one column a model
     near: np.ndarray
     places: np.ndarray  # of the rows in the space in which distances are counted
-    left: np.ndarray  # which were not picked
+    left: np.ndarray  # whether it was not picked
 
 
 class Evolution:
     """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. `start`, a sketch and a row of it, is proposed first. `rng` of `propose`
-    decides everything: the same seed and measurements give the same candidates. For a live display: `scored` (rows, by how),
-    `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in recent batches; None
-    before there is one), `shares` (trials by sketch).
+    measured rows and their children are proposed unseen. `start`, a sketch and a row of it, is proposed first. Parts that can be
+    replaced: `table`, the mutations by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from the
+    probabilities of the table); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of
+    a sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
+    `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in
+    recent batches; None before there is one), `shares` (trials by sketch).
     """
 
     def __init__(
@@ -122,23 +127,28 @@ class Evolution:
         prior: CostModel | None = None,
         settings: Settings | None = None,
         start: tuple[Sketch, np.ndarray] | None = None,
+        table: Mapping[str, Mutation] | None = None,
+        credit: Credit | None = None,
+        bandit: Callable[[int], Bandit] = Bandit,
+        describe: Callable[[Sketch], Family] = family,
     ):
         if not sketches:
             raise ValueError("there is no sketch to search")
         self.sketches = tuple(sketches)
         self.target = target
         self.settings = settings or Settings()
-        # The formula is trusted before anything is measured, what learns is not.
-        self._judges = [Judge(m, right, wrong) for m, right, wrong in ((model, 1, 1), (prior, 6, 2)) if m is not None]
-        if prior is None and self._judges:
-            self._judges = [Judge(model, 6, 2)]
-        self._islands = [_Island(s, family(s)) for s in sketches]
+        self._table = mutations(target) if table is None else dict(table)
+        self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._table.items()})
+        self._describe = describe
+        # The formula is trusted before anything is measured, what learns is not, unless it is alone.
+        initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
+        self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
+        self._islands = [_Island(s, describe(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
         self._start = [(self._numbers[start[0].name], start[1])] if start is not None else []
-        self._bandit = Bandit(len(sketches))
+        self._bandit = bandit(len(sketches))
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
-        self._credit: dict[str, np.ndarray] = {}  # of each operator: children better than their parents, children
         self._correlations: list[float] = []
         self._scored, self._alone, self._scoring = 0, 0, 0.0
         self._surveyed = False
@@ -168,8 +178,8 @@ class Evolution:
     def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates that were not proposed before; fewer where the space is small."""
         self._survey(rng)
-        blind = max(1, round(self.settings.blind * n)) if n > 3 and self._judges else 0
-        planned = self._bandit.dealt(n)
+        blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
+        planned = self._bandit.shares(n)
         picked = np.zeros(len(self.sketches), dtype=np.int64)
         pools: dict[int, _Pool] = {}
         chosen: list[Candidate] = []
@@ -200,43 +210,45 @@ class Evolution:
             if number is not None and len(row) == self.sketches[number].columns:
                 own.setdefault(number, []).append((row, m.seconds))
         self._review(own)
-        for number, told in own.items():
+        for number, measured in own.items():
             island = self._islands[number]
-            rows = np.array([row for row, _ in told], dtype=np.int64).reshape(len(told), island.sketch.columns)
-            seconds = np.array([s for _, s in told])
-            for judge in self._judges:
-                judge.model.update(island.about, rows, seconds)
-            for row, s in told:
+            rows = np.array([row for row, _ in measured], dtype=np.int64).reshape(len(measured), island.sketch.columns)
+            seconds = np.array([s for _, s in measured])
+            for trusted in self._models:
+                trusted.model.update(island.about, rows, seconds)
+            for row, s in measured:
                 self._known.add((number, row))
                 island.rows.append(row)
                 island.seconds.append(s)
                 self._bandit.tell(number, s)
 
     def warm_up(self) -> None:
-        """Load what the models need to learn and to judge, where they say how."""
-        for judge in self._judges:
-            if hasattr(judge.model, "warm_up"):
-                judge.model.warm_up()
+        """Load what the models need to learn and to score."""
+        for trusted in self._models:
+            if isinstance(trusted.model, WarmUp):
+                trusted.model.warm_up()
 
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
-        trusted at first is what the others teach about the first of these tasks, which is to be the one most like this."""
+        trusted at first follows from what the others teach about the first of these tasks, the one that is most like this."""
         tasks: dict[str, list[tuple[Family, np.ndarray, np.ndarray]]] = {}
         for sketch, rows, seconds in examples:
-            about = family(sketch)
+            about = self._describe(sketch)
             tasks.setdefault(about.task, []).append((about, rows, seconds))
         groups = list(tasks.values())
-        for judge in self._judges:
+        for trusted in self._models:
             for example in (e for group in groups[1:] for e in group):
-                judge.model.update(*example)
+                trusted.model.update(*example)
             if len(groups) > 1:
-                judge.begin([(score_rows(judge.model, about, rows), seconds) for about, rows, seconds in groups[0]])
+                trusted.begin([(score_rows(trusted.model, about, rows), seconds) for about, rows, seconds in groups[0]])
             for example in groups[0] if groups else ():
-                judge.model.update(*example)
+                trusted.model.update(*example)
 
     def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
         """At most `n` candidates one step from the best measured ones, those around the very best first; none if all were
-        proposed."""
+        proposed, or the settings leave it out."""
+        if not self.settings.polish:
+            return []
         measured = sorted(
             (s, number, row)
             for number, island in enumerate(self._islands)
@@ -298,11 +310,11 @@ class Evolution:
     # --- evolving ---
 
     def _survey(self, rng: np.random.Generator) -> None:
-        """Let the model that is trusted most say how the sketches that were not tried compare with the others: a formula once,
-        one that learns again before each batch."""
-        judge = max(self._judges, key=lambda j: j.trust, default=None)
+        """Let the model that is trusted most compare the sketches that were not tried with the others: a formula once, one that
+        learns again before each batch."""
+        most = max(self._models, key=lambda m: m.trust, default=None)
         untried = np.flatnonzero(self._bandit.trials == 0)
-        if judge is None or not len(untried) or (self._surveyed and (judge is not self._judges[0] or len(self._judges) == 1)):
+        if most is None or not len(untried) or (self._surveyed and (most is not self._models[0] or len(self._models) == 1)):
             return
         self._surveyed = True
         best = np.full(len(self.sketches), -np.inf)
@@ -311,7 +323,7 @@ class Evolution:
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
-            best[number] = float(np.max(score_rows(judge.model, island.about, rows)))
+            best[number] = float(np.max(score_rows(most.model, island.about, rows)))
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
@@ -332,7 +344,7 @@ class Evolution:
         rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
         scores = self._scores(island, rows)
         everything = [(rows, scores)]
-        for _ in range(settings.generations if self._judges else 0):
+        for _ in range(settings.generations if self._models else 0):
             rows, scores = self._next(island, rows, scores, variants, settings, rng)
             everything.append((rows, scores))
         rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
@@ -363,14 +375,14 @@ class Evolution:
         mutants, made_by = self._mutants(sketch, rows[bred], rng)
         children = crossover(sketch, self.target, rows[parents(pairs)], rows[parents(pairs)], rng)
         new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
-        judged = self._scores(island, new)
-        self._reward(sketch, scores[bred], judged[: len(bred)], made_by, rng)
+        new_scores = self._scores(island, new)
+        self._reward(scores[bred], new_scores[: len(bred)], made_by, rng)
         rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
-        return rows, np.concatenate([scores[:elite], judged])[first]
+        return rows, np.concatenate([scores[:elite], new_scores])[first]
 
     def _variants(self, island: _Island, parents: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
-        """The values of branch columns to which a population is confined, as each variant is a program that a model has to be
-        told of first: those of the best measured rows, others that were seen, and some that are new each time."""
+        """The values of branch columns to which a population is confined, as each variant is a program that has to be made before
+        a model can score it: those of the best measured rows, others that were seen, and some that are new each time."""
         sketch = island.sketch
         columns = _branching(sketch)
         if not columns:
@@ -409,31 +421,27 @@ class Evolution:
         result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
         return fit(sketch, self.target, result)
 
-    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A mutant of each parent, and the number of the operator that made it. Operators that did well are taken more often."""
-        known = operators(sketch)
-        made_by = np.zeros(len(parents), dtype=np.int64)
-        if not known or not len(parents):
-            return parents.copy(), made_by
-        success = [self._credit.get(name, np.zeros(2)) for name in known]
-        weights = np.array([(wins + 1) / (tries + 4) for wins, tries in success])
-        made_by = rng.choice(len(known), size=len(parents), p=weights / weights.sum())
+    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """A mutant of each parent, and by mutation the numbers of those that it made."""
+        names = [name for name, mutation in self._table.items() if mutation.suits(sketch)]
         mutants = parents.copy()
-        for number, operate in enumerate(known.values()):
-            own = made_by == number
-            if own.any():
-                mutants[own] = operate(sketch, self.target, parents[own], rng)
+        if not names or not len(parents):
+            return mutants, {}
+        drawn = rng.choice(len(names), size=len(parents), p=self._credit.weights(names))
+        made_by = {name: np.flatnonzero(drawn == n) for n, name in enumerate(names)}
+        for name, own in made_by.items():
+            if len(own):
+                mutants[own] = self._table[name].operate(sketch, self.target, parents[own], rng)
         return mutants, made_by
 
     def _reward(
-        self, sketch: Sketch, parents: np.ndarray, mutants: np.ndarray, made_by: np.ndarray, rng: np.random.Generator
+        self, parents: np.ndarray, mutants: np.ndarray, made_by: Mapping[str, np.ndarray], rng: np.random.Generator
     ) -> None:
         """Count how often the mutants of each operator are better than their parents, by their scores."""
         order = self._order(np.concatenate([parents, mutants]), rng)
         better = order[len(parents) :] < order[: len(parents)]
-        for number, name in enumerate(operators(sketch)):
-            own = made_by == number
-            self._credit[name] = 0.9 * self._credit.get(name, np.zeros(2)) + (np.sum(better[own]), np.sum(own))
+        for name, own in made_by.items():
+            self._credit.reward(name, int(np.sum(better[own])), len(own))
 
     def _pool(self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
         """The rows that are not known, best first."""
@@ -446,44 +454,41 @@ class Evolution:
         is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
         return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool))
 
-    # --- judging ---
+    # --- scores ---
 
     def _scores(self, island: _Island, rows: np.ndarray) -> np.ndarray:
-        """What each judge says of each row: an (n, judges) float64 matrix, higher is better."""
-        if not self._judges or not len(rows):
-            return np.zeros((len(rows), len(self._judges)))
+        """The score of each row by each model: an (n, models) float64 matrix, higher is better."""
+        if not self._models or not len(rows):
+            return np.zeros((len(rows), len(self._models)))
         start = time.perf_counter()
-        said = np.stack([score_rows(judge.model, island.about, rows) for judge in self._judges], axis=1)
+        scores = np.stack([score_rows(trusted.model, island.about, rows) for trusted in self._models], axis=1)
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
         self._alone += island.about.alone(rows)
-        return said
+        return scores
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One number a row, lower is better: the mean of its ranks with the judges, weighted by how far each is trusted. Ties,
-        and all rows without judges, are in random order."""
+        """One number a row, lower is better: the mean of its ranks by the models, weighted by how far each is trusted. Ties, and
+        all rows without models, are in random order."""
         result = 1e-6 * rng.random(len(scores))
-        total = sum(judge.trust for judge in self._judges)
-        for column, judge in zip(scores.T, self._judges, strict=True):
-            result += judge.trust / total * ranks(-column) / max(1, len(scores))
+        total = sum(trusted.trust for trusted in self._models)
+        for column, trusted in zip(scores.T, self._models, strict=True):
+            result += trusted.trust / total * ranks(-column) / max(1, len(scores))
         return result
 
-    def _review(self, told: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
-        """Compare what the judges said of a batch with what was measured."""
-        batch = []  # for each sketch the scores and the seconds of the candidates that were judged
-        for number, results in told.items():
+    def _review(self, measured: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
+        """Compare the scores of a batch with what was measured."""
+        batch = []  # for each sketch the scores and the seconds of the candidates that have scores
+        for number, results in measured.items():
             known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
             if known:
                 batch.append((np.stack([scores for scores, _ in known]), np.array([s for _, s in known])))
-        for k, judge in enumerate(self._judges):
-            judge.review([(scores[:, k], seconds) for scores, seconds in batch])
-        if not batch or not self._judges:
-            return
-        predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
-        seconds = np.concatenate([seconds for _, seconds in batch])
-        if len(predicted) > 2:
-            correlation = rank_correlation(predicted, seconds)
-            if correlation is not None:
+        for k, trusted in enumerate(self._models):
+            trusted.review([(scores[:, k], seconds) for scores, seconds in batch])
+        if batch and self._models:
+            predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
+            correlation = rank_correlation(predicted, np.concatenate([seconds for _, seconds in batch]))
+            if correlation is not None and len(predicted) > 2:
                 self._correlations.append(correlation)
 
 

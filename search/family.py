@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -58,12 +59,8 @@ def family(sketch: Sketch) -> Family:
             found = shared(variant, how)
             if found is not None:
                 yield members, found
-                continue
-            for n in members:
-                try:
-                    yield np.array([n]), program(replay(sketch.func, sketch.trace(rows[n])).func)
-                except ScheduleError:
-                    continue
+            else:
+                yield from ((members[one], own) for one, own in _replayed(sketch, rows[members]))
 
     def alone(rows: np.ndarray) -> int:
         if None not in known.values():
@@ -71,6 +68,19 @@ def family(sketch: Sketch) -> Family:
         return sum(len(members) for variant, how, members in groups(rows) if known.get((variant, how), ...) is None)
 
     return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, alone)
+
+
+def concrete(sketch: Sketch) -> Family:
+    """The same without symbolic programs: every row is replayed, and is a program of its own."""
+    return replace(family(sketch), programs=partial(_replayed, sketch), alone=len)
+
+
+def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+    for n, row in enumerate(rows):
+        try:
+            yield np.array([n]), program(replay(sketch.func, sketch.trace(row)).func)
+        except ScheduleError:
+            continue
 
 
 @lru_cache(maxsize=64)

@@ -1,22 +1,27 @@
 """Mutations and crossover: operators from matrices of rows to matrices of rows (Ansor, section 5.1).
 
+`mutations` is the table of mutations of a target. Another table may be given to `Evolution`, with operators of one's own.
+
 Every operator returns rows in the canonical form of `sample.fit`, so that all of them are legal. A row in which an operator finds
-nothing to change comes back as it was; who breeds drops such copies with all others.
+nothing to change comes back as it was; the search drops such copies with all other repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from codegen.target import Target
 
 from .sample import fit, lanes, sample
-from .sketch import Choice, Sketch, Tile
+from .sketch import Choice, Role, Sketch, Tile
 
 FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
 
+T = TypeVar("T")
 Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
 
 
@@ -24,7 +29,7 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
     """Move a factor of one level of an axis to another level of it; the outermost level takes part."""
     result = rows.copy()
     tiles = [t for t in sketch.tiles if t.columns]
-    for t, own in _dealt(tiles, len(rows), rng):
+    for t, own in _assigned(tiles, len(rows), rng):
         levels = _levels(t, result[own])
         some = np.arange(len(levels))
         source = np.argmax(rng.random(levels.shape) * (levels > 1), axis=1)
@@ -42,7 +47,7 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
 def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Double or halve one inner level of an axis."""
     result = rows.copy()
-    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
         column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
         size = result[own, column]
         result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
@@ -53,7 +58,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
     """Take the next larger or smaller size for one inner level of an axis, imperfect ones included; a vector gets longer or
     shorter by as many elements as it has lanes."""
     result = rows.copy()
-    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
         position = rng.integers(len(t.columns), size=len(own))
         larger = rng.random(len(own)) < 0.5
         for k, column in enumerate(t.columns):
@@ -80,32 +85,64 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
     """Draw all levels of one axis anew."""
     result = rows.copy()
     drawn = sample(sketch, target, len(rows), rng)
-    for t, own in _dealt([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
         result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
     return fit(sketch, target, result)
 
 
-def choose(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Take another option of one choice: how many loops run in parallel, how far to unroll, the width of vectors, where a stage
-    is computed."""
-    result = rows.copy()
-    choices = [c for c in sketch.choices if len(c.options) > 1]
-    for c, own in _dealt(choices, len(rows), rng):
-        options = np.array(c.options)
-        at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
-        result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
-    return fit(sketch, target, result)
+def choose(roles: Set[Role]) -> Operator:
+    """The operator that takes another option of one choice of these roles."""
+
+    def operate(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        result = rows.copy()
+        for c, own in _assigned(_open_choices(sketch, roles), len(rows), rng):
+            options = np.array(c.options)
+            at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
+            result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
+        return fit(sketch, target, result)
+
+    return operate
+
+
+def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
+    return [c for c in sketch.choices if len(c.options) > 1 and c.role in roles]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """An operator, with the sketches of which it can change rows and its initial probability relative to the others."""
+
+    operate: Operator
+    probability: float
+    suits: Callable[[Sketch], bool]
 
 
 TILE_OPERATORS: dict[str, Operator] = {"move": move, "scale": scale, "step": step, "redraw": redraw}
+TILE_SIZE = 0.9  # the probability of all of them together, in MetaSchedule on every target
+PARALLEL = frozenset({Role.PARALLEL})
+LOCATION = frozenset({Role.LOCATION})
+PRAGMA = frozenset({Role.PRAGMA, Role.STAGES, Role.RESIDENT})
+OTHERS = frozenset(Role) - PARALLEL - LOCATION - PRAGMA  # packing, widths of vectors and the like, which MetaSchedule lacks
 
 
-def operators(sketch: Sketch) -> dict[str, Operator]:
-    """The mutations that can change a row of this sketch, by name."""
-    found = dict(TILE_OPERATORS) if any(t.columns for t in sketch.tiles) else {}
-    if any(len(c.options) > 1 for c in sketch.choices):
-        found["choose"] = choose
-    return found
+def mutations(target: Target) -> dict[str, Mutation]:
+    """The mutations of a target, by name. Initial probabilities are MetaSchedule's: on a processor 0.9 for tile sizes, 0.05 for
+    compute locations, 0.03 for unrolling, 0.02 for parallel loops; on a GPU 0.08 for unrolling, and 0.02 for threads."""
+    gpu = target.kind == "cuda"
+    roles = {
+        "parallel": (PARALLEL, 0.02),
+        "compute location": (LOCATION, 0.05),
+        "pragma": (PRAGMA, 0.08 if gpu else 0.03),
+        "choose": (OTHERS, 0.1),
+    }
+    table = {name: Mutation(o, TILE_SIZE / len(TILE_OPERATORS), _has_tiles) for name, o in TILE_OPERATORS.items()}
+    for name, (own, probability) in roles.items():
+        table[name] = Mutation(choose(own), probability, lambda sketch, own=own: bool(_open_choices(sketch, own)))
+    return table
+
+
+def _has_tiles(sketch: Sketch) -> bool:
+    return any(t.columns for t in sketch.tiles)
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -157,8 +194,8 @@ def _with(row: np.ndarray, values: dict[int, int]) -> np.ndarray:
     return result
 
 
-def _dealt(things: list, n: int, rng: np.random.Generator) -> list[tuple[Tile | Choice, np.ndarray]]:
-    """The numbers 0 .. n-1 dealt out at random: each thing with those that it gets."""
+def _assigned(things: Sequence[T], n: int, rng: np.random.Generator) -> list[tuple[T, np.ndarray]]:
+    """The numbers 0 .. n-1 assigned to things at random: each thing with those that it gets."""
     if not things:
         return []
     which = rng.integers(len(things), size=n)

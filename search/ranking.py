@@ -1,4 +1,4 @@
-"""What models say of rows, and judging the judges: how well the scores of a model order what is then measured."""
+"""The scores of cost models, and how well they order what is then measured."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .measure import Measurement
 
 MEMORY = 0.8  # how much of the past counts when a new batch was measured
 NOISE = 0.02  # times closer than this are the same
-START = 8.0  # pairs that a judge is believed to have ordered before it has ordered any
-LEAST = 0.02  # trust that a model keeps that was always wrong, so that it is listened to again when it has learned
+START = 8.0  # pairs that other tasks count for
+LEAST = 0.02  # trust that a model keeps that was always wrong, so that it counts again when it has learned
 
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
 
 
 def score_rows(model: CostModel, family: Family, rows: np.ndarray) -> np.ndarray:
-    """What a model says of rows: an (n,) float64 vector, higher is better, -inf where it says NaN. TypeError if it says anything
+    """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN. TypeError if the model returns anything
     else, which is a mistake of a model of one's own."""
-    said = np.asarray(model.score(family, rows))
-    if said.shape != (len(rows),) or said.dtype.kind not in "fiu":
-        raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {said.dtype} of the shape {said.shape}")
-    return np.where(np.isnan(said), -np.inf, said.astype("float64"))
+    scores = np.asarray(model.score(family, rows))
+    if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
+        raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {scores.dtype} of the shape {scores.shape}")
+    return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))
 
 
 def correlation(measurements: Sequence[Measurement]) -> float | None:
@@ -39,9 +39,9 @@ def correlation(measurements: Sequence[Measurement]) -> float | None:
 
 
 @dataclass
-class Judge:
-    """A model, and of the pairs of candidates measured so far how many it had in the right and in the wrong order; the numbers to
-    start with say how far it is trusted at first."""
+class TrustedModel:
+    """A cost model with the numbers of pairs of measured candidates that it had in the right and in the wrong order. The initial
+    numbers decide how far it is trusted at first."""
 
     model: CostModel
     right: float
@@ -53,7 +53,7 @@ class Judge:
         return max(LEAST, (self.right - self.wrong) / (self.right + self.wrong)) ** 2
 
     def begin(self, batch: Batch) -> None:
-        """Start from how it orders the candidates of another task, of which it was not taught."""
+        """Start from how it orders the candidates of another task, from which it has not learned."""
         right, wrong = _pairs(batch)
         if right + wrong:
             self.right, self.wrong = START * right / (right + wrong), START * wrong / (right + wrong)
@@ -69,11 +69,11 @@ def _pairs(batch: Batch) -> tuple[float, float]:
     """How many pairs of candidates of one sketch the scores have in the right and in the wrong order; times within NOISE of each
     other, and two that failed, count for nothing."""
     right = wrong = 0.0
-    for said, seconds in batch:
-        first, second = np.triu_indices(len(said), 1)
+    for scores, seconds in batch:
+        first, second = np.triu_indices(len(scores), 1)
         a, b = seconds[first], seconds[second]
         slower = np.where(a > (1 + NOISE) * b, 1, np.where(b > (1 + NOISE) * a, -1, 0))
-        lower = np.where(said[second] > said[first], 1, np.where(said[second] < said[first], -1, 0))
+        lower = np.where(scores[second] > scores[first], 1, np.where(scores[second] < scores[first], -1, 0))
         right += float(np.sum(slower * lower > 0))
         wrong += float(np.sum(slower * lower < 0))
     return right, wrong

@@ -111,7 +111,7 @@ class Role(StrEnum):
 
     OTHER = "other"
     PARALLEL = "parallel"  # which loops run in parallel, on how many threads, and how threads share the iterations
-    LOCATION = "location"  # where a stage is computed
+    LOCATION = "compute location"  # where a stage is computed
     PRAGMA = "pragma"  # unrolling, prefetching, stores that bypass the caches
     PACKING = "packing"  # whether an operand is copied, and where
     VECTOR_WIDTH = "vector width"  # whole registers (0) or halves (1)

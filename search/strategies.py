@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 
-# Of sketches, target, the model that learns, one that knows something beforehand, and what to begin with.
-Strategy = Callable[[Sequence[Sketch], Target, CostModel | None, CostModel | None, Start | None], "Search"]
-
-SEARCHES: dict[str, Strategy] = {
-    "evolution": lambda sketches, target, model, prior, start: Evolution(sketches, target, model, prior, start=start),
-    "random": lambda sketches, target, model, prior, start: Sampler(sketches, target, model),
+# Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
+SEARCHES: dict[str, Callable[..., Search]] = {
+    "evolution": Evolution,
+    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
 }
 
 
@@ -58,15 +56,18 @@ def search(
     model: str | CostModel = "gbdt",
     space: str = "full",
     rules: Sequence[Rule] | None = None,
+    **parts: Any,
 ) -> Search:
     """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space or those of
-    other `rules`. ValueError, with what there is, for an unknown name."""
+    other `rules`; `parts` are further arguments of the search, as those of `Evolution`. ValueError, with what there is, for an
+    unknown name."""
     check_names(search=search, model=model, space=space)
     target = Target(task.target)
     learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
     sketches = generate(task.func, target, rules, space)
-    start = beginning(task.func, target, sketches) if search == "evolution" and space == "full" else None
-    return SEARCHES[search](sketches, target, learning, prior, start)
+    if search == "evolution" and space == "full" and "start" not in parts:
+        parts["start"] = beginning(task.func, target, sketches)
+    return SEARCHES[search](sketches, target, learning, prior, **parts)
 
 
 def beginning(func: PrimFunc, target: Target, sketches: Sequence[Sketch]) -> Start | None:

@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from costmodel import RandomModel, TileModel
+from costmodel import Boosting, GBDTModel, RandomModel, TileModel
 from schedule import Trace, replay
-from search.bandit import FAILURES, Bandit
+from search.bandit import FAILURES, Bandit, Uniform
+from search.credit import FixedCredit
 from search.evolution import Evolution, Settings
+from search.family import concrete
 from search.geometry import machine
 from search.measure import Candidate, Measurement
-from search.mutate import around
-from search.ranking import Judge
+from search.mutate import Mutation, around
+from search.ranking import TrustedModel
+from search.sample import fit
 from search.space import generate
 from tests.search.programs import matmul, total
 from tir import workloads
@@ -188,7 +191,7 @@ def test_what_was_told_before_the_first_proposal_is_not_proposed():
 
 
 def test_a_display_is_told():
-    search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2)), np.random.default_rng(0)
+    search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2), generations=1), np.random.default_rng(0)
     assert search.scored_per_second is None and search.rank_correlation is None
     batch = search.propose(16, rng)
     search.tell([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
@@ -205,11 +208,58 @@ def test_a_search_needs_sketches():
         Evolution([], TWO)
 
 
-# --- the models' say ------------------------------------------------------------------------------------------------------
+# --- parts that can be replaced -------------------------------------------------------------------------------------------
+
+
+def test_mutations_of_ones_own_and_who_rewards_them():
+    """A table with one operator: it makes all mutants, and its successes are counted."""
+    asked, rewards = [], []
+
+    def halve(sketch, target, rows, rng):
+        asked.append(len(rows))
+        return fit(sketch, target, np.maximum(1, rows // 2))
+
+    class Counted(FixedCredit):
+        def reward(self, name, wins, tries):
+            rewards.append((name, wins, tries))
+
+    search = Evolution(
+        generate(matmul(40, 13, 109), TWO), TWO, Likes(1, 1, 1, 1, 1), table={"halve": Mutation(halve, 1.0, lambda sketch: True)},
+        credit=Counted({"halve": 1.0}),
+    )  # fmt: skip
+    search.propose(16, np.random.default_rng(0))
+    assert sum(asked) > 100 and {name for name, _, _ in rewards} == {"halve"}
+    assert sum(tries for _, _, tries in rewards) == sum(asked) > sum(wins for _, wins, _ in rewards) > 0
+
+
+def test_sketches_may_get_equal_shares():
+    search, rng = evolution(model=Likes(2, 4)), np.random.default_rng(0)
+    search = Evolution(search.sketches, TWO, Likes(2, 4), bandit=Uniform)
+    for _ in range(3):
+        search.tell([measured(c, 1.0 if c.sketch == "sketch 0" else 100.0) for c in search.propose(len(search.sketches), rng)])
+    assert set(search.shares.values()) == {3}
+
+
+def test_rows_may_be_described_one_by_one():
+    sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:1]
+    model = GBDTModel(machine(TWO), boosting=Boosting(trees=3, least=4))
+    search, rng = Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete), np.random.default_rng(0)
+    for _ in range(2):
+        search.tell([measured(c, 1.0 + n) for n, c in enumerate(search.propose(8, rng))])
+    assert search.scored["concrete"] > 0 == search.scored["symbolic"]
+
+
+def test_polish_may_be_left_out():
+    search, rng = evolution(model=Likes(2, 4), polish=False), np.random.default_rng(0)
+    search.tell([measured(c) for c in search.propose(8, rng)])
+    assert search.polish(4, rng) == [] and len(search.propose(4, rng)) == 4
+
+
+# --- how far models are trusted -------------------------------------------------------------------------------------------
 
 
 def test_the_model_that_proves_right_is_listened_to():
-    right, wrong = Judge(Likes(1), 1, 1), Judge(Likes(1), 6, 2)
+    right, wrong = TrustedModel(Likes(1), 1, 1), TrustedModel(Likes(1), 6, 2)
     assert wrong.trust > right.trust
     seconds = np.array([1.0, 2.0, 3.0, float("inf")])
     for _ in range(3):
@@ -219,7 +269,7 @@ def test_the_model_that_proves_right_is_listened_to():
 
 
 def test_noise_and_ties_count_for_nothing():
-    judge = Judge(Likes(1), 1, 1)
+    judge = TrustedModel(Likes(1), 1, 1)
     judge.review([(np.array([1.0, 2.0]), np.array([1.0, 1.01])), (np.array([3.0, 3.0]), np.array([1.0, 9.0]))])
     inf = float("inf")
     judge.review([(np.array([1.0, 2.0]), np.array([inf, inf])), (np.zeros(0), np.zeros(0))])

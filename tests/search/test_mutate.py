@@ -7,9 +7,9 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.mutate import TILE_OPERATORS, around, choose, crossover, operators
+from search.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, around, choose, crossover, mutations
 from search.sample import factorisations, fit, sample
-from search.sketch import Choice, Sketch, Tile
+from search.sketch import Choice, Role, Sketch, Tile
 from search.space import generate
 from tests.search.programs import matmul
 from tir import workloads
@@ -35,7 +35,7 @@ def test_children_are_legal_and_canonical(name, shape, space):
     rng = np.random.default_rng(0)
     for sketch in some_sketches(name, shape, space):
         parents = sample(sketch, TWO, 60, rng)
-        made = [operate(sketch, TWO, parents, rng) for operate in operators(sketch).values()]
+        made = [m.operate(sketch, TWO, parents, rng) for m in mutations(TWO).values()]
         made.append(crossover(sketch, TWO, parents, parents[::-1], rng))
         if sketch.columns:
             made.append(around(sketch, TWO, parents[0]))
@@ -52,8 +52,8 @@ def test_operators_leave_their_parents_alone():
     (sketch, *_) = some_sketches("gmm", (40, 13, 109))
     parents = sample(sketch, TWO, 50, np.random.default_rng(0))
     kept = parents.copy()
-    for operate in operators(sketch).values():
-        operate(sketch, TWO, parents, np.random.default_rng(1))
+    for mutation in mutations(TWO).values():
+        mutation.operate(sketch, TWO, parents, np.random.default_rng(1))
     crossover(sketch, TWO, parents, parents[::-1], np.random.default_rng(1))
     assert (parents == kept).all()
 
@@ -128,7 +128,7 @@ def test_a_mutation_takes_vectors_of_half_registers():
     parents = sample(sketch, TWO, 400, rng)
     parents[:, width] = 0
     parents = fit(sketch, TWO, parents)
-    mutants = choose(sketch, TWO, parents, rng)
+    mutants = choose(OTHERS)(sketch, TWO, parents, rng)
     halved = mutants[mutants[:, width] == 1]
     assert len(halved) > 10
     stepped = TILE_OPERATORS["step"](sketch, TWO, halved, rng)
@@ -139,9 +139,42 @@ def test_a_mutation_takes_vectors_of_half_registers():
 def test_choices_take_another_option():
     sketch = bare(choices=(Choice("unroll", 0, (0, 16, 64)), Choice("only", 1, (3,))))
     parents = np.tile([16, 3], (200, 1))
-    children = choose(sketch, TWO, parents, np.random.default_rng(0))
+    children = choose(OTHERS)(sketch, TWO, parents, np.random.default_rng(0))
     assert set(children[:, 0]) == {0, 64} and (children[:, 1] == 3).all()
     assert {tuple(r) for r in around(sketch, TWO, np.array([16, 3])).tolist()} == {(0, 3), (64, 3)}
+
+
+def test_each_mutation_of_choices_changes_those_of_its_roles():
+    sketch = next(s for s in some_sketches("conv2d", (1, 32, 32, 16, 32, 3, 3, 1, 1), count=99) if len(roles_of(s)) > 3)
+    rng = np.random.default_rng(0)
+    parents = sample(sketch, TWO, 600, rng)
+    table = mutations(TWO)
+    for name, roles in (("parallel", PARALLEL), ("compute location", LOCATION), ("pragma", PRAGMA), ("choose", OTHERS)):
+        own = [c.column for c in sketch.choices if c.role in roles]
+        others = [c.column for c in sketch.choices if c.role not in roles]
+        children = table[name].operate(sketch, TWO, parents, rng)
+        assert table[name].suits(sketch) and (children[:, own] != parents[:, own]).any(axis=1).mean() > 0.3
+        # What a branch takes along: columns that other options do not have are set to their first value.
+        stays = (children[:, others] == parents[:, others]) | ~(sketch.used(children) & sketch.used(parents))[:, others]
+        assert stays.all()
+
+
+def roles_of(sketch: Sketch) -> set[str]:
+    return {name for name, m in mutations(TWO).items() if m.suits(sketch)} - set(TILE_OPERATORS)
+
+
+def test_initial_probabilities_are_those_of_metaschedule():
+    for target, expected in ((TWO, (0.9, 0.05, 0.03, 0.02)), (Target("cuda", arch="sm_80"), (0.9, 0.05, 0.08, 0.02))):
+        table = {name: m.probability for name, m in mutations(target).items()}
+        tiles = sum(table[name] for name in TILE_OPERATORS)
+        assert (tiles, *(table[name] for name in ("compute location", "pragma", "parallel"))) == pytest.approx(expected)
+
+
+def test_a_mutation_that_can_change_nothing_is_not_for_a_sketch():
+    table = mutations(TWO)
+    tiled, chosen = bare(Tile("C", "i", 64, False, (0, 1))), bare(choices=(Choice("unroll", 0, (0, 16), role=Role.PRAGMA),))
+    assert [name for name, m in table.items() if m.suits(tiled)] == list(TILE_OPERATORS)
+    assert [name for name, m in table.items() if m.suits(chosen)] == ["pragma"]
 
 
 def test_crossover_takes_blocks_and_axes_from_either_parent():
@@ -171,8 +204,8 @@ def test_around_is_all_single_steps():
 def test_the_same_seed_makes_the_same_children():
     (sketch, *_) = some_sketches("mlp", (13, 1, 7, 109))
     parents = sample(sketch, TWO, 50, np.random.default_rng(0))
-    for operate in operators(sketch).values():
-        first, second = (operate(sketch, TWO, parents, np.random.default_rng(3)) for _ in range(2))
+    for mutation in mutations(TWO).values():
+        first, second = (mutation.operate(sketch, TWO, parents, np.random.default_rng(3)) for _ in range(2))
         assert (first == second).all()
 
 

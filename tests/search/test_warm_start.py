@@ -122,7 +122,7 @@ def test_the_search_passes_them_to_its_models(records):
 
 
 def test_similar_tasks_come_first_and_say_how_far_models_are_trusted(records):
-    """Two tasks: a model is taught by the other one before it judges the one most like this, and by that at last."""
+    """Two tasks: a model is taught by the other one before it scores the one most like this, and by that at last."""
     softmax = Task.of(workloads.make("softmax", (7, 13)).func, TARGET)
     alike, (other, *_) = SKETCHES[0], generate(softmax.func, TARGET)
     for task, sketch, n in ((OTHER, alike, 4), (softmax, other, 2)):  # the latest is not like this one
@@ -142,8 +142,8 @@ def test_similar_tasks_come_first_and_say_how_far_models_are_trusted(records):
     search = Evolution(generate(OWN.func, TARGET), TARGET, Model())
     search.warm_start(examples(records, OWN))
     assert asked == [("update", softmax.key, 2), ("score", OTHER.key, 4), ("update", OTHER.key, 4)]
-    (judge,) = search._judges
-    assert judge.wrong == 0 and judge.trust == 1
+    (trusted,) = search._models
+    assert trusted.wrong == 0 and trusted.trust == 1
 
 
 def test_what_lost_a_race_keeps_its_own_time(records):
