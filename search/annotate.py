@@ -7,14 +7,15 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.library.elementwise import traffic
+from schedule.open_schedule import OpenSchedule, Way, element_bits, extent, is_spatial
+from schedule.open_trace import About, Role
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
-from .packs import Change, choose_packs
+from .packs import choose_packs
 from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
-from .sketch import About, Role, State, element_bits, extent, is_spatial
 
 TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
 ALONE = 1 << 22  # iterations below which one thread may still be faster than several
@@ -27,7 +28,7 @@ WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 
 
-def annotate(state: State) -> None:
+def annotate(state: OpenSchedule) -> None:
     """Mark the loops of every nest (Ansor, section 4.2; here much of the choice is by structure)."""
     _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
 
@@ -41,7 +42,7 @@ def attempt(primitive: Callable[..., object], *args: str) -> bool:
     return True
 
 
-def roots(state: State) -> list[str]:
+def roots(state: OpenSchedule) -> list[str]:
     """The outermost loops of the function."""
     found: list[str] = []
 
@@ -56,7 +57,7 @@ def roots(state: State) -> list[str]:
     return found
 
 
-def iterations(state: State, loop: str) -> int:
+def iterations(state: OpenSchedule, loop: str) -> int:
     """How often blocks run below a loop."""
     found = [b for b in walk_stmts(state.loop(loop)) if isinstance(b, Block)]
     return sum(prod(extent(it) for it in state.block(b.name).iters) for b in found)
@@ -65,41 +66,41 @@ def iterations(state: State, loop: str) -> int:
 # --- compute locations -----------------------------------------------------------------------------------------------------
 
 
-def _movable(state: State, block: str) -> bool:
+def _movable(state: OpenSchedule, block: str) -> bool:
     """Whether a stage, such as the padding of a convolution, may be computed within the one tiled block that reads it."""
-    consumers = state.schedule.get_consumers(block)
+    consumers = state.get_consumers(block)
     if block in state.marks or state.is_output(block) or state.block(block).is_reduction or len(consumers) != 1:
         return False
     return state.marks.get(consumers[0]) in TILED and isinstance(state.block(block).body, Store)
 
 
-def _place(state: State, movable: list[str]) -> None:
+def _place(state: OpenSchedule, movable: list[str]) -> None:
     """Branches for where the movable stages are computed: in a nest of their own, in the tiles of their consumer, level by level
     outside of its reductions, or where each element is read."""
     if not movable:
         _annotate(state)
         return
     block, *rest = movable
-    (consumer,) = state.schedule.get_consumers(block)
+    (consumer,) = state.get_consumers(block)
 
-    def at(loop: str) -> Change:
-        def way(new: State) -> None:
-            new.schedule.compute_at(block, loop, preserve_unit_loops=True)
+    def at(loop: str) -> Way:
+        def way(new: OpenSchedule) -> None:
+            new.compute_at(block, loop, preserve_unit_loops=True)
             new.marks[block] = "fused"
             _place(new, rest)
 
         return way
 
-    def inline(new: State) -> None:
-        new.schedule.compute_inline(block)
+    def inline(new: OpenSchedule) -> None:
+        new.compute_inline(block)
         _place(new, rest)
 
-    ways: list[tuple[str, Change]] = [("a nest of its own", lambda new: _place(new, rest))]
-    ways += [(f"at {loop}", at(loop)) for loop in _tops(state, consumer)]
-    state.branch(f"place of {block}", [*ways, ("inline", inline)], block=consumer, role=Role.LOCATION)
+    ways: dict[str, Way] = {"a nest of its own": lambda new: _place(new, rest)}
+    ways |= {f"at {loop}": at(loop) for loop in _tops(state, consumer)}
+    state.branch(f"place of {block}", ways | {"inline": inline}, block=consumer, role=Role.LOCATION)
 
 
-def _tops(state: State, block: str) -> list[str]:
+def _tops(state: OpenSchedule, block: str) -> list[str]:
     """The last loops of the levels of a tiled block, down to its reductions; none of a packed product, for which the copy of an
     operand is made in tiles."""
     if state.marks[block] == "packed":
@@ -116,7 +117,7 @@ def _tops(state: State, block: str) -> list[str]:
 # --- loops -----------------------------------------------------------------------------------------------------------------
 
 
-def _annotate(state: State) -> None:
+def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
         if state.marks.get(block) not in TILED:
             _vectorize_last(state, block)
@@ -125,7 +126,7 @@ def _annotate(state: State) -> None:
         _annotate_nest(state, nest)
 
 
-def _mark_tile(state: State, block: str) -> None:
+def _mark_tile(state: OpenSchedule, block: str) -> None:
     """Unroll the loops of the innermost tile of a block, but for the one of its vectors: these are of whole registers, or of half
     of one, of which a tile may have an odd number."""
     loops = [loop for level in state.levels[block][-1 if state.marks[block] == "tiled" else -2 :] for loop in level]
@@ -133,26 +134,26 @@ def _mark_tile(state: State, block: str) -> None:
         return
     *others, last = loops
     for loop in others:
-        attempt(state.schedule.unroll, loop)
+        attempt(state.unroll, loop)
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
     tile = next((t for t in state.tiles if t.block == block and t.vector and t.axis == drives.get(last)), None)
     if tile is None:
-        attempt(state.schedule.unroll, last)
+        attempt(state.unroll, last)
         return
     half = state.target.lanes(tile.bits) // 2
 
-    def halves(new: State) -> None:
-        outer, lanes = new.schedule.split(last, [None, half])
-        new.schedule.unroll(outer)
-        new.schedule.vectorize(lanes)
+    def halves(new: OpenSchedule) -> None:
+        outer, lanes = new.split(last, [None, half])
+        new.unroll(outer)
+        new.vectorize(lanes)
 
-    ways: list[tuple[str, Change]] = [("whole registers", lambda new: attempt(new.schedule.vectorize, last))]
+    ways: dict[str, Way] = {"whole registers": lambda new: attempt(new.vectorize, last)}
     if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
-        ways.append(("half registers", halves))
-    state.branch(f"{block} vectors", ways, WIDTHS, block=block, role=Role.VECTOR_WIDTH)
+        ways["half registers"] = halves
+    state.branch(f"{block} vectors", ways, weights=WIDTHS, block=block, role=Role.VECTOR_WIDTH)
 
 
-def _vectorize_last(state: State, block: str) -> None:
+def _vectorize_last(state: OpenSchedule, block: str) -> None:
     """Vectorise the loop of an untiled block that walks the last dimension written, moved innermost if it is not."""
     b = state.block(block)
     store = stores(b.body)[0] if stores(b.body) else None
@@ -171,41 +172,41 @@ def _vectorize_last(state: State, block: str) -> None:
         return
     if len(nest) == 1 and state.target.num_cores > 1 and isinstance(nest[0].extent, Const) and nest[0].extent.value >= LONG:
         # So that there is something to share among threads.
-        *_, loop = state.split_choice(f"{block} chunk", loop, CHUNKS, block=block, role=Role.PARALLEL)
+        *_, loop = state.split(loop, [None, state.choose(f"{block} chunk", CHUNKS, block=block, role=Role.PARALLEL)])
         names = []
     inner = names[names.index(loop) + 1 :] if loop in names else []
-    if not inner or attempt(state.schedule.reorder, *inner, loop):
-        attempt(state.schedule.vectorize, loop)
+    if not inner or attempt(state.reorder, *inner, loop):
+        attempt(state.vectorize, loop)
 
 
-def _turn(state: State, block: str) -> None:
+def _turn(state: OpenSchedule, block: str) -> None:
     """Have the consumer of a convolution that turns round its tiles go through squares of as many channels and pixels as a vector
     has lanes: they are turned round in registers."""
     if not _turns(state, block):
         return
     (channels,), (pixels,) = state.levels[block]
     lanes = state.target.lanes(element_bits(state.block(block)))
-    _, channel = state.schedule.split(channels, [None, lanes])
-    pixels, pixel = state.schedule.split(pixels, [None, lanes])
-    state.schedule.reorder(pixels, channel, pixel)
-    state.schedule.unroll(channel)
-    state.schedule.vectorize(pixel)
+    _, channel = state.split(channels, [None, lanes])
+    pixels, pixel = state.split(pixels, [None, lanes])
+    state.reorder(pixels, channel, pixel)
+    state.unroll(channel)
+    state.vectorize(pixel)
 
 
-def _turns(state: State, block: str) -> bool:
+def _turns(state: OpenSchedule, block: str) -> bool:
     """Whether a block turns round the tiles of a convolution."""
     return state.marks.get(block) == "fused" and block in state.levels
 
 
-def _combine_lanes(state: State, block: str) -> None:
+def _combine_lanes(state: OpenSchedule, block: str) -> None:
     """Let the backend combine the partial results of a reduction in lanes in pairs."""
     if state.marks.get(block) == "lanes" and state.block(block).is_reduction:
-        innermost = state.loop(state.schedule.get_loops(block)[-1])
+        innermost = state.loop(state.get_loops(block)[-1])
         if innermost.kind is Kind.SERIAL:
-            state.schedule.annotate(innermost.name, "combine_lanes", True)
+            state.annotate(innermost.name, "combine_lanes", True)
 
 
-def _annotate_nest(state: State, nest: str) -> None:
+def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     """Branches for how many outer loops of a nest are fused and run on the threads, and for what its blocks read copies of; then
     the numbers of the nest."""
     chain = [state.loop(nest)]
@@ -216,9 +217,9 @@ def _annotate_nest(state: State, nest: str) -> None:
     tiled = [b for b in inside if state.marks.get(b) in TILED]
     owner = (tiled or inside[-1:] or [""])[0]
 
-    def finish(new: State, depth: int) -> None:
+    def finish(new: OpenSchedule, depth: int) -> None:
         if depth:
-            new.schedule.parallel(new.schedule.fuse(*names[:depth]) if depth > 1 else names[0])
+            new.parallel(new.fuse(*names[:depth]) if depth > 1 else names[0])
         if depth:
             _share(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
@@ -230,7 +231,7 @@ def _annotate_nest(state: State, nest: str) -> None:
         for block in inside:
             _turn(new, block)
 
-    def way(depth: int) -> Change:
+    def way(depth: int) -> Way:
         shared = names[depth - 1] if depth else None
         return lambda new: _choose_packs(new, tiled, shared, lambda done: finish(done, depth), few=len(tiled) > 1)
 
@@ -240,20 +241,19 @@ def _annotate_nest(state: State, nest: str) -> None:
         tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
-        alone = [("none parallel", way(0))] if work < ALONE else []
-        ways = [*((f"{d} parallel", way(d)) for d in legal), *alone]
+        ways = {f"{d} parallel": way(d) for d in legal} | ({"none parallel": way(0)} if work < ALONE else {})
         if state.branch(f"parallel loops of {inside[-1]}", ways, block=owner, role=Role.PARALLEL):
             return
     way(0)(state)
 
 
-def _legal(state: State, loops: list[str]) -> bool:
+def _legal(state: OpenSchedule, loops: list[str]) -> bool:
     """Whether the outer loops of a nest may be fused and run on the threads."""
-    new = state.schedule.copy()
+    new = state.copy()
     return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
 
 
-def _depths(state: State, tiled: list[str], loops: int, units: int) -> list[int]:
+def _depths(state: OpenSchedule, tiled: list[str], loops: int, units: int) -> list[int]:
     """How many loops of a nest may be parallel: of a tiled block those of the outermost level, or one less; of a packed product
     also blocks of columns, where these come next; of a convolution also the rows of pixels; elsewhere all but the last of the
     nest, or one, after the `units` outermost ones that have one iteration."""
@@ -270,7 +270,7 @@ def _depths(state: State, tiled: list[str], loops: int, units: int) -> list[int]
             return [outermost, outermost + len(levels[1])]
 
 
-def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Change, few: bool) -> None:
+def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Way, few: bool) -> None:
     """Branches for what the blocks of a nest read packed copies of; `shared` is the last of the loops that will be parallel."""
     if not tiled:
         then(state)
@@ -288,30 +288,28 @@ def _choose_packs(state: State, tiled: list[str], shared: str | None, then: Chan
 # --- numbers ---------------------------------------------------------------------------------------------------------------
 
 
-def _share(state: State, block: str, owner: str, alike: bool) -> None:
+def _share(state: OpenSchedule, block: str, owner: str, alike: bool) -> None:
     """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
     at a time, unless tile sizes say that already."""
     loop = next(x for x in path_to(state.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
-    state.pick(f"{block} schedule", ("static", "dynamic"), "ann_val", lambda s, v: s.annotate(loop, "schedule", v), **about)
+    state.annotate(loop, "schedule", state.choose(f"{block} schedule", ("static", "dynamic"), **about))
     if not alike:
-        state.choose(f"{block} share", SHARES, "ann_val", lambda s, n: s.annotate(loop, "chunk", n), **about)
+        state.annotate(loop, "chunk", state.choose(f"{block} share", SHARES, **about))
 
 
-def _unroll(state: State, block: str) -> None:
+def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
     if state.marks.get(block) not in ("tiled", "direct"):
         return
     sums = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
     level = next((level for level in reversed(state.levels[block]) if sums & set(level)), [])
     if level:
-        state.choose(
-            f"{block} unroll", UNROLL, "ann_val", lambda s, n: s.annotate(level[0], "pragma_auto_unroll_max_step", n),
-            block=block, role=Role.PRAGMA,
-        )  # fmt: skip
+        most = state.choose(f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
+        state.annotate(level[0], "pragma_auto_unroll_max_step", most)
 
 
-def _fetch(state: State, block: str) -> None:
+def _fetch(state: OpenSchedule, block: str) -> None:
     """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
     b = state.block(block)
     if not b.is_reduction:
@@ -327,26 +325,22 @@ def _fetch(state: State, block: str) -> None:
     inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        state.pick(
-            f"{block} prefetch", values, "ann_val", lambda s, v: s.annotate(inner[-1], "prefetch", v),
-            block=block, role=Role.PRAGMA,
-        )  # fmt: skip
+        state.annotate(inner[-1], "prefetch", state.choose(f"{block} prefetch", values, block=block, role=Role.PRAGMA))
 
 
-def _stream(state: State, block: str) -> None:
+def _stream(state: OpenSchedule, block: str) -> None:
     """Whether a block writes a parameter past the caches, if what it reads and writes may be too large to stay in them."""
     body = state.block(block).body
-    if not isinstance(body, Store) or state.block(block).is_reduction or not state.schedule.get_loops(block):
+    if not isinstance(body, Store) or state.block(block).is_reduction or not state.get_loops(block):
         return
     size = traffic(state.func, state.block(block))
     if 4 * size <= state.target.l3:
         return
     values: tuple[tuple[str, ...], ...] = ((), (body.buffer.name,))
-    loop = state.schedule.get_loops(block)[0]
-    state.pick(
-        f"{block} stores", values[::-1] if 2 * size > state.target.l3 else values, "ann_val",
-        lambda s, v: s.annotate(loop, "non_temporal", v), block=block, role=Role.PRAGMA,
-    )  # fmt: skip
+    if 2 * size > state.target.l3:
+        values = values[::-1]
+    past = state.choose(f"{block} stores", values, block=block, role=Role.PRAGMA)
+    state.annotate(state.get_loops(block)[0], "non_temporal", past)
 
 
 def _nbytes(buffer: Buffer) -> int:

@@ -11,11 +11,12 @@ from heapq import heappop, heappush
 from math import prod
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, is_spatial
+from schedule.open_trace import Role
 from tir.ir import Block, Const, For, Kind
 from tir.traverse import blocks, path_to, variables, walk_stmts
 
 from .annotate import roots
-from .sketch import Role, State, is_spatial
 
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling a nest may make
 VECTOR = 16  # most iterations that are fused into a vector
@@ -23,13 +24,13 @@ DEPTHS = 4  # numbers of loops that may be parallel
 PLACES = 8  # most combinations of compute locations that a sketch has
 
 
-def annotate(state: State) -> None:
+def annotate(state: OpenSchedule) -> None:
     """Ansor's annotation, with compute locations."""
     placed = _placements(state)
-    state.branch("compute locations", [(label, _finisher(steps)) for label, steps in placed], role=Role.LOCATION)
+    state.branch("compute locations", {label: _finisher(steps) for label, steps in placed}, role=Role.LOCATION)
 
 
-def annotate_in_place(state: State) -> None:
+def annotate_in_place(state: OpenSchedule) -> None:
     """Ansor's annotation, every stage left where the rules put it."""
     _annotate(state)
 
@@ -37,12 +38,12 @@ def annotate_in_place(state: State) -> None:
 # --- compute locations ---------------------------------------------------------------------------------------------------
 
 
-def _placements(state: State) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Combinations of places for the stages that may move, as (block, loop) pairs with a label: all where they are, then those
     that depart least from every stage being as far out in its consumer as it can."""
     movable = [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)]
     order = itertools.count(0, -1)
-    work: list[tuple[int, int, int, State, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
+    work: list[tuple[int, int, int, OpenSchedule, tuple[tuple[str, str], ...]]] = [(0, next(order), 0, state, ())]
     found: dict[tuple[tuple[str, str], ...], None] = {(): None}
     while work and len(found) < PLACES:
         departures, _, depth, here, steps = heappop(work)
@@ -50,11 +51,11 @@ def _placements(state: State) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
             found[steps] = None
             continue
         block = movable[depth]
-        options: list[tuple[State, tuple[tuple[str, str], ...]]] = []
+        options: list[tuple[OpenSchedule, tuple[tuple[str, str], ...]]] = []
         for loop in _candidates(here, block):
             new = here.copy()
             try:
-                new.schedule.compute_at(block, loop, preserve_unit_loops=True)
+                new.compute_at(block, loop, preserve_unit_loops=True)
             except ScheduleError:
                 continue
             options.append((new, (*steps, (block, loop))))
@@ -63,15 +64,15 @@ def _placements(state: State) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     return [("; ".join(f"{b} at {loop}" for b, loop in steps) or "all at root", steps) for steps in found]
 
 
-def _movable(state: State, block: str) -> bool:
+def _movable(state: OpenSchedule, block: str) -> bool:
     """Whether a stage is neither tiled, nor tied to one that is, nor an output."""
     return state.marks.get(block) in (None, "rfactor") and not state.is_output(block)
 
 
-def _candidates(state: State, block: str) -> list[str]:
+def _candidates(state: OpenSchedule, block: str) -> list[str]:
     """The loops at which a stage may be computed: of its consumers, or of the stage in which they are computed, from the outside
     up to the first reduction of an untiled one, and not inside the tiles of a second level of a tiled one."""
-    consumers = state.schedule.get_consumers(block)
+    consumers = state.get_consumers(block)
     if not consumers:
         return []
     paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
@@ -93,16 +94,16 @@ def _candidates(state: State, block: str) -> list[str]:
     return found
 
 
-def _reduces(state: State, block: str, loop: str) -> bool:
+def _reduces(state: OpenSchedule, block: str, loop: str) -> bool:
     return any(loop in variables(it.binding) for it in state.block(block).iters if not is_spatial(it))
 
 
 def _finisher(steps: tuple[tuple[str, str], ...]):
     """A way that takes the places and annotates what comes out."""
 
-    def way(state: State) -> None:
+    def way(state: OpenSchedule) -> None:
         for block, loop in steps:
-            state.schedule.compute_at(block, loop, preserve_unit_loops=True)
+            state.compute_at(block, loop, preserve_unit_loops=True)
         _annotate(state)
 
     return way
@@ -111,12 +112,12 @@ def _finisher(steps: tuple[tuple[str, str], ...]):
 # --- parallel, unrolled, vectorised ----------------------------------------------------------------------------------------
 
 
-def _annotate(state: State) -> None:
+def _annotate(state: OpenSchedule) -> None:
     for nest in roots(state):
         _annotate_nest(state, nest)
 
 
-def _annotate_nest(state: State, nest: str) -> None:
+def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     """A number of outer spatial loops fused and parallel; then unrolling and vectors in what is left."""
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
     chain = _outer_spatial(state, nest, stages)
@@ -125,9 +126,9 @@ def _annotate_nest(state: State, nest: str) -> None:
         return
 
     def parallel(depth: int):
-        def way(new: State) -> None:
-            fused = new.schedule.fuse(*chain[:depth]) if depth > 1 else chain[0]
-            new.schedule.parallel(fused)
+        def way(new: OpenSchedule) -> None:
+            fused = new.fuse(*chain[:depth]) if depth > 1 else chain[0]
+            new.parallel(fused)
             _finish_nest(new, fused, stages)
 
         return way
@@ -136,17 +137,17 @@ def _annotate_nest(state: State, nest: str) -> None:
     enough = next((n for n in range(1, len(chain)) if _length(state, chain[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
     owner = next((b for b in stages if state.marks.get(b) == "tiled"), stages[-1])
-    ways = [(f"{n} parallel", parallel(n)) for n in depths]
+    ways = {f"{n} parallel": parallel(n) for n in depths}
     if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
         _finish_nest(state, nest, stages)
 
 
-def _length(state: State, chain: list[str]) -> int:
+def _length(state: OpenSchedule, chain: list[str]) -> int:
     """The iterations of a nest of loops, open lengths counted as one."""
     return prod(x.extent.value for x in map(state.loop, chain) if isinstance(x.extent, Const))
 
 
-def _outer_spatial(state: State, nest: str, stages: list[str]) -> list[str]:
+def _outer_spatial(state: OpenSchedule, nest: str, stages: list[str]) -> list[str]:
     """The outermost loops of a nest while they carry no reduction, up to and with the first that has several statements."""
     chain: list[str] = []
     loop = state.loop(nest)
@@ -158,7 +159,7 @@ def _outer_spatial(state: State, nest: str, stages: list[str]) -> list[str]:
     return chain
 
 
-def _finish_nest(state: State, outermost: str, stages: list[str]) -> None:
+def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None:
     for block in stages:
         if state.block(block).is_reduction and state.marks.get(block) != "constants":
             first = _own_loop(state, block, outermost)
@@ -169,21 +170,19 @@ def _finish_nest(state: State, outermost: str, stages: list[str]) -> None:
             _vectorize(state, block)
 
 
-def _own_loop(state: State, block: str, outermost: str) -> str | None:
+def _own_loop(state: OpenSchedule, block: str, outermost: str) -> str | None:
     """The outermost loop of a stage that encloses no other, or of its nest for the stage that the others are computed in."""
     loops = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
     alone = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
     return outermost if loops and loops[0].name == outermost and alone[:1] == [outermost] else next(iter(alone), None)
 
 
-def _unroll(state: State, block: str, loop: str) -> None:
-    state.choose(
-        f"unroll {block}", UNROLL, "ann_val", lambda s, limit: s.annotate(loop, "pragma_auto_unroll_max_step", limit),
-        block=block, role=Role.PRAGMA,
-    )  # fmt: skip
+def _unroll(state: OpenSchedule, block: str, loop: str) -> None:
+    most = state.choose(f"unroll {block}", UNROLL, block=block, role=Role.PRAGMA)
+    state.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
-def _vectorize(state: State, block: str) -> None:
+def _vectorize(state: OpenSchedule, block: str) -> None:
     """Vectorise the last loop of a stage, or some of the last ones fused."""
     path = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
     own: list[For] = []
@@ -201,12 +200,12 @@ def _vectorize(state: State, block: str) -> None:
     names = [x.name for x in own]
 
     def vector(count: int):
-        def way(new: State) -> None:
+        def way(new: OpenSchedule) -> None:
             taken = list(reversed(names[:count]))
-            new.schedule.vectorize(new.schedule.fuse(*taken) if count > 1 else taken[0])
+            new.vectorize(new.fuse(*taken) if count > 1 else taken[0])
 
         return way
 
     if names:
         counts = range(1, max(2, len(names)))
-        state.branch(f"vector of {block}", [(f"{n} vectorised", vector(n)) for n in counts], block=block)
+        state.branch(f"vector of {block}", {f"{n} vectorised": vector(n) for n in counts}, block=block)

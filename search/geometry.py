@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from codegen.target import Target
 from costmodel import Access, Machine, Nest
+from schedule.open_schedule import element_bits, extent, is_spatial
+from schedule.open_trace import Role
 from schedule.trace import Step
 from tir import dtypes
 from tir.affine import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
 from tir.traverse import blocks, loads, stores
 
-from .sketch import Role, Sketch, element_bits, extent, is_spatial
+from .sketch import Sketch
 
 # Of an H100: lanes of all multiprocessors, bytes of shared memory, registers and second-level cache.
 GPU = Machine(132 * 128, 128, 227 * 1024, 256 * 1024, 50 * 1024 * 1024, is_gpu=True)

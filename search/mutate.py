@@ -15,9 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from codegen.target import Target
+from schedule.open_trace import Choice, Role, Tile
 
 from .sample import fit, lanes, sample
-from .sketch import Choice, Role, Sketch, Tile
+from .sketch import Sketch
 
 FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
 

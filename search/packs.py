@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, Way, element_bits, extent, is_spatial
+from schedule.open_trace import Role
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
-from .sketch import Role, State, element_bits, extent, is_spatial
-
-Change = Callable[[State], object]
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
 
 
-def choose_packs(state: State, block: str, place: str | None, then: Change, few: bool = False) -> None:
+def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, few: bool = False) -> None:
     """Branches for the operands of a tiled block: each read as it is or from a copy that `pack` makes; `then` follows in each.
 
     An operand without the vectorised axis is copied at the loop `place`, block by block, or in front where that is None; if its
@@ -26,14 +24,14 @@ def choose_packs(state: State, block: str, place: str | None, then: Change, few:
     _visit(state, block, place, _operands(state, block), then, few)
 
 
-def _operands(state: State, block: str) -> list[str]:
+def _operands(state: OpenSchedule, block: str) -> list[str]:
     """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
     b = state.block(block)
     nest = next(s for s in path_to(state.func.body, block) if isinstance(s, For)) if state.marks[block] != "packed" else b
     written = {s.buffer.name for s in stores(nest)}
     found = []
     for buffer in dict.fromkeys(load.buffer.name for load in loads(b.body) if load.buffer.name not in written):
-        trial = state.schedule.copy()
+        trial = state.copy()
         try:
             copy = trial.pack(block, buffer, preserve_unit_loops=True)
         except ScheduleError:
@@ -43,44 +41,44 @@ def _operands(state: State, block: str) -> list[str]:
     return found
 
 
-def _visit(state: State, block: str, place: str | None, operands: list[str], then: Change, few: bool) -> None:
+def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Way, few: bool) -> None:
     if not operands:
         then(state)
         return
     buffer, *rest = operands
 
-    def way(copy: Change) -> Change:
-        def change(new: State) -> None:
+    def way(copy: Way) -> Way:
+        def change(new: OpenSchedule) -> None:
             copy(new)
             _visit(new, block, place, rest, then, few)
 
         return change
 
-    ways: list[tuple[str, Change]] = []
+    ways: dict[str, Way] = {}
     load = next(load for load in loads(state.block(block).body) if load.buffer.name == buffer)
     axes = set().union(*(variables(i) for i in load.indices))
     vector = {t.axis for t in state.tiles if t.block == block and t.vector}
     along = load.indices[-1]
     turned = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
     if not turned or state.marks[block] == "tiled":  # else vectors would be gathered from as many lines as they have lanes
-        ways.append(("as it is", way(lambda new: None)))
+        ways["as it is"] = way(lambda new: None)
     if axes & vector or state.marks[block] != "packed":
-        ways.append(("in front", way(lambda new: _in_front(new, block, load, turned))))
+        ways["in front"] = way(lambda new: _in_front(new, block, load, turned))
         panels = _panels(state, block, axes)
         if panels is not None:
-            ways.append((f"at {panels}", way(lambda new: _at(new, block, load, panels, turned))))
+            ways[f"at {panels}"] = way(lambda new: _at(new, block, load, panels, turned))
     else:
         last = load.indices[-1]
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
         if isinstance(last, Var) and last.name in sums:
-            ways.append(("by rows", way(lambda new: _by_rows(new, block, buffer, place))))
-        ways.append(("by tiles", way(lambda new: _by_tiles(new, block, buffer, place))))
+            ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
+        ways["by tiles"] = way(lambda new: _by_tiles(new, block, buffer, place))
     if few:
-        ways = ways[:2] if ways[0][0] == "as it is" else ways[:1]
+        ways = dict(list(ways.items())[: 2 if "as it is" in ways else 1])
     state.branch(f"pack {buffer} for {block}", ways, block=block, role=Role.PACKING, buffer=buffer)
 
 
-def _panels(state: State, block: str, axes: set[str]) -> str | None:
+def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     """The loop in each iteration of which a convolution or a batched product reads another part of an operand with these axes:
     the last such loop of the outermost level, if the others are outside of it."""
     if state.marks[block] == "tiled":
@@ -91,36 +89,36 @@ def _panels(state: State, block: str, axes: set[str]) -> str | None:
     return own[-1] if own and outermost[: len(own)] == own else None
 
 
-def _in_front(state: State, block: str, load: Load, turned: bool) -> None:
-    copy = state.schedule.pack(block, load.buffer.name, preserve_unit_loops=True)
+def _in_front(state: OpenSchedule, block: str, load: Load, turned: bool) -> None:
+    copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
     if not turned:
-        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+        state.vectorize(state.get_loops(copy)[-1])
     _by_all(state, copy)
     if turned:
         _turn(state, block, load, copy)
 
 
-def _by_all(state: State, copy: str) -> None:
+def _by_all(state: OpenSchedule, copy: str) -> None:
     """Have all threads make a copy."""
-    loops = state.schedule.get_loops(copy)
+    loops = state.get_loops(copy)
     if state.target.num_cores > 1 and len(loops) > 2:
-        state.schedule.parallel(state.schedule.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
+        state.parallel(state.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
 
 
-def _at(state: State, block: str, load: Load, place: str, turned: bool) -> None:
-    copy = state.schedule.pack(block, load.buffer.name, preserve_unit_loops=True)
-    state.schedule.compute_at(copy, place, preserve_unit_loops=True)
+def _at(state: OpenSchedule, block: str, load: Load, place: str, turned: bool) -> None:
+    copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
+    state.compute_at(copy, place, preserve_unit_loops=True)
     if turned:
         _turn(state, block, load, copy)
     else:
-        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+        state.vectorize(state.get_loops(copy)[-1])
 
 
-def _turn(state: State, block: str, load: Load, copy: str) -> None:
+def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
     """Have a copy that is turned round go through squares of as many rows and columns as a vector has lanes: each of their rows
     is one load, and they are turned round in registers. Where an operand has no rows so long, elements are copied one by one."""
     lanes = state.target.lanes(element_bits(state.block(block)))
-    *others, last = state.schedule.get_loops(copy)
+    *others, last = state.get_loops(copy)
     sums = {it.var.name: extent(it) for it in state.block(block).iters if not is_spatial(it)}
     along: list[int] = []  # the lengths of the axes of the sum that lie one after the other in memory, the fastest first
     for index in reversed(load.indices):
@@ -129,34 +127,34 @@ def _turn(state: State, block: str, load: Load, copy: str) -> None:
         along.append(sums[index.name])
     lengths = [x.extent.value for x in map(state.loop, others[-len(along) :]) if isinstance(x.extent, Const)]
     if lengths != along[::-1] or prod(along) < lanes:
-        state.schedule.unroll(last)
+        state.unroll(last)
         return
-    columns = state.schedule.fuse(*others[-len(along) :]) if along[0] % lanes and along[1:] else others[-1]
-    _, column = state.schedule.split(columns, [None, lanes])
-    row, lane = state.schedule.split(last, [None, lanes])
-    state.schedule.reorder(row, column, lane)
-    state.schedule.unroll(column)
-    state.schedule.vectorize(lane)
+    columns = state.fuse(*others[-len(along) :]) if along[0] % lanes and along[1:] else others[-1]
+    _, column = state.split(columns, [None, lanes])
+    row, lane = state.split(last, [None, lanes])
+    state.reorder(row, column, lane)
+    state.unroll(column)
+    state.vectorize(lane)
 
 
-def _by_tiles(state: State, block: str, buffer: str, place: str | None) -> None:
-    copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
+def _by_tiles(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
+    copy = state.pack(block, buffer, preserve_unit_loops=True)
     _block_by_block(state, copy, place)
 
 
-def _by_rows(state: State, block: str, buffer: str, place: str | None) -> None:
+def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
     """Like `_by_tiles`, with the sum inside the rows of a tile while the order is taken down."""
     (sum_loop,), (row_loop,) = state.levels[block][-3][-1:], state.levels[block][-2]
-    state.schedule.reorder(row_loop, sum_loop)
-    copy = state.schedule.pack(block, buffer, preserve_unit_loops=True)
-    state.schedule.reorder(sum_loop, row_loop)
+    state.reorder(row_loop, sum_loop)
+    copy = state.pack(block, buffer, preserve_unit_loops=True)
+    state.reorder(sum_loop, row_loop)
     _block_by_block(state, copy, place)
-    state.schedule.storage_align(copy, 0, -2, ALIGNED, SKEWED)
+    state.storage_align(copy, 0, -2, ALIGNED, SKEWED)
 
 
-def _block_by_block(state: State, copy: str, place: str | None) -> None:
+def _block_by_block(state: OpenSchedule, copy: str, place: str | None) -> None:
     if place is not None:
-        state.schedule.compute_at(copy, place, preserve_unit_loops=True)
-    state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+        state.compute_at(copy, place, preserve_unit_loops=True)
+    state.vectorize(state.get_loops(copy)[-1])
     if place is None:
         _by_all(state, copy)

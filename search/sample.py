@@ -14,10 +14,11 @@ from functools import lru_cache
 import numpy as np
 
 from codegen.target import Target
+from schedule.open_trace import Role, Tile
 
 from .geometry import machine
 from .gpu import population
-from .sketch import Role, Sketch, Tile
+from .sketch import Sketch
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard

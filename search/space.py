@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from codegen.target import Target
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import PrimFunc, Var
 from tir.nearest import no_such
 from tir.traverse import blocks
@@ -16,9 +17,8 @@ from tir.traverse import blocks
 from . import annotate, ansor
 from .gpu import elements
 from .gpu.rules import GPU, GPU_ANSOR
-from .planned import Planned
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict
-from .sketch import Sketch, State, extent
+from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
@@ -30,7 +30,7 @@ class Space:
 
     name: str
     rules: tuple[Rule, ...]
-    annotate: Callable[[State], None]
+    annotate: Callable[[OpenSchedule], None]
 
 
 SPACES: dict[str, Space] = {
@@ -81,20 +81,20 @@ def generate(
     return [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states)]
 
 
-def annotated(state: State, space: Space, name: str, func: PrimFunc) -> Sketch:
+def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:
     """The sketch of `func` that a finished derivation makes."""
     space.annotate(state)
     return state.finish(name, func)
 
 
-def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[State]:
+def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[OpenSchedule]:
     """The derivations of `generate`, before their loops are marked."""
     _check(func)
-    start = State(Planned(func), target, [b.name for b in blocks(func)])
+    start = OpenSchedule(func, target, [b.name for b in blocks(func)])
     steps = RULES_A_BLOCK * len(start.pending)
     order = itertools.count(0, -1)  # among states with as many departures the newest is first
     work = [(0, next(order), start)]
-    finished: list[State] = []
+    finished: list[OpenSchedule] = []
     while work and len(finished) < most:
         departures, _, state = heappop(work)
         if not state.pending:
@@ -121,20 +121,20 @@ def _check(func: PrimFunc) -> None:
             extent(it)
 
 
-def _made(rule: Rule, state: State, block: str) -> list[State]:
+def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
     """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated."""
     try:
         made = rule.apply(state, block)
     except ScheduleError:
         return []
-    if not isinstance(made, Sequence) or not all(isinstance(s, State) for s in made):
-        raise TypeError(f"apply of the rule {rule.name!r} should give a list of search.sketch.State, got {made!r}")
+    if not isinstance(made, Sequence) or not all(isinstance(s, OpenSchedule) for s in made):
+        raise TypeError(f"apply of the rule {rule.name!r} should give a list of schedule.OpenSchedule, got {made!r}")
     return list(made)
 
 
-def _branches(state: State, block: str, rules: Sequence[Rule]) -> list[State]:
+def _branches(state: OpenSchedule, block: str, rules: Sequence[Rule]) -> list[OpenSchedule]:
     """The states that the rules make of the next block, most preferred first."""
-    branches: list[State] = []
+    branches: list[OpenSchedule] = []
     for rule in rules:
         verdict = rule.applies(state, block)
         if not isinstance(verdict, Verdict):

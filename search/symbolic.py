@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 
 from schedule import ScheduleError
+from schedule.open_schedule import is_spatial
+from schedule.open_trace import Branch, Tile, filled, open_in
+from schedule.places import named, renamed, take
 from schedule.primitive import path_to_loop, replace_path
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
 from tir.ir import Binary, Block, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, nest, seq
-from tir.size import Chosen, Formula, Size, formula
+from tir.size import Chosen, Size, columns_of, formula
 from tir.traverse import blocks, loads, path_to, variables, walk, walk_stmts
 
-from .planned import named, renamed, take
-from .sketch import Branch, Sketch, Tile, filled, is_spatial, open_in
+from .sketch import Sketch
 from .stretched import Rounded, stretched
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
@@ -204,18 +206,7 @@ def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[
 def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
     """Of the loops that drive an axis and are `around` a stage, the columns of the levels inside each, outermost first."""
     steps = [c for atoms, c in polynomial(binding).items() if any(variables(atom) & around for atom in atoms)]
-    return tuple(tuple(sorted(_columns(formula(step)))) for step in sorted(steps, reverse=True))
-
-
-def _columns(f: Formula) -> set[int]:
-    """The columns among the factors of a formula."""
-    match f:
-        case ("column", n):
-            return {n}
-        case ("*", a, b):
-            return _columns(a) | _columns(b)
-        case _:
-            return set()
+    return tuple(tuple(sorted(set(columns_of(formula(step))))) for step in sorted(steps, reverse=True))
 
 
 def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:

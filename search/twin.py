@@ -19,13 +19,15 @@ from codegen import lower
 from codegen.passes.unroll import unroll
 from codegen.target import Target
 from schedule import ScheduleError
+from schedule.open_schedule import is_spatial
+from schedule.open_trace import Tile, filled, open_in
+from schedule.places import renamed, take
 from tir.affine import coefficient, polynomial
 from tir.ir import Const, For, Kind, Node, PrimFunc, Store
 from tir.traverse import blocks, children, path_to
 
-from .planned import renamed, take
 from .sample import fit
-from .sketch import Sketch, Tile, filled, is_spatial, open_in
+from .sketch import Sketch
 
 CLOSEST = 3  # sketches whose choices are made
 ALIKE = 0.75  # of the loops of axes of the known program that a twin has at least

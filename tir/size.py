@@ -119,6 +119,11 @@ class Chosen(Size):
         return result
 
 
+def mapped(value: Any, of: Callable[[Any], Any]) -> Any:
+    """What a function makes of a value, of which rows may choose different ones."""
+    return Chosen.of(value, tuple(map(of, value.values))) if isinstance(value, Chosen) else of(value)
+
+
 def told(value: Any, tell: Callable[[Any], int]) -> int:
     """What `tell` says of a value, of which rows may choose different ones."""
     return value.told(tell) if isinstance(value, Chosen) else tell(value)
@@ -127,6 +132,31 @@ def told(value: Any, tell: Callable[[Any], int]) -> int:
 def formula(value: int) -> Formula:
     """How a number depends on the columns; a plain integer is a constant."""
     return value.formula if isinstance(value, Size) else ("const", int(value))
+
+
+def columns_of(f: Formula) -> tuple[int, ...]:
+    """The columns in a formula, in the order in which it has them."""
+    match f:
+        case ("column", n):
+            return (n,)
+        case ("const", _):
+            return ()
+        case (_, a, b):
+            return (*columns_of(a), *columns_of(b))
+    raise ValueError(f"no formula: {f!r}")
+
+
+def value_of(f: Formula, number: Callable[[int], int]) -> int:
+    """The value of a formula, given the number of each column."""
+    match f:
+        case ("column", n):
+            return number(n)
+        case ("const", value):
+            return value
+        case (op, a, b):
+            operation = _OPERATIONS[op] if op in _OPERATIONS else {"min": lesser, "<": less}[op]
+            return operation(value_of(a, number), value_of(b, number))
+    raise ValueError(f"no formula: {f!r}")
 
 
 def lesser(a: int, b: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
 from tir.traverse import blocks, loads, stores, variables
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer
-from ..sketch import Role, State, extent, is_spatial
 from .tiling import unroll_upto
 
 THREADS = (128, 32, 64, 256, 512, 1024)
@@ -25,28 +26,26 @@ class InlineElements:
 
     name = "inline"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         if b.is_reduction or state.is_output(block) or block in state.marks:
             return Verdict.SKIP
-        ends = any(
-            state.block(p).is_reduction and elementwise_consumer(state, p) == block for p in state.schedule.get_producers(block)
-        )
+        ends = any(state.block(p).is_reduction and elementwise_consumer(state, p) == block for p in state.get_producers(block))
         if ends and elementwise_consumer(state, block) is None:
             return Verdict.SKIP
         try:
-            state.schedule.copy().compute_inline(block)
+            state.copy().compute_inline(block)
         except ScheduleError:
             return Verdict.SKIP
         return Verdict.ONLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
-        new.schedule.compute_inline(block)
+        new.compute_inline(block)
         return [new]
 
 
-def bind_rest(state: State) -> None:
+def bind_rest(state: OpenSchedule) -> None:
     """Bind every nest that has no threads yet: its spatial loops, fused, to blocks of an open number of threads; what a thread
     sums up stays in a register, and an elementwise consumer follows at once."""
     for name in [b.name for b in blocks(state.func)]:
@@ -59,12 +58,12 @@ def bind_rest(state: State) -> None:
             state.take(trial)
 
 
-def _bound(state: State, name: str) -> bool:
-    return any(state.loop(x).thread for x in state.schedule.get_loops(name))
+def _bound(state: OpenSchedule, name: str) -> bool:
+    return any(state.loop(x).thread for x in state.get_loops(name))
 
 
-def _bind(state: State, name: str) -> None:
-    s = state.schedule
+def _bind(state: OpenSchedule, name: str) -> None:
+    s = state
     reducing = state.block(name).is_reduction and state.block(name).init is not None
     result = name
     if reducing:
@@ -81,9 +80,9 @@ def _bind(state: State, name: str) -> None:
     lanes = _lanes(state, name) if not b.is_reduction and not reducing else (1,)
     vector = []
     if len(lanes) > 1:
-        spatial[-1], *vector = state.split_choice(f"{name} vector", spatial[-1], lanes, block=name)
+        spatial[-1], *vector = state.split(spatial[-1], [None, state.choose(f"{name} vector", lanes, block=name)])
     fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    outer, inner = state.split_choice(f"{name} threads", fused, THREADS, block=name, role=Role.PARALLEL)
+    outer, inner = s.split(fused, [None, s.choose(f"{name} threads", THREADS, block=name, role=Role.PARALLEL)])
     s.bind(outer, "blockIdx.x")
     s.bind(inner, "threadIdx.x")
     for loop in vector:
@@ -94,9 +93,9 @@ def _bind(state: State, name: str) -> None:
         unroll_upto(state, name, inner, UNROLL)
 
 
-def _taker(state: State, name: str) -> str | None:
+def _taker(state: OpenSchedule, name: str) -> str | None:
     """The only consumer of a block's one result that no thread runs yet, if it reads each of its elements once."""
-    consumers, made = state.schedule.get_consumers(name), stores(state.block(name).body)
+    consumers, made = state.get_consumers(name), stores(state.block(name).body)
     if len(consumers) != 1 or len(made) != 1 or state.is_output(name) or _bound(state, consumers[0]):
         return None
     b = state.block(consumers[0])
@@ -106,7 +105,7 @@ def _taker(state: State, name: str) -> str | None:
     return b.name if once and not b.is_reduction and isinstance(b.body, Store) else None
 
 
-def _lanes(state: State, name: str) -> tuple[int, ...]:
+def _lanes(state: OpenSchedule, name: str) -> tuple[int, ...]:
     """How many elements a thread may move at once: what follows one another in memory and divides the rows."""
     b = state.block(name)
     if not isinstance(b.body, Store) or not b.body.indices or not isinstance(b.body.indices[-1], Var):

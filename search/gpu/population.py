@@ -15,10 +15,11 @@ import numpy as np
 from codegen.target import Target
 from costmodel import Access
 from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, reserved
+from schedule.open_trace import Role, Tile
 from tir.memory import WARP
 
 from ..geometry import by_block
-from ..sketch import Role, Sketch, Tile
+from ..sketch import Sketch
 from .device import Device, device
 from .tiling import WIDEST
 

@@ -7,6 +7,8 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.library_cuda import rows as patterns
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Block, Call, Store
 from tir.traverse import blocks, variables, walk
@@ -14,7 +16,6 @@ from tir.traverse import blocks, variables, walk
 from ..rules.rfactor import reduce_size, spatial_size
 from ..rules.rule import Verdict
 from ..rules.tiling import reuses_data
-from ..sketch import Hole, Limit, Role, State, extent, is_spatial
 
 MOST = 1024  # threads of a block
 SHARED = 44 * 1024  # bytes that rows kept by a block may take; some are left to the reductions across warps
@@ -32,13 +33,13 @@ class CrossThreadReduction:
 
     name = "cross-thread reduction"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if block in state.marks or _group(state, block) is None:
             return Verdict.SKIP
         return Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
-        results: list[State] = []
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
+        results: list[OpenSchedule] = []
         group = _group(state, block)
         assert group is not None
         costly = [name for name in group.stages if _costly(state, name)]
@@ -52,12 +53,12 @@ class CrossThreadReduction:
         return results
 
 
-def _group(state: State, block: str) -> patterns.Rows | None:
+def _group(state: OpenSchedule, block: str) -> patterns.Rows | None:
     """The stages that end with a block and work by its rows, none of which is worth tiling."""
     tiled = {b.name for b in blocks(state.func) if b.is_reduction and _worth_tiling(b)}
-    if block in tiled or state.schedule.get_loops(block) != [x for _, x in state.axes(block)]:
+    if block in tiled or state.get_loops(block) != [x for _, x in state.axes(block)]:
         return None
-    return patterns.matches(state.schedule, block, {*state.marks, *tiled})
+    return patterns.matches(state, block, {*state.marks, *tiled})
 
 
 def _worth_tiling(b: Block) -> bool:
@@ -65,23 +66,23 @@ def _worth_tiling(b: Block) -> bool:
     return reuses_data(b) and (spatial_size(b) >= reduce_size(b) or spatial_size(b) > MOST)
 
 
-def _costly(state: State, name: str) -> bool:
+def _costly(state: OpenSchedule, name: str) -> bool:
     """Whether an elementwise stage is costly to compute again at each use."""
     b = state.block(name)
-    return b.init is None and any(isinstance(n, Call) for n in walk(b.body)) and len(state.schedule.get_consumers(name)) > 1
+    return b.init is None and any(isinstance(n, Call) for n in walk(b.body)) and len(state.get_consumers(name)) > 1
 
 
-def _share(state: State, group: patterns.Rows, keep: Sequence[str]) -> None:
-    s = state.schedule
+def _share(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> None:
+    s = state
     stages = _inlined(state, group, keep)
     own = s.get_loops(group.last)[: group.rank] or [s.add_unit_loop(s.get_loops(group.last)[0])]
     count = extent(state.block(group.last).iters[len(own) - 1]) if group.rank else 1
-    threads = state.column(f"{group.last} threads", THREADS, block=group.last, role=Role.PARALLEL)
+    threads = state.choose(f"{group.last} threads", THREADS, block=group.last, role=Role.PARALLEL)
     inner = None
     if count > 1:
-        rows = state.column(f"{group.last} rows", tuple(r for r in ROWS if r <= count), block=group.last, role=Role.PARALLEL)
-        *own, inner = [*own[:-1], *state.split_open(own[-1], [None, rows])]
-        state.limits.append(Limit((rows.column, threads.column), MOST))
+        rows = state.choose(f"{group.last} rows", tuple(r for r in ROWS if r <= count), block=group.last, role=Role.PARALLEL)
+        *own, inner = [*own[:-1], *state.split(own[-1], [None, rows])]
+        state.at_most(MOST, rows, threads)
     row = s.fuse(*own) if len(own) > 1 else own[0]
     inner = inner or row
     for name in reversed(stages):
@@ -97,7 +98,7 @@ def _share(state: State, group: patterns.Rows, keep: Sequence[str]) -> None:
             state.pending.remove(name)
 
 
-def _inlined(state: State, group: patterns.Rows, keep: Sequence[str]) -> list[str]:
+def _inlined(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> list[str]:
     """The stages that stay when elementwise ones are computed where they are used, but for those to `keep` while they fit."""
     room = SHARED // max(ROWS)
     kept: list[str] = []
@@ -105,7 +106,7 @@ def _inlined(state: State, group: patterns.Rows, keep: Sequence[str]) -> list[st
         b = state.block(name)
         size = _row_bytes(b, group.rank)
         if b.init is None and (name not in keep or size > room):
-            state.schedule.compute_inline(name)
+            state.compute_inline(name)
             state.rules.append(f"{name}: inline")
             state.pending.remove(name)
             continue
@@ -120,9 +121,9 @@ def _row_bytes(b: Block, rank: int) -> int:
     return prod(extent(it) for it in [it for it in b.iters if is_spatial(it)][rank:]) * dtypes.nbytes(b.body.buffer.dtype)
 
 
-def _spread(state: State, name: str, row: str, threads: Hole) -> None:
+def _spread(state: OpenSchedule, name: str, row: str, threads: int) -> None:
     """Bind what a stage does for a row to threads, neighbours in memory to neighbours."""
-    s = state.schedule
+    s = state
     loops = s.get_loops(name)
     inner = loops[loops.index(row) + 1 :]
     b = state.block(name)
@@ -131,8 +132,8 @@ def _spread(state: State, name: str, row: str, threads: Hole) -> None:
     others = [x for x in inner if x not in own]
     if b.init is None:
         fused = s.fuse(*own) if len(own) > 1 else own[0]
-        _, thread = state.split_open(fused, [None, threads])
+        _, thread = state.split(fused, [None, threads])
     else:
-        outer, thread = state.split_open(own[-1], [None, threads])
+        outer, thread = state.split(own[-1], [None, threads])
         s.reorder(*others, thread, *own[:-1], outer)
     s.bind(thread, "threadIdx.x")

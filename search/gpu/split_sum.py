@@ -8,11 +8,11 @@ from schedule import ScheduleError
 from schedule.library.structure import Contraction, extent
 from schedule.library_cuda import products, split_sum, windows
 from schedule.library_cuda.products import matches
+from schedule.open_schedule import OpenSchedule
 from tir.traverse import blocks
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer
-from ..sketch import State
 
 LEAST = 64  # steps of a part
 
@@ -27,14 +27,14 @@ class SplitSum:
 
     name = "split sum"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         known = {block, f"parts of {block}"} & set(state.marks)
-        if known or state.schedule.get_loops(block) != [loop for _, loop in state.axes(block)]:
+        if known or state.get_loops(block) != [loop for _, loop in state.axes(block)]:
             return Verdict.SKIP
         c = matches(state.block(block))
         return Verdict.APPLY if c is not None and products.suits(c) and _parts(c) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         results = []
         c = matches(state.block(block))
         assert c is not None
@@ -43,8 +43,8 @@ class SplitSum:
             new = state.fired(f"{self.name} in {n}", block)
             known = {b.name for b in blocks(new.func)}
             try:
-                product, result = windows.as_matrices(new.schedule, c, None if after in state.marks else after)
-                parts, partial = windows.as_matrices(new.schedule, split_sum.apply(new.schedule, product, n), None)
+                product, result = windows.as_matrices(new, c, None if after in state.marks else after)
+                parts, partial = windows.as_matrices(new, split_sum.apply(new, product, n), None)
             except ScheduleError:
                 continue
             new.made |= {name: new.block(name) for name in (block, parts.block)}

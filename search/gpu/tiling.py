@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_trace import Role
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Block, Call, Store, Var
+from tir.size import mapped
 from tir.traverse import loads, stores, walk
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer, reuses_data
-from ..sketch import Hole, Product, Role, State, Tile, element_bits, extent, is_spatial
 from .device import device
 
 UNROLL = (16, 0, 64, 512, 1024)
@@ -26,13 +29,13 @@ SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first a
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """An axis of a tiled block: its loops, level by level, outermost first, and the columns of the levels inside of a block; of
+    """An axis of a tiled block: its loops, level by level, outermost first, and the lengths of the levels inside of a block; of
     one iteration, a single loop. `group` is the loop over blocks that run together, for the one axis that has such a level."""
 
     name: str
     spatial: bool
     loops: tuple[str, ...]
-    columns: tuple[int, ...]
+    lengths: tuple[int, ...]
     group: tuple[str, ...] = ()
 
 
@@ -53,31 +56,31 @@ class TileThroughShared:
     def __init__(self, ours: bool = True):
         self.ours = ours
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         axes = state.axes(block)
         if block in state.marks or len(axes) != len(b.iters) or not isinstance(b.body, Store) or b.init is None:
             return Verdict.SKIP
-        if not reuses_data(b) or state.schedule.get_loops(block) != [loop for _, loop in axes]:
+        if not reuses_data(b) or state.get_loops(block) != [loop for _, loop in axes]:
             return Verdict.SKIP
         return Verdict.ONLY if all(isinstance(i, Var) for i in b.body.indices) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         _tile(new, block, self.ours)
         return [new]
 
 
-def _tile(state: State, block: str, ours: bool) -> None:
-    s = state.schedule
+def _tile(state: OpenSchedule, block: str, ours: bool) -> None:
+    s = state
     copies = {s.cache_read(block, buffer, "shared"): buffer for buffer in _read_once(state.block(block))}
     after = accumulate(state, block, "local")
     for copy in copies:
         inline_producers(state, copy)
     axes = _split(state, block, ours)
-    spatial = [a for a in axes if a.spatial and a.columns]
-    reduce = [a for a in axes if not a.spatial and a.columns]
-    blocks = [a.loops[0] for a in axes if a.spatial and not a.columns] + [a.loops[0] for a in spatial]
+    spatial = [a for a in axes if a.spatial and a.lengths]
+    reduce = [a for a in axes if not a.spatial and a.lengths]
+    blocks = [a.loops[0] for a in axes if a.spatial and not a.lengths] + [a.loops[0] for a in spatial]
     blocks += [loop for a in spatial for loop in a.group]
     steps = [a.loops[0] for a in axes if not a.spatial]
     dims = [i.name for i in stores(state.block(block).body)[0].indices]  # type: ignore[attr-defined]
@@ -97,8 +100,8 @@ def _tile(state: State, block: str, ours: bool) -> None:
     bind_group(s, [a.loops[1] for a in spatial], "vthread")
     bind_group(s, [a.loops[2] for a in spatial], "threadIdx")
     step = s.fuse(*steps) if len(steps) > 1 else steps[0]
-    others = [Product(tuple(a.columns[1] for a in spatial[:-1]))] if n > 1 else []
-    threads = [*others, Hole(spatial[-1].columns[1])]
+    others = [prod(a.lengths[1] for a in spatial[:-1])] if n > 1 else []
+    threads = [*others, spatial[-1].lengths[1]]
     _bind_result(state, after, dims, spatial)
     for copy, buffer in copies.items():
         if ours:
@@ -119,51 +122,41 @@ def _read_once(block: Block) -> list[str]:
     return [name for name in dict.fromkeys(places) if places.count(name) == 1]
 
 
-def accumulate(state: State, block: str, scope: str) -> str:
+def accumulate(state: OpenSchedule, block: str, scope: str) -> str:
     """Let a block accumulate in buffers of a scope; the stage that writes what it computed: its elementwise consumer, or a
     copy."""
     after = elementwise_consumer(state, block)
     if after is not None and after not in state.marks and not state.is_output(block):
-        state.schedule.set_scope(block, 0, scope)
+        state.set_scope(block, 0, scope)
         return after
-    return state.schedule.cache_write(block, 0, scope)
+    return state.cache_write(block, 0, scope)
 
 
-def run_ahead(state: State, block: str, grid: str, step: str, stages: tuple[int, ...]) -> None:
+def run_ahead(state: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...]) -> None:
     """Leave open how many tiles of shared memory take turns, where copies run on their own (two at most elsewhere), and for how
     many blocks registers are kept."""
     known = stages if device(state.target).modern else tuple(n for n in stages if n <= 2)
-    state.choose(
-        f"{block} stages", known, "ann_val", lambda t, n: t.annotate(step, "pipeline_stages", n),
-        block=block, role=Role.STAGES,
-    )  # fmt: skip
-    state.choose(
-        f"{block} resident", RESIDENT, "ann_val", lambda t, n: t.annotate(grid, "resident_blocks", n),
-        block=block, role=Role.RESIDENT,
-    )  # fmt: skip
+    state.annotate(step, "pipeline_stages", state.choose(f"{block} stages", known, block=block, role=Role.STAGES))
+    state.annotate(grid, "resident_blocks", state.choose(f"{block} resident", RESIDENT, block=block, role=Role.RESIDENT))
 
 
-def unroll_upto(state: State, block: str, loop: str, options: tuple[int, ...]) -> None:
+def unroll_upto(state: OpenSchedule, block: str, loop: str, options: tuple[int, ...]) -> None:
     """Leave open how many statements unrolling what is in a loop of a block may make."""
-    state.choose(
-        f"{block} unroll", options, "ann_val", lambda t, n: t.annotate(loop, "pragma_auto_unroll_max_step", n),
-        block=block, role=Role.PRAGMA,
-    )  # fmt: skip
+    most = state.choose(f"{block} unroll", options, block=block, role=Role.PRAGMA)
+    state.annotate(loop, "pragma_auto_unroll_max_step", most)
 
 
-def inline_producers(state: State, copy: str) -> None:
+def inline_producers(state: OpenSchedule, copy: str) -> None:
     """What makes an operand element by element, such as padding, is computed as it is loaded; but not what is costly and could be
     computed where a reduction makes its input."""
-    for name in state.schedule.get_producers(copy):
+    for name in state.get_producers(copy):
         b = state.block(name)
-        if b.init is not None or name in state.marks or state.schedule.get_consumers(name) != [copy]:
+        if b.init is not None or name in state.marks or state.get_consumers(name) != [copy]:
             continue
-        if any(isinstance(n, Call) for n in walk(b.body)) and any(
-            state.block(p).is_reduction for p in state.schedule.get_producers(name)
-        ):
+        if any(isinstance(n, Call) for n in walk(b.body)) and any(state.block(p).is_reduction for p in state.get_producers(name)):
             continue
         try:
-            state.schedule.compute_inline(name)
+            state.compute_inline(name)
         except ScheduleError:
             continue
         state.rules.append(f"{name}: inline")
@@ -173,16 +166,16 @@ def inline_producers(state: State, copy: str) -> None:
         return
 
 
-def _paddable(state: State, block: str) -> bool:
+def _paddable(state: OpenSchedule, block: str) -> bool:
     """Whether all axes of a block can be padded to any multiple."""
     try:
-        state.schedule.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in state.block(block).iters])
+        state.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in state.block(block).iters])
     except ScheduleError:
         return False
     return True
 
 
-def _split(state: State, block: str, ours: bool) -> list[_Axis]:
+def _split(state: OpenSchedule, block: str, ours: bool) -> list[_Axis]:
     """All axes in levels, those that walk the last dimension written last. Where it is `ours` and they can, they are padded to
     multiples of their tiles first, and the last axis but one has a level of blocks that run together."""
     b = state.block(block)
@@ -196,8 +189,10 @@ def _split(state: State, block: str, ours: bool) -> list[_Axis]:
         it.var.name: "" if extent(it) == 1 else ("g" if it.var.name == grouped else "") + ("vtss" if is_spatial(it) else "rr")
         for it in b.iters
     }
+    bounds = {"perfect": not ours, "padded": padded}
+    lengths = {name: state.sizes(block, name, len(own), roles=own, **bounds) for name, own in roles.items() if own}
     if padded:
-        pad(state, block, roles)
+        pad(state, block, lengths)
     found: dict[str, _Axis] = {}
     for it, loop in state.axes(block):
         name = it.var.name
@@ -205,44 +200,32 @@ def _split(state: State, block: str, ours: bool) -> list[_Axis]:
         if not levels:
             found[name] = _Axis(name, is_spatial(it), (loop,), ())
             continue
-        loops, columns = state.split(loop, len(levels) + 1)
-        own = extent(next(old for old in b.iters if old.var.name == name))
-        state.tiles.append(
-            Tile(
-                block, name, own, not is_spatial(it), columns, bits=element_bits(b), perfect=not ours, roles=levels, padded=padded
-            )
-        )
-        group = levels.count("g")
-        found[name] = _Axis(name, is_spatial(it), (loops[0], *loops[1 + group :]), columns[group:], tuple(loops[1 : 1 + group]))
+        loops, group = state.split(loop, [None, *lengths[name]]), levels.count("g")
+        inner = tuple(lengths[name][group:])
+        found[name] = _Axis(name, is_spatial(it), (loops[0], *loops[1 + group :]), inner, tuple(loops[1 : 1 + group]))
     return [found[it.var.name] for it in order]
 
 
-def pad(state: State, block: str, roles: Mapping[str, str], units: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Pad the axes of a block to multiples of their tiles, whose columns will be the next ones: one for each letter of `roles`,
-    axis by axis."""
-    column = state.columns
-    padding: list[int | Product] = []
-    for it in state.block(block).iters:
-        levels = len(roles.get(it.var.name, ""))
-        columns = tuple(range(column, column + levels))
-        padding.append(Product(columns, units.get(it.var.name, 1)) if levels else 1)
-        column += levels
-    state.schedule.pad_einsum(block, [p.factor if isinstance(p, Product) else 1 for p in padding])
-    state.open_last(padding=tuple(padding))
+def pad(
+    state: OpenSchedule, block: str, lengths: Mapping[str, Sequence[int]], units: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Pad the axes of a block to multiples of their tiles, which have so many elements level by level, in units of so many."""
+    axes = [it.var.name for it in state.block(block).iters]
+    state.pad_einsum(block, [prod(lengths[name]) * units.get(name, 1) if name in lengths else 1 for name in axes])
 
 
 def _iter(block: Block, index):
     return next(it for it in block.iters if it.var == index)
 
 
-def _bind_result(state: State, after: str, dims: list[str], spatial: list[_Axis]) -> None:
+def _bind_result(state: OpenSchedule, after: str, dims: list[str], spatial: list[_Axis]) -> None:
     """The result, whose dimensions are the axes `dims`, goes from registers to its place, by the threads that have it."""
-    s = state.schedule
+    s = state
     own = s.get_loops(after)[1:]
     parts: dict[str, list[str]] = {}
     for axis in spatial:
         loop = own[dims.index(axis.name)]
-        parts[axis.name] = state.split_open(loop, [Hole(c) for c in axis.columns])
+        parts[axis.name] = state.split(loop, list(axis.lengths))
     rest = [x for x, axis in zip(own, dims, strict=True) if axis not in parts]
     levels = [[parts[a.name][n] for a in spatial] for n in range(4)]
     s.reorder(*rest, *(x for level in levels for x in level))
@@ -252,30 +235,28 @@ def _bind_result(state: State, after: str, dims: list[str], spatial: list[_Axis]
         s.vectorize(levels[3][-1])
 
 
-def _skew(state: State, block: str, copy: str, buffer: str) -> None:
+def _skew(state: OpenSchedule, block: str, copy: str, buffer: str) -> None:
     """Leave open how the rows of a tile lie in the banks of shared memory."""
     if len(stores(state.block(copy).body)[0].indices) < 2:
         return
-    skew = state.column(f"{copy} skew", tuple(range(len(SKEWS))), block=block, buffer=buffer)
-    state.schedule.storage_align(copy, 0, -2, *SKEWS[0])
-    factors, offsets = zip(*SKEWS, strict=True)
-    state.open_last(factor=Hole(skew.column, factors), offset=Hole(skew.column, offsets))
+    skew = state.choose(f"{copy} skew", SKEWS, block=block, buffer=buffer)
+    state.storage_align(copy, 0, -2, mapped(skew, lambda v: v[0]), mapped(skew, lambda v: v[1]))
 
 
-def fetch(state: State, block: str, copy: str, buffer: str, threads: Sequence[int | Hole | Product]) -> None:
+def fetch(state: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int]) -> None:
     """All threads of a block load a tile of an operand `buffer` together, neighbours next to each other, an open number of
     elements at once.
 
     `threads` are the extents of the axes x (last), y and z, and the loops of the copy those inside of the blocks and a step.
     """
-    s = state.schedule
+    s = state
     own = s.get_loops(copy)[2:]
     nbytes = dtypes.nbytes(stores(state.block(copy).body)[0].buffer.dtype)
     widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= WIDEST)
-    lanes = state.split_choice(f"{copy} vector", own[-1], widths, block=block, role=Role.COPY_WIDTH, buffer=buffer)
-    *own, lane = [*own[:-1], *lanes]
+    lanes = state.choose(f"{copy} vector", widths, block=block, role=Role.COPY_WIDTH, buffer=buffer)
+    *own, lane = [*own[:-1], *s.split(own[-1], [None, lanes])]
     fused = s.fuse(*own) if len(own) > 1 else own[0]
-    _, *names = state.split_open(fused, [None, *threads])
+    _, *names = state.split(fused, [None, *threads])
     for axis, loop in zip("xyz", reversed(names), strict=False):
         s.bind(loop, f"threadIdx.{axis}")
     s.vectorize(lane)

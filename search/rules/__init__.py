@@ -1,6 +1,7 @@
 """Sketch rules: each looks at one block of a half-made schedule and says whether and how it can be developed further.
 
-A rule is an object with a `name` and two methods, `applies(state, block) -> Verdict` and `apply(state, block) -> list[State]`.
+A rule is an object with a `name` and two methods: `applies(state, block)` gives a Verdict, `apply(state, block)` the schedules
+that it makes of one, a list of `OpenSchedule`.
 `search.space.generate` tries the rules of `DEFAULT` in order on every block, consumers before producers; your own go in front:
 
     class KeepSerial:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule
 from tir.traverse import stores
 
-from ..sketch import State
 from .rule import Verdict
 from .tiling import FULL, Tiling, elementwise_consumer
 
@@ -18,21 +18,21 @@ class CacheWrite:
 
     name = "cache write"
 
-    def __init__(self, tiling: Tiling = FULL, unless: Callable[[State, str], object] = lambda state, block: False):
+    def __init__(self, tiling: Tiling = FULL, unless: Callable[[OpenSchedule, str], object] = lambda state, block: False):
         self.tiling = tiling
         self.unless = unless
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if self.unless(state, block) or len({s.buffer.name for s in stores(state.block(block))}) != 1:
             return Verdict.SKIP
         if not self.tiling.applies(state, block) or elementwise_consumer(state, block) is not None:
             return Verdict.SKIP
         return Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         try:
-            new.marks[f"copy of {block}"] = new.schedule.cache_write(block, 0, "local")
+            new.marks[f"copy of {block}"] = new.cache_write(block, 0, "local")
         except ScheduleError:
             return []
         new.pending.append(block)  # to be tiled, with the copy computed in the tile

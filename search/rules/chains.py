@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from schedule import ScheduleError
-from schedule.library.structure import Contraction, loop_of
+from schedule.library.structure import Contraction
+from schedule.open_schedule import OpenSchedule
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 
-from ..sketch import Hole, Product, State, is_spatial
 from .packing import Packing, product
 from .rule import Verdict
 from .tiling import elementwise_consumer
@@ -26,14 +27,14 @@ class FuseProducts:
 
     name = "fuse products"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if Packing().applies(state, block) is Verdict.SKIP:
             return Verdict.SKIP
         c = product(state, block)
         alone = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
         return Verdict.APPLY if c is not None and alone and self._consumers(state, c) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         c = product(state, block)
         assert c is not None
         depth, consumers = len(c.batch) + 1, self._consumers(state, c)
@@ -41,29 +42,28 @@ class FuseProducts:
         new = state.fired(self.name, block)
         try:
             if after is not None:
-                rows = new.split_open(loop_of(c.rows[-1]), [None, *map(Hole, block_of_rows(new, after))])
-                Packing().tile(new, c, (rows, block_of_rows(new, after)))
+                Packing().tile(new, c, like=after)
                 outer = new.levels[after][0][-1]
             else:
                 Packing().tile(new, c)
                 nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
-                outer, _ = new.split_open(nest[depth - 1], [None, Product(block_of_rows(new, block))])
-            new.schedule.merge(new.levels[block][0][-1], outer)
+                outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
+            new.merge(new.levels[block][0][-1], outer)
         except ScheduleError:
             return []
         for b in (block, after):
             if b is not None:
-                new.levels[b] = [new.schedule.get_loops(b)[:depth], *new.levels[b][1:]]
+                new.levels[b] = [new.get_loops(b)[:depth], *new.levels[b][1:]]
         return [new]
 
-    def _consumers(self, state: State, c: Contraction) -> list[str]:
+    def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
         """The blocks that read what the product makes of a block of rows, in loops that can be merged with its own; none where
         there is no such nest."""
         depth, last = len(c.batch) + 1, c.block
         elementwise = elementwise_consumer(state, last)
         if elementwise is not None:
             last = elementwise
-        consumers = state.schedule.get_consumers(last)
+        consumers = state.get_consumers(last)
         row_major = (*c.batch, c.rows[-1], c.columns[-1])
         if c.store.indices != tuple(it.var for it in row_major) or state.is_output(last):
             return []
@@ -83,20 +83,19 @@ class FuseProducts:
         return consumers if elementwise is None and stages and own and lengths else []
 
 
-def host(state: State, block: str) -> str | None:
+def host(state: OpenSchedule, block: str) -> str | None:
     """The packed product in whose outermost loops a block is, or that it is."""
     around = {s.name for s in path_to(state.func.body, block) if isinstance(s, For)}
     packed = [b for b, mark in state.marks.items() if mark == "packed" and state.levels[b][0][-1] in around]
     return packed[0] if packed else None
 
 
-def block_of_rows(state: State, block: str) -> tuple[int, ...]:
-    """The columns of the tiles of rows of a packed product: their product is the number of rows in a block."""
-    axes = {it.var.name for it in state.block(block).iters if is_spatial(it)}
-    return next(t.columns for t in state.tiles if t.block == block and t.axis in axes and not t.vector)
+def block_of_rows(state: OpenSchedule, block: str) -> list[int]:
+    """The lengths of the tiles of rows of a packed product: their product is the number of rows in a block."""
+    return next(lengths for (b, _), lengths in state.lengths.items() if b == block)
 
 
-def by_rows(state: State, block: str, consumers: Sequence[str], depth: int) -> bool:
+def by_rows(state: OpenSchedule, block: str, consumers: Sequence[str], depth: int) -> bool:
     """Whether consumers read, of what a block makes, only the rows, given by the first `depth` indices, that they work on."""
     written = {s.buffer.name for s in stores(state.block(block))}
 

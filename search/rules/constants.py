@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
 from tir.ir import annotation
 
-from ..sketch import State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 from .tiling import CONSTANT_TENSORS
 
@@ -21,12 +21,12 @@ class UnrollConstants:
         self.perfect = perfect
         self.limit = limit
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         named = annotation(b.annotations, CONSTANT_TENSORS, ())
         return Verdict.ONLY if named and block not in state.marks and len(state.axes(block)) == len(b.iters) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         b = new.block(block)
         named = annotation(b.annotations, CONSTANT_TENSORS, ())
@@ -39,16 +39,13 @@ class UnrollConstants:
             elif extent(it) == 1 or not is_spatial(it):
                 outer.append(loop)
             else:
-                (first, second), columns = new.split(loop, 2)
+                first, second = new.split(loop, [None, *new.sizes(block, it.var.name, perfect=self.perfect, limit=self.limit)])
                 outer.append(first)
                 inner.append(second)
-                new.tiles.append(
-                    Tile(block, it.var.name, extent(it), False, columns, False, element_bits(b), self.perfect, self.limit)
-                )
         try:
-            new.schedule.reorder(*outer, *inner, *unrolled)
+            new.reorder(*outer, *inner, *unrolled)
             for loop in unrolled:
-                new.schedule.unroll(loop)
+                new.unroll(loop)
         except ScheduleError:
             return []
         new.marks[block] = "constants"

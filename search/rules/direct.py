@@ -8,9 +8,9 @@ from schedule import ScheduleError
 from schedule.library import transposed
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import loop_of
+from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Iter
 
-from ..sketch import State, Tile, element_bits, extent
 from .rule import Verdict
 from .tiling import Tiling, elementwise_consumer, reuses_data
 
@@ -30,7 +30,7 @@ class DirectConvolution:
 
     name = "direct convolution"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
             return Verdict.SKIP
@@ -38,7 +38,7 @@ class DirectConvolution:
         lanes = state.target.lanes(c.contraction.bits) if c is not None else 0
         return Verdict.APPLY if c is not None and 2 * extent(c.channels[-1]) >= lanes else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         c = matches(new.block(block))
         assert c is not None
@@ -47,16 +47,16 @@ class DirectConvolution:
         sums = [loop_of(it) for it in c.sums]
         try:
             if c.turned and consumer is None:
-                consumer = new.schedule.cache_write(block, 0, "global")
+                consumer = new.cache_write(block, 0, "global")
             c0, c1 = _split(new, block, c.channels[-1], loop_of(c.channels[-1]), vector=True)
             rows, within = _tiled(new, block, [(it, loop_of(it), 1) for it in c.pixels])
             p0 = rows.pop()
-            new.schedule.reorder(*groups, c0, *rows, p0, *sums, *within, c1)
+            new.reorder(*groups, c0, *rows, p0, *sums, *within, c1)
             if consumer is not None:
-                new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
+                new.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
                 new.marks[consumer] = "fused"
             if c.turned:
-                new.schedule.transform_layout(block, ("write", 0), _channels_last(c))
+                new.transform_layout(block, ("write", 0), _channels_last(c))
                 new.levels[consumer] = _squares(new, consumer, c)
         except ScheduleError:
             return []
@@ -77,7 +77,7 @@ class TransposedConvolution:
 
     name = "transposed convolution"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
             return Verdict.SKIP
@@ -85,7 +85,7 @@ class TransposedConvolution:
         lanes = state.target.lanes(t.c.bits) if t is not None else 0
         return Verdict.APPLY if t is not None and t.classes and 2 * extent(t.channels) >= lanes else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         t = transposed.matches(new.block(block))
         assert t is not None
@@ -94,7 +94,7 @@ class TransposedConvolution:
         loops = {it.var.name: [loop_of(it)] for it in (*t.c.rows, *t.c.sums)}
         try:
             for axis, stride in strides.items():
-                loops[axis] = new.schedule.split(*loops[axis], [None, stride])
+                loops[axis] = new.split(*loops[axis], [None, stride])
             sums = [loops[it.var.name] for it in t.c.sums]
             c0, c1 = _split(new, block, t.channels, loop_of(t.channels), vector=True)
             names = [(it, loops[it.var.name][0], strides.get(it.var.name, 1)) for it in t.c.rows]
@@ -102,9 +102,9 @@ class TransposedConvolution:
             p0 = others.pop()
             panels = [c0, *(loop for it in t.c.rows for loop in loops[it.var.name][1:])]
             reduced = [*(loop for own in sums for loop in own[1:]), *(own[0] for own in sums)]
-            new.schedule.reorder(*panels, *others, p0, *reduced, *within, c1)
+            new.reorder(*panels, *others, p0, *reduced, *within, c1)
             if consumer is not None:
-                new.schedule.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
+                new.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
                 new.marks[consumer] = "fused"
         except ScheduleError:
             return []
@@ -113,7 +113,7 @@ class TransposedConvolution:
         return [new]
 
 
-def _tiled(state: State, block: str, pixels: Sequence[tuple[Iter, str, int]]) -> tuple[list[str], list[str]]:
+def _tiled(state: OpenSchedule, block: str, pixels: Sequence[tuple[Iter, str, int]]) -> tuple[list[str], list[str]]:
     """Split the loops of the last two axes of pixels, each given with its loop and its number of classes, by open lengths;
     returns the outer loops of all axes, and the inner ones."""
     outer, inner = [], []
@@ -125,19 +125,17 @@ def _tiled(state: State, block: str, pixels: Sequence[tuple[Iter, str, int]]) ->
     return outer, inner
 
 
-def _split(state: State, block: str, it: Iter, loop: str, vector: bool = False, parts: int = 1) -> list[str]:
+def _split(state: OpenSchedule, block: str, it: Iter, loop: str, vector: bool = False, parts: int = 1) -> list[str]:
     """Split a loop, that of an axis or of so many classes of it, in two with an open inner length."""
-    names, columns = state.split(loop, 2)
-    count, bits = -(-extent(it) // parts), element_bits(state.block(block))
-    missing = count * parts - extent(it)
-    state.tiles.append(Tile(block, it.var.name, count, False, columns, vector, bits, unit=parts, missing=missing))
-    return names
+    count = -(-extent(it) // parts)
+    sizes = state.sizes(block, it.var.name, extent=count, vector=vector, unit=parts, missing=count * parts - extent(it))
+    return state.split(loop, [None, *sizes])
 
 
-def _squares(state: State, consumer: str, c: Convolution) -> list[list[str]]:
+def _squares(state: OpenSchedule, consumer: str, c: Convolution) -> list[list[str]]:
     """The two loops of a tile that its consumer turns round: over channels, and over pixels."""
     indices = c.contraction.store.indices
-    nest = state.schedule.get_loops(consumer)[-len(indices) :]
+    nest = state.get_loops(consumer)[-len(indices) :]
     return [[next(loop for loop, i in zip(nest, indices, strict=True) if i == c.channels[-1].var)], [nest[-1]]]
 
 

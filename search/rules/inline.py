@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent
 from schedule.window import affine_index
 from tir.affine import coefficient, polynomial
 from tir.ir import Block, Call, Const, Expr, Node, Select, Store
 from tir.traverse import loads, variables, walk
 
-from ..sketch import State, extent
 from .rule import Verdict
 from .tiling import reuses_data
 
@@ -28,7 +28,7 @@ class Inline:
         self.costly = costly
         self.once = once
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         if b.is_reduction or state.is_output(block) or block in state.marks:
             return Verdict.SKIP
@@ -47,9 +47,9 @@ class Inline:
     def _is_costly(self, node: Node) -> bool:
         return isinstance(node, Call) and (self.costly is None or node.op in self.costly)
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
-        new.schedule.compute_inline(block)
+        new.compute_inline(block)
         return [new]
 
 
@@ -60,33 +60,33 @@ class InlineAgain:
 
     name = "inline again"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         if b.is_reduction or state.is_output(block) or block in state.marks or not isinstance(b.body, Store):
             return Verdict.SKIP
-        consumers = [state.block(c) for c in state.schedule.get_consumers(block)]
+        consumers = [state.block(c) for c in state.get_consumers(block)]
         buffer = b.body.buffer.name
         if not consumers or any(reuses_data(c) or not _point_by_point(c, buffer) for c in consumers):
             return Verdict.SKIP
         return Verdict.APPLY if _legal(state, block) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
-        new.schedule.compute_inline(block)
+        new.compute_inline(block)
         return [new]
 
 
-def _legal(state: State, block: str) -> bool:
+def _legal(state: OpenSchedule, block: str) -> bool:
     try:
-        state.schedule.copy().compute_inline(block)
+        state.copy().compute_inline(block)
     except ScheduleError:
         return False
     return True
 
 
-def _read_once(state: State, block: str) -> bool:
+def _read_once(state: OpenSchedule, block: str) -> bool:
     """Whether a block has one consumer, which reads each element once."""
-    body, consumers = state.block(block).body, state.schedule.get_consumers(block)
+    body, consumers = state.block(block).body, state.get_consumers(block)
     return isinstance(body, Store) and len(consumers) == 1 and _point_by_point(state.block(consumers[0]), body.buffer.name)
 
 

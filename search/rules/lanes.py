@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from tir.affine import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
 
-from ..sketch import State, element_bits, extent, is_spatial
 from .rule import Verdict
 
 REGISTERS = (4, 1, 2, 3, 8)  # of partial results
@@ -25,12 +25,12 @@ class ReduceInLanes:
 
     name = "reduce in lanes"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if state.marks.get(block, "row") != "row" or self._loop(state, block) is None:
             return Verdict.SKIP
         return Verdict.ONLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         try:
             partial = self._in_row(new, block) if block in new.marks else self._at_root(new, block)
@@ -39,42 +39,42 @@ class ReduceInLanes:
         new.marks[block] = new.marks[partial] = "lanes"
         return [new]
 
-    def _in_row(self, state: State, block: str) -> str:
+    def _in_row(self, state: OpenSchedule, block: str) -> str:
         loop = self._loop(state, block)
         assert loop is not None
-        _, inner = state.split_choice(f"{block} lanes", loop, self._widths(state, block), block=block)
-        return state.schedule.rfactor(inner, -1)
+        _, inner = state.split(loop, [None, state.choose(f"{block} lanes", self._widths(state, block), block=block)])
+        return state.rfactor(inner, -1)
 
-    def _at_root(self, state: State, block: str) -> str:
+    def _at_root(self, state: OpenSchedule, block: str) -> str:
         axes, along = state.axes(block), self._loop(state, block)
         assert along is not None
         kept = [loop for it, loop in axes if is_spatial(it)]
         others = [loop for it, loop in axes if not is_spatial(it) and loop != along]
         if len(axes) > 1:
-            state.schedule.reorder(*kept, *others, along)
+            state.reorder(*kept, *others, along)
         row = next((loop for it, loop in axes if is_spatial(it) and extent(it) > 1 and loop == kept[-1]), None)
         widths = self._widths(state, block)
         if row is not None:
-            kept[-1], row = state.split_choice(f"{block} rows", row, ROWS, block=block)
-        steps, lane = state.split_choice(f"{block} lanes", along, widths, block=block)
-        partial = state.schedule.rfactor(lane, -1)
+            kept[-1], row = state.split(row, [None, state.choose(f"{block} rows", ROWS, block=block)])
+        steps, lane = state.split(along, [None, state.choose(f"{block} lanes", widths, block=block)])
+        partial = state.rfactor(lane, -1)
         if row is not None:
-            state.schedule.reorder(*others, steps, row)
+            state.reorder(*others, steps, row)
         if kept:
-            state.schedule.merge(*(state.schedule.get_loops(b)[len(kept) - 1] for b in (partial, block)))
+            state.merge(*(state.get_loops(b)[len(kept) - 1] for b in (partial, block)))
         if row is not None:
             for b in (partial, block):
-                state.schedule.unroll(state.schedule.get_loops(b)[-2])
+                state.unroll(state.get_loops(b)[-2])
         return partial
 
-    def _widths(self, state: State, block: str) -> tuple[int, ...]:
+    def _widths(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
         """Lengths of a part that is reduced in lanes: some registers, of which two or more parts fit the axis."""
         lanes = state.target.lanes(element_bits(state.block(block)))
         loop = self._loop(state, block)
         length = next(extent(it) for it, own in state.axes(block) if own == loop)
         return tuple(n * lanes for n in REGISTERS if 2 * n * lanes <= length)
 
-    def _loop(self, state: State, block: str) -> str | None:
+    def _loop(self, state: OpenSchedule, block: str) -> str | None:
         """The loop of a reduce axis that walks the last dimension of an input and is long enough for lanes."""
         b = state.block(block)
         if b.init is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from schedule import ScheduleError
 from schedule.library import gemm
 from schedule.library.structure import Contraction, last_axis, loop_of
+from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Iter
 
-from ..sketch import State, Tile, extent
 from .rule import Verdict
 from .tiling import Tiling, elementwise_consumer, reuses_data
 
@@ -31,13 +31,13 @@ class Packing:
 
     name = "packing"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if not ANY.applies(state, block) or consumer in state.marks:
             return Verdict.SKIP
         return Verdict.APPLY if product(state, block) is not None else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         c = product(state, block)
         assert c is not None
         results = []
@@ -52,40 +52,37 @@ class Packing:
 
     def tile(
         self,
-        state: State,
+        state: OpenSchedule,
         c: Contraction,
-        rows: tuple[list[str], tuple[int, ...]] | None = None,
+        like: str | None = None,
         parts: bool = False,
     ) -> None:
         """Split and reorder the loops of a product, and compute its consumer in them. ScheduleError where a step is refused.
 
-        `rows` are the loops of the rows, and the columns of the lengths of the inner ones, where these were split before.
+        Rows are tiled as those of the packed product `like`, where it is given.
         """
         consumer = elementwise_consumer(state, c.block)
         outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
-        (r0, r1, r2), sizes = state.split(loop_of(c.rows[-1]), 3) if rows is None else rows
-        self._tile(state, c, c.rows[-1], sizes)
-        (c0, c1, c2), sizes = state.split(loop_of(c.columns[-1]), 3)
-        self._tile(state, c, c.columns[-1], sizes)
+        r0, r1, r2 = self._split(state, c, c.rows[-1], 3, like)
+        c0, c1, c2 = self._split(state, c, c.columns[-1], 3)
         sums = [loop_of(it) for it in c.sums[:-1]]
-        last = loop_of(c.sums[-1])
-        (k0, k1), sizes = state.split(last, 2) if parts else (["", last], ())
-        if parts:
-            self._tile(state, c, c.sums[-1], sizes)
+        k0, k1 = self._split(state, c, c.sums[-1], 2) if parts else ("", loop_of(c.sums[-1]))
         levels = [[*outer, r0], [k0] if parts else [], [c0], [r1], [c1], [*sums, k1], [r2], [c2]]
-        state.schedule.reorder(*(loop for level in levels for loop in level))
+        state.reorder(*(loop for level in levels for loop in level))
         if consumer is not None:
-            state.schedule.reverse_compute_at(consumer, r0 if parts else c1, preserve_unit_loops=True)
+            state.reverse_compute_at(consumer, r0 if parts else c1, preserve_unit_loops=True)
             state.marks[consumer] = "fused"
         state.marks[c.block] = "packed"
         state.levels[c.block] = levels
 
-    def _tile(self, state: State, c: Contraction, it: Iter, columns: tuple[int, ...]) -> None:
-        vector = it == c.columns[-1]
-        state.tiles.append(Tile(c.block, it.var.name, extent(it), it in c.sums, columns, vector, c.bits))
+    def _split(self, state: OpenSchedule, c: Contraction, it: Iter, levels: int, like: str | None = None) -> list[str]:
+        axis = next((a for b, a in state.lengths if b == like), None)
+        same = None if like is None or axis is None else (like, axis)
+        sizes = state.sizes(c.block, it.var.name, levels - 1, like=same, vector=it == c.columns[-1], bits=c.bits)
+        return state.split(loop_of(it), [None, *sizes])
 
 
-def product(state: State, block: str) -> Contraction | None:
+def product(state: OpenSchedule, block: str) -> Contraction | None:
     """The block as a matrix product whose operands can be packed: all their indices are axes, and rows reuse columns. Where the
     sum runs along the rows of the right operand (it is transposed), there must be rows enough to pay for the copy."""
     c = gemm.matches(state.block(block))

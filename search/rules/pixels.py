@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedule import ScheduleError
 from schedule.library import pixels
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import size
+from schedule.open_schedule import OpenSchedule
+from tir.ir import Iter
 from tir.traverse import variables
 
-from ..sketch import State, Tile, extent
 from .rule import Verdict
 from .tiling import Tiling, elementwise_consumer, reuses_data
 
@@ -27,7 +30,7 @@ class PixelsInLanes:
 
     name = "pixels in lanes"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
             return Verdict.SKIP
@@ -36,7 +39,7 @@ class PixelsInLanes:
             return Verdict.SKIP
         return Verdict.APPLY if size(pixels.row(c)) >= state.target.lanes(c.contraction.bits) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         c = matches(new.block(block))
         assert c is not None
@@ -46,29 +49,32 @@ class PixelsInLanes:
             return []
         return [new]
 
-    def _tile(self, state: State, c: Convolution) -> None:
-        s, block = state.schedule, c.contraction.block
+    def _tile(self, state: OpenSchedule, c: Convolution) -> None:
+        s, block = state, c.contraction.block
         consumer = elementwise_consumer(state, block) or s.cache_write(block, 0, "global")
         nest = pixels.as_rows(s, c, consumer, threads=1)
         state.pending = [b for b in state.pending if b not in nest.inlined]
-        (c0, c1), channels = state.split(nest.channels, 2)
-        (p0, p1), vectors = state.split(nest.pixels, 2)
-        iters, bits = state.block(block).iters, c.contraction.bits
-        for loop, axes, columns in ((c1, c.channels[-1:], channels), (p1, pixels.row(c), vectors)):
-            it = next(it for it in iters if loop in variables(it.binding))
-            parts = tuple(axis.var.name for axis in axes)
-            state.tiles.append(Tile(block, it.var.name, extent(it), False, columns, loop == p1, bits, parts=parts))
+        (c0, c1), (p0, p1) = (
+            self._split(state, c, loop, axes, vector=loop == nest.pixels)
+            for loop, axes in ((nest.channels, c.channels[-1:]), (nest.pixels, pixels.row(c)))
+        )
         state.branch(
             f"{block} order",
-            [
-                (label, lambda new, first=first: new.schedule.reorder(*nest.outer, *first, *nest.sums, c1, p1))
+            {
+                label: lambda new, first=first: new.reorder(*nest.outer, *first, *nest.sums, c1, p1)
                 for label, first in (("channels inside", (p0, c0)), ("pixels inside", (c0, p0)))
-            ],
+            },
             block=block,
         )
-        s = state.schedule
+        s = state
         s.reverse_compute_at(consumer, s.get_loops(block)[len(nest.outer) + 1], preserve_unit_loops=True)
         s.vectorize(s.get_loops(consumer)[-1])
         state.marks[consumer] = "fused"
         state.marks[block] = "direct"
         state.levels[block] = [s.get_loops(block)[: len(nest.outer) + 2], [], nest.sums, [c1], [p1]]
+
+    def _split(self, state: OpenSchedule, c: Convolution, loop: str, axes: Sequence[Iter], vector: bool) -> list[str]:
+        block = c.contraction.block
+        axis = next(it.var.name for it in state.block(block).iters if loop in variables(it.binding))
+        parts = tuple(it.var.name for it in axes)
+        return state.split(loop, [None, *state.sizes(block, axis, vector=vector, bits=c.contraction.bits, parts=parts)])

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_trace import Role
 from tir.ir import Block, Iter
 
-from ..sketch import Role, State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 from .tiling import needs_tiling
 
@@ -38,28 +39,28 @@ class Rfactor:
         self.perfect = perfect
         self.limit = limit
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         untouched = block not in state.marks and f"copy of {block}" not in state.marks
         if b.init is None or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
         return Verdict.APPLY if b.is_reduction and self.needed(b, state.target.num_cores) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         results = []
         for which in ("outer", "inner"):
             new = state.fired(f"{self.name} {which}", block)
             b = new.block(block)
             loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
             try:
-                fused = new.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-                pair, columns = new.split(fused, 2)
-                partial = new.schedule.rfactor(pair[which == "inner"], -1)
+                fused = new.fuse(*loops) if len(loops) > 1 else loops[0]
+                described = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
+                pair = new.split(fused, [None, *new.sizes(block, fused, perfect=self.perfect, limit=self.limit, **described)])
+                partial = new.rfactor(pair[which == "inner"], -1)
             except ScheduleError:
                 continue
             if which == "inner":
-                new.schedule.reorder(*(x for x in new.schedule.get_loops(partial) if x != pair[1]), pair[1])
-            new.tiles.append(Tile(block, fused, reduce_size(b), True, columns, False, element_bits(b), self.perfect, self.limit))
+                new.reorder(*(x for x in new.get_loops(partial) if x != pair[1]), pair[1])
             new.marks[block] = new.marks[partial] = "rfactor"
             results.append(new)
         return results
@@ -86,7 +87,7 @@ class ReduceInThreads:
 
     name = "reduce in threads"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b, threads = state.block(block), state.target.num_cores
         untouched = not {block, f"copy of {block}", f"parts of {block}"} & set(state.marks)
         if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters) or threads == 1:
@@ -96,17 +97,17 @@ class ReduceInThreads:
             return Verdict.SKIP
         return Verdict.ONLY if spatial_size(b) < threads and work >= SURELY else Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         axes = new.axes(block)
         longest = self._longest(new, block)
         try:
-            parts = new.column(f"{block} parts", self._parts(new, block), block=block, role=Role.PARALLEL)
-            part, _ = new.split_open(longest[1], [parts, None])
-            partial = new.schedule.rfactor(part, 0)
+            parts = new.choose(f"{block} parts", self._parts(new, block), block=block, role=Role.PARALLEL)
+            part, _ = new.split(longest[1], [parts, None])
+            partial = new.rfactor(part, 0)
             others = [loop for it, loop in axes if is_spatial(it)]
             if others:
-                new.schedule.reorder(part, *others)
+                new.reorder(part, *others)
         except ScheduleError:
             return []
         new.marks[block] = "combined"
@@ -114,10 +115,10 @@ class ReduceInThreads:
         new.pending.append(partial)
         return [new]
 
-    def _longest(self, state: State, block: str) -> tuple[Iter, str]:
+    def _longest(self, state: OpenSchedule, block: str) -> tuple[Iter, str]:
         return max((pair for pair in state.axes(block) if not is_spatial(pair[0])), key=lambda pair: extent(pair[0]))
 
-    def _parts(self, state: State, block: str) -> tuple[int, ...]:
+    def _parts(self, state: OpenSchedule, block: str) -> tuple[int, ...]:
         """Numbers of parts, each of two or more steps: as many for each thread. They divide the axis, so that what is made of a
         part needs no conditions."""
         length = extent(self._longest(state, block)[0])

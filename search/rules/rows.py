@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
 from tir import dtypes
 from tir.ir import Const, For, Var, const_shape
 from tir.traverse import loads, path_to, stores
 
-from ..sketch import State, extent, is_spatial
 from .chains import by_rows, host
 from .rfactor import WORTH_THREADS
 from .rule import Verdict
@@ -29,7 +29,7 @@ class FuseRows:
 
     name = "fuse rows"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         place = self._place(state, block)
         if place is None:
             return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY
@@ -40,12 +40,12 @@ class FuseRows:
         many = threads == 1 or rows >= ROWS_A_THREAD * threads
         return Verdict.ONLY if many and 2 * size <= state.target.l2 else Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         place = self._place(state, block) or self._block(state, block)
         assert place is not None
         new = state.fired(self.name, block)
         try:
-            new.schedule.compute_at(block, place, preserve_unit_loops=True)
+            new.compute_at(block, place, preserve_unit_loops=True)
         except ScheduleError:
             return []
         new.marks[block] = "row"
@@ -53,14 +53,14 @@ class FuseRows:
             new.pending.append(block)  # it may still be reduced in lanes
         return [new]
 
-    def _block(self, state: State, block: str) -> str | None:
+    def _block(self, state: OpenSchedule, block: str) -> str | None:
         """The loop over the blocks of rows of a packed product, where that is the only one, directly or through other stages, to
         take these rows."""
-        consumers = state.schedule.get_consumers(block)
+        consumers = state.get_consumers(block)
         hosts = {host(state, b) for b in consumers}
         if block in state.marks or state.is_output(block) or len(hosts) != 1 or None in hosts:
             return None
-        producers = state.schedule.get_producers(block)
+        producers = state.get_producers(block)
         if any(elementwise_consumer(state, p) == block for p in producers):
             return None  # it goes with its producer
         if not any(state.block(b).is_reduction for b in (block, *producers)):
@@ -70,20 +70,20 @@ class FuseRows:
         outermost, parts, *_ = state.levels[after]
         return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
 
-    def _rows(self, state: State, block: str, place: str) -> tuple[int, int, int]:
+    def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:
         """The number of rows, the bytes that the block makes of each, and the steps of its own and its consumers' loops."""
-        store, consumers = stores(state.block(block))[0], state.schedule.get_consumers(block)
+        store, consumers = stores(state.block(block))[0], state.get_consumers(block)
         path = [s for s in path_to(state.func.body, consumers[0]) if isinstance(s, For)]
         outer = path[: [x.name for x in path].index(place) + 1]
         rows = prod(x.extent.value for x in outer if isinstance(x.extent, Const))
         size = prod(const_shape(store.buffer)) * dtypes.nbytes(store.buffer.dtype) // max(1, rows)
         return rows, size, sum(prod(extent(it) for it in state.block(b).iters) for b in (block, *consumers))
 
-    def _place(self, state: State, block: str) -> str | None:
+    def _place(self, state: OpenSchedule, block: str) -> str | None:
         """The innermost loop common to all consumers of which each iteration needs other rows of this block."""
         if block in state.marks or state.is_output(block):
             return None
-        consumers = state.schedule.get_consumers(block)
+        consumers = state.get_consumers(block)
         if not consumers or any(state.marks.get(c) in ("tiled", "packed", "direct", "fused") for c in consumers):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]

@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from schedule import ScheduleError
-
-from ..sketch import State
+from schedule.open_schedule import OpenSchedule
 
 
 class Verdict(Enum):
@@ -31,9 +30,9 @@ class Rule(Protocol):
 
     name: str
 
-    def applies(self, state: State, block: str) -> Verdict: ...
+    def applies(self, state: OpenSchedule, block: str) -> Verdict: ...
 
-    def apply(self, state: State, block: str) -> list[State]: ...
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +43,16 @@ class FunctionRule:
     """
 
     name: str
-    when: Callable[[State, str], bool]
-    change: Callable[[State, str], object]
+    when: Callable[[OpenSchedule, str], bool]
+    change: Callable[[OpenSchedule, str], object]
     only: bool = False
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if not self.when(state, block):
             return Verdict.SKIP
         return Verdict.ONLY if self.only else Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         try:
             self.change(new, block)
@@ -62,7 +61,7 @@ class FunctionRule:
         return [new]
 
 
-def rule(name: str, when: Callable[[State, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:
+def rule(name: str, when: Callable[[OpenSchedule, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:
     """Decorator: make a rule of a function that changes a state in place, for blocks of which `when(state, block)` is true."""
     return lambda change: FunctionRule(name, when, change, only)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..sketch import State
+from schedule.open_schedule import OpenSchedule
+
 from .rule import Verdict
 
 
@@ -11,8 +12,8 @@ class Skip:
 
     name = "skip"
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         return Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         return [state.fired(self.name, block)]

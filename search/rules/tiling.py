@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent, is_spatial
 from tir.ir import Block, Const, Expr, Store, Var, annotation
 from tir.traverse import loads, stores, variables
 
-from ..sketch import State, Tile, element_bits, extent, is_spatial
 from .rule import Verdict
 
 CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: axes that walk constant tensors, to be unrolled
@@ -80,19 +80,18 @@ class Tiling:
     innermost: bool = True
     needed: Callable[[Block], bool] = reuses_vectors
 
-    def applies(self, state: State, block: str) -> bool:
+    def applies(self, state: OpenSchedule, block: str) -> bool:
         """Whether the block is to be tiled, and has its loops to itself, as it was written."""
         b = state.block(block)
         if block in state.marks or len(state.axes(block)) != len(b.iters) or not self.needed(b):
             return False
-        return state.schedule.get_loops(block) == [loop for _, loop in state.axes(block)]
+        return state.get_loops(block) == [loop for _, loop in state.axes(block)]
 
-    def apply(self, state: State, block: str) -> None:
+    def apply(self, state: OpenSchedule, block: str) -> None:
         """Split and reorder the loops of a block into levels with open sizes; axes of one iteration stay outermost."""
         levels: list[list[str]] = [[] for _ in self.structure]
         spatial = [n for n, letter in enumerate(self.structure) if letter == "S"]
         reduce = [n for n, letter in enumerate(self.structure) if letter == "R"]
-        bits = element_bits(state.block(block))
         axes = state.axes(block)
         vector = self._vector(state, block)
         last: str | None = None
@@ -103,10 +102,9 @@ class Tiling:
                 continue
             names = [loop]
             if len(places) > 1:
-                names, columns = state.split(loop, len(places))
-                here = it.var.name == vector
-                sizes = (self.perfect, self.limit)
-                state.tiles.append(Tile(block, it.var.name, extent(it), not is_spatial(it), columns, here, bits, *sizes))
+                axis = it.var.name
+                bounds = {"perfect": self.perfect, "limit": self.limit}
+                names = state.split(loop, [None, *state.sizes(block, axis, len(places) - 1, vector=axis == vector, **bounds)])
             for place, name in zip(places, names, strict=True):
                 levels[place].append(name)
             if it.var.name == vector:
@@ -115,11 +113,11 @@ class Tiling:
             levels[-1].sort(key=lambda loop: loop == last)
         ordered = [loop for level in levels for loop in level]
         if len(ordered) > 1:
-            state.schedule.reorder(*ordered)
+            state.reorder(*ordered)
         state.marks[block] = "tiled"
         state.levels[block] = levels
 
-    def _vector(self, state: State, block: str) -> str | None:
+    def _vector(self, state: OpenSchedule, block: str) -> str | None:
         """The axis that will be vectorised."""
         b = state.block(block)
         store = stores(b.body)[0]
@@ -132,9 +130,9 @@ class Tiling:
 FULL = Tiling()
 
 
-def elementwise_consumer(state: State, block: str) -> str | None:
+def elementwise_consumer(state: OpenSchedule, block: str) -> str | None:
     """The only consumer of a block, if it reads exactly one element a point, in the order of the block's axes."""
-    consumers = state.schedule.get_consumers(block)
+    consumers = state.get_consumers(block)
     if len(consumers) != 1:
         return None
     consumer = state.block(consumers[0])
@@ -161,10 +159,10 @@ class MultiLevelTiling:
     def __init__(self, tiling: Tiling = FULL):
         self.tiling = tiling
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         return Verdict.ONLY if self.tiling.applies(state, block) else Verdict.SKIP
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         self.tiling.apply(new, block)
         return [new]
@@ -181,14 +179,14 @@ class TilingWithFusion:
         self.levels = levels
         self.only = only
 
-    def applies(self, state: State, block: str) -> Verdict:
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
         if consumer is None or consumer in state.marks or not self.tiling.applies(state, block):
             return Verdict.SKIP
         # A consumer that is the copy out of a cache stage exists only to be fused.
         return Verdict.ONLY if self.only or state.marks.get(f"copy of {block}") == consumer else Verdict.APPLY
 
-    def apply(self, state: State, block: str) -> list[State]:
+    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         results = []
         for depth in self.levels:
             new = state.fired(f"{self.name} at level {depth}", block)
@@ -199,7 +197,7 @@ class TilingWithFusion:
             if not at:
                 continue
             try:
-                new.schedule.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
+                new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
             except ScheduleError:
                 continue
             new.marks[consumer] = "fused"

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, replay
+from schedule import replay
 from search.rules.rfactor import ansor_needs_rfactor
 from search.rules.tiling import needs_tiling
 from search.sample import sample
 from search.show import sketch_text
-from search.sketch import State
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search import programs
@@ -131,13 +130,6 @@ def test_stages_without_reads_and_cheap_intrinsics_are_inlined():
     assert [s.rules for s in generate(func, FOUR, space="ansor")] == [("Y: skip", "root: inline")]
     rules = generate(programs.winograd(), FOUR, space="ansor")[0].rules
     assert {"A: inline", "B: inline", "G: inline", "data_pack: unroll constants"} <= set(rules)
-
-
-def test_a_state_remembers_the_function_before_each_step():
-    state = State(Schedule(programs.matmul()), FOUR, ["C"])
-    first = state.func
-    state.schedule.reorder("j", "i")
-    assert state.schedule.before == (first,) and state.copy().schedule.before == (first,)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
+from schedule.open_trace import Choice, Role, Tile
 from search.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, around, choose, crossover, mutations
 from search.sample import factorisations, fit, sample
-from search.sketch import Choice, Role, Sketch, Tile
+from search.sketch import Sketch
 from search.space import generate
 from tests.search.programs import matmul
 from tir import workloads

@@ -7,7 +7,8 @@ from textwrap import dedent, indent
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, replay
+from schedule import replay
+from schedule.open_schedule import OpenSchedule
 from search.rules import (
     CacheWrite,
     FuseRows,
@@ -21,7 +22,7 @@ from search.rules import (
     Verdict,
 )
 from search.rules.tiling import elementwise_consumer, reuses_data
-from search.sketch import Sketch, State
+from search.sketch import Sketch
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed, without_header
 from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
@@ -33,8 +34,8 @@ ONE = Target("llvm", num_cores=1, vector_bits=512)
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
-def state(func: PrimFunc) -> State:
-    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+def state(func: PrimFunc) -> OpenSchedule:
+    return OpenSchedule(func, TWO, [b.name for b in blocks(func)])
 
 
 def verdicts(rule, func: PrimFunc) -> dict[str, Verdict]:
@@ -303,7 +304,7 @@ def test_fused_rows():
     assert new.marks["top"] == "row"
     same_numbers(func, new.func)
     assert (
-        without_header(new.schedule.script)
+        without_header(new.script)
         == dedent(
             """
         @T.prim_func
@@ -338,7 +339,7 @@ def _row_maximum():
 def test_skip_changes_nothing():
     s = state(matmul())
     (new,) = Skip().apply(s, "C")
-    assert new.schedule.trace == s.schedule.trace and new.rules == ["C: skip"] and s.rules == []
+    assert new.trace == s.trace and new.rules == ["C: skip"] and s.rules == []
 
 
 # --- whole functions ---------------------------------------------------------------------------------------------------

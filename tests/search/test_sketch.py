@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, ScheduleError, replay
+from schedule import ScheduleError, replay
+from schedule.open_schedule import OpenSchedule
+from schedule.open_trace import Branch, Choice
 from search.rules import DEFAULT, Verdict, load_rules, rule
 from search.show import sketch_text
-from search.sketch import Branch, Choice, Sketch, State
+from search.sketch import Sketch
 from search.space import SPACES, generate, named
 from tests.search.programs import elementwise_chain, matmul
 from tir.ir import Kind
@@ -20,9 +22,9 @@ from tir.traverse import blocks, loops
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
-def state(func=None) -> State:
+def state(func=None) -> OpenSchedule:
     func = func or matmul()
-    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+    return OpenSchedule(func, TWO, [b.name for b in blocks(func)])
 
 
 def rows_of(sketch: Sketch) -> np.ndarray:
@@ -36,17 +38,17 @@ def texts(sketch: Sketch) -> list[str]:
     return [str(sketch.trace(row)) for row in rows_of(sketch)]
 
 
-def nothing(state: State) -> None:
+def nothing(state: OpenSchedule) -> None:
     pass
 
 
 def parallel(loop: str):
-    return lambda state: state.schedule.parallel(loop)
+    return lambda state: state.parallel(loop)
 
 
 def test_a_branch_takes_one_of_several_runs_of_steps():
     s = state()
-    assert s.branch("threads", [("none", nothing), ("rows", parallel("i")), ("columns", parallel("j"))]) == 3
+    assert s.branch("threads", {"none": nothing, "rows": parallel("i"), "columns": parallel("j")}) == 3
     sketch = s.finish("s", matmul())
     assert sketch.choices == (Choice("threads", 0, (0, 1, 2)),) and sketch.columns == 1
     assert texts(sketch) == ["", "s.parallel('i')\n", "s.parallel('j')\n"]
@@ -56,7 +58,7 @@ def test_a_branch_takes_one_of_several_runs_of_steps():
 
 def test_ways_that_are_refused_or_the_same_are_left_out():
     s = state()
-    ways = [("sum", parallel("k")), ("rows", parallel("i")), ("again", parallel("i")), ("none", nothing)]
+    ways = {"sum": parallel("k"), "rows": parallel("i"), "again": parallel("i"), "none": nothing}
     assert s.branch("threads", ways) == 2
     sketch = s.finish("s", matmul())
     assert texts(sketch) == ["s.parallel('i')\n", ""]
@@ -64,24 +66,23 @@ def test_ways_that_are_refused_or_the_same_are_left_out():
 
 def test_one_way_needs_no_column_and_none_changes_nothing():
     s = state()
-    assert s.branch("threads", [("sum", parallel("k")), ("rows", parallel("i"))]) == 1
-    assert s.branch("more", [("sum", parallel("k"))]) == 0
+    assert s.branch("threads", {"sum": parallel("k"), "rows": parallel("i")}) == 1
+    assert s.branch("more", {"sum": parallel("k")}) == 0
     sketch = s.finish("s", matmul())
     assert sketch.columns == 0 and sketch.branches == () and texts(sketch) == ["s.parallel('i')\n"]
 
 
 def test_ways_share_columns_by_name():
     def depth(count: int):
-        def way(state: State) -> None:
+        def way(state: OpenSchedule) -> None:
             names = ["i", "j", "k"][:count]
-            options = [(f"{n}", lambda state, n=n: state.schedule.unroll(names[n])) for n in range(count)]
-            state.branch("loop", options)
-            state.choose("limit", (1, 2), "ann_val", lambda s, v: s.annotate("C", "limit", v))
+            state.branch("loop", {f"{n}": lambda state, n=n: state.unroll(names[n]) for n in range(count)})
+            state.annotate("C", "limit", state.choose("limit", (1, 2)))
 
         return way
 
     s = state()
-    s.branch("how", [("none", nothing), ("two", depth(2)), ("three", depth(3))])
+    s.branch("how", {"none": nothing, "two": depth(2), "three": depth(3)})
     sketch = s.finish("s", matmul())
     assert {c.name: c.options for c in sketch.choices} == {"how": (0, 1, 2), "loop": (0, 1, 2), "limit": (1, 2)}
     assert sorted(c.column for c in sketch.choices) == list(range(sketch.columns)) == [0, 1, 2]
@@ -101,16 +102,16 @@ def test_names_are_those_of_the_variant():
     """What a later branch means by a loop does not depend on the names that an earlier one used up."""
     s = state(elementwise_chain())
 
-    def cache(state: State) -> None:
-        copy = state.schedule.cache_write("Y", 0, "local")
-        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+    def cache(state: OpenSchedule) -> None:
+        copy = state.cache_write("Y", 0, "local")
+        state.vectorize(state.get_loops(copy)[-1])
 
-    def read(state: State) -> None:
-        copy = state.schedule.cache_read("W", 0, "local")
-        state.schedule.vectorize(state.schedule.get_loops(copy)[-1])
+    def read(state: OpenSchedule) -> None:
+        copy = state.cache_read("W", 0, "local")
+        state.vectorize(state.get_loops(copy)[-1])
 
-    s.branch("first", [("none", nothing), ("cached", cache)])
-    s.branch("second", [("none", nothing), ("cached", read)])
+    s.branch("first", {"none": nothing, "cached": cache})
+    s.branch("second", {"none": nothing, "cached": read})
     sketch = s.finish("s", elementwise_chain())
     names = {}
     for row in rows_of(sketch):
@@ -127,7 +128,7 @@ def test_one_of_a_few_values_of_any_kind():
     """What is picked may be no number: the column has the number of a value."""
     s = state()
     values = ((), (("A", 4),), "static")
-    s.pick("how", values, "ann_val", lambda sch, v: sch.annotate("C", "how", v))
+    s.annotate("C", "how", s.choose("how", values))
     assert s.block("C").annotations == (("how", []),)
     sketch = s.finish("s", matmul())
     assert sketch.choices == (Choice("how", 0, (0, 1, 2)),) and sketch.branches == ()
@@ -137,11 +138,11 @@ def test_one_of_a_few_values_of_any_kind():
 
 def test_a_name_is_used_once():
     s = state()
-    s.choose("limit", (1, 2), "ann_val", lambda sch, v: sch.annotate("C", "limit", v))
+    s.choose("limit", (1, 2))
     with pytest.raises(ValueError, match="there is a choice named 'limit' already"):
-        s.choose("limit", (1, 2), "ann_val", lambda sch, v: sch.annotate("C", "limit", v))
+        s.choose("limit", (1, 2))
     with pytest.raises(ValueError, match="there is a choice named 'limit' already"):
-        s.branch("limit", [("none", nothing)])
+        s.branch("limit", {"none": nothing})
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -179,13 +180,13 @@ def test_spaces_have_names():
 
 
 @rule("rows to threads", when=lambda state, block: block == "C", only=True)
-def rows_to_threads(state: State, block: str) -> None:
-    state.schedule.parallel(state.axes(block)[0][1])
+def rows_to_threads(state: OpenSchedule, block: str) -> None:
+    state.parallel(state.axes(block)[0][1])
 
 
 @rule("sum to threads", when=lambda state, block: block == "C")
-def sum_to_threads(state: State, block: str) -> None:
-    state.schedule.parallel(state.axes(block)[2][1])
+def sum_to_threads(state: OpenSchedule, block: str) -> None:
+    state.parallel(state.axes(block)[2][1])
 
 
 RULES = (rows_to_threads, sum_to_threads)
@@ -226,8 +227,8 @@ def test_rules_are_loaded_by_name():
 
 def test_a_sketch_as_text():
     s = state()
-    inner = s.split_choice("rows of a strip", "i", (1, 2, 4))[1]
-    s.branch("threads", [("none", nothing), ("columns", lambda state: state.schedule.unroll(inner))])
+    _, inner = s.split("i", [None, s.choose("rows of a strip", (1, 2, 4))])
+    s.branch("threads", {"none": nothing, "columns": lambda state: state.unroll(inner)})
     text = sketch_text(s.finish("strips", matmul()), (1,))
     assert text.splitlines()[:3] == ["# strips", "#   t0: rows of a strip: 1 | 2 | 4", "#   t1: threads: none | [columns]"]
     assert "for i_0 in range(ceildiv(7, t0)):" in text and "for i_1 in T.unroll(t0):" in text

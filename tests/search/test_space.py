@@ -47,10 +47,10 @@ class Strips:
     def apply(self, state, block):
         new = state.fired(self.name, block)
         (_, i), (_, j), (_, k) = new.axes(block)
-        new.split_choice("rows of a strip", i, (1, 2, 4))
-        (j_0, j_1), _ = new.split(j, 2)
-        new.schedule.reorder(j_0, k, j_1)
-        new.schedule.vectorize(j_1)
+        new.split(i, [None, new.choose("rows of a strip", (1, 2, 4))])
+        j_0, j_1 = new.split(j, [None, *new.sizes(block, new.block(block).iters[1].var.name)])
+        new.reorder(j_0, k, j_1)
+        new.vectorize(j_1)
         new.marks[block] = "strips"
         return [new]
 
@@ -113,7 +113,7 @@ def test_a_block_that_no_rule_develops_is_an_error():
     ("verdict", "made", "message"),
     [
         (True, [], "applies of the rule 'mine' should give a search.rules.Verdict, got True"),
-        (Verdict.APPLY, None, "apply of the rule 'mine' should give a list of search.sketch.State, got None"),
+        (Verdict.APPLY, None, "apply of the rule 'mine' should give a list of schedule.OpenSchedule, got None"),
     ],
 )
 def test_a_rule_that_gives_something_else_is_an_error(verdict, made, message):

@@ -8,10 +8,11 @@ import pytest
 from codegen.target import Target
 from costmodel import NAMES, features
 from schedule import ScheduleError, replay
+from schedule.open_trace import Hole
 from search.family import family
 from search.geometry import machine
 from search.sample import sample
-from search.sketch import Hole, Sketch
+from search.sketch import Sketch
 from search.space import annotated, derived, generate, named
 from search.symbolic import Memory, Multiples, alignments, symbolic, witness
 from tests.search.agreement import disagreements
@@ -149,7 +150,7 @@ def test_where_the_witness_is_refused_each_row_is_a_program():
     s = replay(func, [])
     s.split("i", [3, 4])
     (exact,) = s.trace
-    sketch = Sketch("exact", func, (), (exact.with_args(factors=(Hole(0), 4)),), (), (), 1)
+    sketch = Sketch("exact", func, (), (exact.with_args(factors=(Hole(("column", 0)), 4)),), (), (), 1)
     with pytest.raises(ScheduleError, match="the factors make 4 iterations"):
         symbolic(sketch, ())
     rows = np.array([[3], [1], [4], [2]])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, replay
+from schedule import replay
+from schedule.open_schedule import OpenSchedule
 from search.rules import FuseProducts, Packing, Verdict
 from search.sample import sample
-from search.sketch import State
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search.programs import chained_matmuls, matmul
@@ -21,9 +21,9 @@ TWO = Target("llvm", num_cores=2, vector_bits=512)
 MLP = workloads.make("mlp", (7, 13, 109, 5)).func
 
 
-def packed(func: PrimFunc, last: str) -> State:
+def packed(func: PrimFunc, last: str) -> OpenSchedule:
     """The function with its last product packed, as it is when the rules come to the product before."""
-    (new,) = Packing().apply(State(Schedule(func), TWO, [b.name for b in blocks(func)]), last)
+    (new,) = Packing().apply(OpenSchedule(func, TWO, [b.name for b in blocks(func)]), last)
     return new
 
 
@@ -49,7 +49,7 @@ def test_what_goes_on_by_rows():
         assert rule.applies(packed(func, "F"), "C") is Verdict.APPLY
     for func in (read_by_columns(), as_right_operand()):
         assert rule.applies(packed(func, "F"), "C") is Verdict.SKIP
-    alone = State(Schedule(matmul()), TWO, ["C"])
+    alone = OpenSchedule(matmul(), TWO, ["C"])
     assert rule.applies(alone, "C") is Verdict.SKIP  # an output
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from codegen import lower
 from codegen.target import Target
-from schedule import Schedule, replay
+from schedule import replay
+from schedule.open_schedule import OpenSchedule
 from search.rules import DirectConvolution, TransposedConvolution, Verdict
 from search.sample import sample
-from search.sketch import Sketch, State
+from search.sketch import Sketch
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search import programs
@@ -21,8 +22,8 @@ from tir.traverse import blocks, loops, path_to, variables, walk
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
-def state(func: PrimFunc) -> State:
-    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+def state(func: PrimFunc) -> OpenSchedule:
+    return OpenSchedule(func, TWO, [b.name for b in blocks(func)])
 
 
 def convolution(channels: int = 17) -> PrimFunc:

@@ -8,9 +8,8 @@ from textwrap import dedent
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule
+from schedule.open_schedule import OpenSchedule
 from search.rules import InlineAgain, Verdict
-from search.sketch import State
 from tests.schedule.harness import same_numbers, without_header
 from tests.search.programs import chained_matmuls
 from tir import te, workloads
@@ -22,7 +21,7 @@ SOFTMAX = workloads.make("softmax", (7, 13)).func
 
 
 def only(func: PrimFunc) -> set[str]:
-    s = State(Schedule(func), TWO, [b.name for b in blocks(func)])
+    s = OpenSchedule(func, TWO, [b.name for b in blocks(func)])
     return {b.name for b in blocks(func) if InlineAgain().applies(s, b.name) is not Verdict.SKIP}
 
 
@@ -51,14 +50,14 @@ def test_what_may_be_computed_again():
 
 
 def test_exponentials_of_a_softmax_computed_twice():
-    (new,) = InlineAgain().apply(State(Schedule(SOFTMAX), TWO, []), "power")
+    (new,) = InlineAgain().apply(OpenSchedule(SOFTMAX, TWO, []), "power")
     assert new.rules == ["power: inline again"] and [b.name for b in blocks(new.func)] == ["top", "total", "Y"]
-    assert without_header(new.schedule.script) == dedent(EXPECTED).strip()
+    assert without_header(new.script) == dedent(EXPECTED).strip()
 
 
 @pytest.mark.parametrize("func", [SOFTMAX, twice()])
 def test_it_computes_the_same(func):
-    (new,) = InlineAgain().apply(State(Schedule(func), TWO, []), "power")
+    (new,) = InlineAgain().apply(OpenSchedule(func, TWO, []), "power")
     same_numbers(func, new.func, llvm=False)  # `exp` and the quotient round otherwise when they are vectors
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, replay
+from schedule import replay
+from schedule.open_schedule import OpenSchedule
 from search.rules import PixelsInLanes, Verdict
 from search.sample import sample
-from search.sketch import State
 from search.space import generate
 from tests.schedule.harness import same_numbers
 from tests.search import programs
@@ -21,8 +21,8 @@ from tir.traverse import blocks, path_to
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
-def state(func: PrimFunc) -> State:
-    return State(Schedule(func), TWO, [b.name for b in blocks(func)])
+def state(func: PrimFunc) -> OpenSchedule:
+    return OpenSchedule(func, TWO, [b.name for b in blocks(func)])
 
 
 def convolution(width: int = 7, kernel: int = 3, padding: int = 1) -> PrimFunc:

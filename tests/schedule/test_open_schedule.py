@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import search.planned
+import schedule.open_schedule
 from codegen.target import Target
 from schedule import Schedule
-from search.planned import Planned
+from schedule.open_schedule import OpenSchedule
 from search.space import generate
 from tir import workloads
 from tir.traverse import blocks
@@ -19,13 +19,13 @@ TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 <<
 def test_sketches_are_the_same_without_a_memory(name, shape, monkeypatch):
     func = workloads.make(name, shape).func
     taken = generate(func, TWO, space="ansor", most=4)
-    monkeypatch.setattr(search.planned, "ON_A_NEST", ())
+    monkeypatch.setattr(schedule.open_schedule, "ON_A_NEST", ())
     assert generate(func, TWO, space="ansor", most=4) == taken
 
 
 def test_a_step_is_taken_over_where_its_nest_is_the_same():
     """Beside another nest that has changed; it is the step that would be taken."""
-    start = Planned(workloads.make("softmax", (7, 13)).func)
+    start = OpenSchedule(workloads.make("softmax", (7, 13)).func, TWO)
     first, *_, last = (start.get_loops(b.name) for b in blocks(start.func))
     one, other, plain = start.copy(), start.copy(), Schedule(start.func)
     one.fuse(*first)

@@ -1,0 +1,468 @@
+"""Schedules in the making whose numbers may stay open.
+
+    def strips(s: OpenSchedule) -> None:
+        i, j, k = s.get_loops("C")
+        (rows,) = s.sizes("C", "i", seed=(4,))  # the length of an inner level of the axis that `i` drives
+        i_0, i_1 = s.split(i, [None, rows])
+        s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
+        s.branch("threads", {"alone": lambda s: None, "shared": lambda s: s.parallel(i_0)})
+
+An open number is an integer that remembers its column (`tir.size.Size`): it can be computed with, and given to any primitive.
+Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be concluded from
+stand-ins: the steps have to be legal with all numbers. With `at_seed` every number is its seed instead, of a branch only the run
+that the seed picks is taken, and what comes out is a plain schedule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Unpack
+
+from tir import dtypes
+from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Seq, Stmt, Var, seq
+from tir.simplify import simplify
+from tir.size import Chosen, Size, columns_of, formula
+from tir.traverse import loops, stores, walk, walk_stmts
+
+from .error import ScheduleError
+from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
+from .places import by_place
+from .primitive import REGISTRY, find_block, find_loop
+from .schedule import Schedule
+from .trace import Step
+
+ON_A_NEST = ("split", "fuse", "parallel", "vectorize", "unroll", "annotate")  # primitives that look at one nest and change it
+
+Way = Callable[["OpenSchedule"], object]  # a way to go on
+
+
+class NoSeed(ScheduleError):
+    """A number has no seed, where a schedule is made at its seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Steps that the open trace has otherwise: `length` of them from number `start` on become `entry`."""
+
+    start: int
+    length: int
+    entry: Step | Branch
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """An outermost statement of a function, the names of its loops and blocks, and the buffers that it mentions."""
+
+    stmt: Stmt
+    names: frozenset[str]
+    buffers: frozenset[str]
+
+
+@dataclass
+class _Memory:
+    """What schedules that go on from one another share; by identity, of what is kept here, too."""
+
+    placed: dict[int, tuple[Step, Step]] = field(default_factory=dict)  # steps, and these by place
+    nests: dict[int, _Nest] = field(default_factory=dict)
+    taken: dict[tuple, tuple[Stmt, Step, Any]] = field(default_factory=dict)  # what a step on a nest made, by `_on_a_nest`
+
+
+class OpenSchedule(Schedule):
+    """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
+
+    For those who derive one block by block, `pending` are the blocks still to visit, last first, `rules` says what was done so
+    far, `marks` and `levels` what became of which block. A copy goes on by itself.
+    """
+
+    def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):
+        super().__init__(func)
+        self.target = target
+        self.at_seed = at_seed
+        self.pending = list(pending)
+        self.rules: list[str] = []
+        self.marks: dict[str, str] = {}  # what a rule made of a block: "tiled", "row", "lanes"
+        self.levels: dict[str, list[list[str]]] = {}  # the loops of a tiled block, level by level
+        self.tiles: list[Tile] = []
+        self.choices: list[Choice] = []
+        self.lengths: dict[tuple[str, str], list[int]] = {}  # the open lengths of an axis of a block, from `sizes`
+        self.limits: list[Limit] = []
+        self.made: dict[str, Block] = {}
+        self.columns = 0
+        self._open: list[_Open] = []
+        self._seeds: dict[int, int] = {}  # by column
+        self._shared: dict[str, Choice] = {}  # made in other runs of the branch that is being made, by name
+        self._before: tuple[PrimFunc, ...] = ()  # the function before each step
+        self._memory = _Memory()
+
+    def copy(self) -> OpenSchedule:
+        result = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(result, name, value.copy() if isinstance(value, (list, dict)) else value)
+        return result
+
+    def take(self, other: OpenSchedule) -> None:
+        """Become what a copy of this schedule has become."""
+        vars(self).update(vars(other))
+
+    def fired(self, rule: str, block: str) -> OpenSchedule:
+        """A copy for a rule to change, on which it is recorded that the rule was applied to the block."""
+        result = self.copy()
+        result.rules.append(f"{block}: {rule}")
+        return result
+
+    # --- looking ---------------------------------------------------------------------------------------------------------
+
+    def block(self, name: str) -> Block:
+        return find_block(self.func, name)
+
+    def loop(self, name: str) -> For:
+        return find_loop(self.func, name)
+
+    def is_output(self, name: str) -> bool:
+        return name in self.get_output_blocks()
+
+    def axes(self, name: str) -> list[tuple[Iter, str]]:
+        """The block's iteration variables, each with the loop that drives it; those driven by more than a loop are left out."""
+        return [(it, it.binding.name) for it in self.block(name).iters if isinstance(it.binding, Var)]
+
+    def driver(self, it: Iter) -> str | None:
+        """The loop that alone drives an iteration variable; loops of one iteration beside it don't count.
+
+        Not for blocks below loops with open lengths: their stand-ins have one iteration, too.
+        """
+        units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent == Const(1)}
+        binding = simplify(it.binding, units)
+        return binding.name if isinstance(binding, Var) else None
+
+    def open_loops(self) -> set[str]:
+        """The loops that a split with open lengths made."""
+        found = [run.entry.results for run in self._open if isinstance(run.entry, Step) and run.entry.name == "split"]
+        return {name for results in found for name in results}
+
+    # --- open numbers ----------------------------------------------------------------------------------------------------
+
+    def sizes(
+        self,
+        block: str,
+        axis: str,
+        count: int = 1,
+        *,
+        seed: Sequence[int] | None = None,
+        like: tuple[str, str] | None = None,
+        **described: Any,
+    ) -> list[int]:
+        """Open lengths of `count` inner levels of an axis of a block, outermost first, for `split`: the outermost level follows.
+
+        `seed` has a number for each; with `like`, the block and axis of an earlier call, they are the numbers of that.
+        `described` are the other fields of `Tile`, by default those of the axis as it is.
+        """
+        it = next((it for it in self.block(block).iters if it.var.name == axis), None)
+        if it is not None:
+            of_axis = {"extent": extent, "reduce": lambda x: not is_spatial(x)}
+            described |= {name: find(it) for name, find in of_axis.items() if name not in described}
+            described.setdefault("bits", element_bits(self.block(block)))
+        if like is not None:
+            self.lengths[block, axis] = self.lengths[like]
+            if not self.at_seed:
+                columns = next(t.columns for t in self.tiles if (t.block, t.axis) == like)
+                self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
+            return list(self.lengths[like])
+        if self.at_seed:
+            if seed is None:
+                raise NoSeed(f"the tile sizes of axis `{axis}` of `{block}` have no seed")
+            self.lengths[block, axis] = list(seed)
+            return list(seed)
+        columns = tuple(range(self.columns, self.columns + count))
+        self.columns += count
+        self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
+        if seed is not None:
+            self._seeds |= zip(columns, seed, strict=True)
+        self.lengths[block, axis] = [Size.column(1, c) for c in columns]
+        return list(self.lengths[block, axis])
+
+    def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[About]) -> Any:
+        """One of a few values of any kind, for an argument of a primitive; `seed`, by default the first, is one of them. `about`
+        are the fields `block`, `role` and `buffer` of the `Choice`."""
+        values = tuple(options)
+        if self.at_seed:
+            return values[0] if seed is None else seed
+        numbers = all(type(v) is int for v in values)
+        column = self._column(Choice(name, 0, values if numbers else tuple(range(len(values))), **about))
+        if seed is not None:
+            self._seeds[column] = seed if numbers else values.index(seed)
+        return Size.column(values[0], column) if numbers else Chosen.of(Size.column(0, column), values)
+
+    def at_most(self, most: int, *numbers: int) -> None:
+        """Have the product of some open choices be at most so much in every row; the first ones give way."""
+        if not self.at_seed:
+            self.limits.append(Limit(tuple(c for n in numbers for c in columns_of(formula(n))), most))
+
+    def _column(self, choice: Choice) -> int:
+        """The column of a choice: a new one, or that of the choice of this name in another run of the branch being made."""
+        self._need_new(choice.name)
+        known = self._shared.get(choice.name)
+        if known is not None and known.options == choice.options:
+            column = known.column
+        else:
+            column = self.columns
+            self.columns += 1
+        self.choices.append(replace(choice, column=column))
+        return column
+
+    def _need_new(self, name: str) -> None:
+        if any(c.name == name for c in self.choices):
+            raise ValueError(f"there is a choice named {name!r} already")
+
+    def branch(
+        self,
+        name: str,
+        ways: Mapping[str, Way],
+        *,
+        weights: tuple[float, ...] = (),
+        seed: str | None = None,
+        **about: Unpack[About],
+    ) -> int:
+        """Let a column pick one of several ways to go on: functions, by their labels, that change the schedule they are given.
+
+        Ways that raise ScheduleError are left out, as are those that take the same steps as an earlier one; where one is left
+        there is no column. What follows is planned on the first way, and has to be legal after all of them. Choices of one name
+        in several ways share a column. Where all ways are there, `weights` say how often each is drawn; `seed` is the label of
+        the way that is taken at the seed, the first by default, or the next legal one. Returns how many there are.
+        """
+        self._need_new(name)
+        if self.at_seed:
+            return self._way_at_seed(ways, seed)
+        here = len(self._steps), len(self._open)
+        made: list[tuple[str, OpenSchedule, tuple[Step | Branch, ...]]] = []
+        shared = dict(self._shared)
+        columns, seeds = self.columns, dict(self._seeds)
+        for label, way in ways.items():
+            new = self.copy()
+            new.columns, new._shared = columns, shared
+            try:
+                way(new)
+            except ScheduleError:
+                continue
+            entries = new._entries(*here)
+            if all(entries != others for _, _, others in made):
+                made.append((label, new, entries))
+                shared = shared | {c.name: c for c in new.choices[len(self.choices) :]}
+                columns = new.columns
+                seeds = new._seeds | seeds if label != seed else seeds | new._seeds
+        if len(made) == 1:
+            ((_, only, _),) = made
+            only._shared = self._shared
+            self.take(only)
+        elif made:
+            labels = tuple(label for label, _, _ in made)
+            own = self._shared.get(name, Choice(name, columns, (), **about))
+            own = replace(own, options=tuple(range(max(len(made), len(own.options)))))
+            if len(own.options) == len(weights):
+                own = replace(own, weights=weights)
+            entry = Branch(own.column, tuple(entries for _, _, entries in made), labels)
+            first = made[0][1]
+            run = _Open(here[0], len(first._steps) - here[0], entry)
+            tiles = {t: None for _, new, _ in made for t in new.tiles[len(self.tiles) :]}
+            choices = {c.column: c for _, new, _ in made for c in new.choices[len(self.choices) :]}
+            first.tiles, first.choices = [*self.tiles, *tiles], [*self.choices, own, *choices.values()]
+            first._open, first._shared, first.columns = [*self._open, run], self._shared, max(columns, own.column + 1)
+            first._seeds = {own.column: labels.index(seed) if seed in labels else 0} | seeds
+            self.take(first)
+        return len(made)
+
+    def _way_at_seed(self, ways: Mapping[str, Way], seed: str | None) -> int:
+        for label in sorted(ways, key=lambda label: label != seed):
+            new = self.copy()
+            try:
+                ways[label](new)
+            except NoSeed:
+                raise
+            except ScheduleError:
+                continue
+            self.take(new)
+            return 1
+        return 0
+
+    # --- sampling: the decision is the seed --------------------------------------------------------------------------------
+
+    def sample_perfect_tile(
+        self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
+    ) -> list[int]:
+        """Open factors for `split` whose product is the extent of a loop, as `Schedule.sample_perfect_tile` draws them."""
+        return self._sampled(loop, n, max_innermost_factor, decision, perfect=True)
+
+    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[int]:
+        """Open factors for `split` that need not divide the extent of a loop."""
+        return self._sampled(loop, n, max_innermost_factor, decision, perfect=False)
+
+    def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool) -> list[int]:
+        below = [b for b in walk_stmts(self.loop(loop)) if isinstance(b, Block)]
+        driven = [(b, it) for b in below for it in b.iters if it.binding == Var(loop)]
+        length = self.loop(loop).extent
+        if not driven or not isinstance(length, Const) or loop in self.open_loops():
+            raise ScheduleError(
+                f"the loop `{loop}` drives no axis of a block alone", hint="sample the tiles of a loop before it is split"
+            )
+        block, it = driven[0]
+        whole, inner = int(length.value), decision[1:] if decision is not None else None
+        sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, perfect=perfect, limit=None if limit == -1 else limit)
+        outer: int = whole
+        for size in sizes:
+            outer = outer // size if perfect else -(-outer // size)
+        return [outer, *sizes]
+
+    def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:
+        """One of some values, for an argument of a primitive: what steps are taken must not depend on it (see `branch`)."""
+        name = f"choice {sum(c.name.startswith('choice ') for c in self.choices)}"
+        found = self.choose(name, candidates, seed=None if decision is None else candidates[decision])
+        if not self.at_seed:
+            self.choices[-1] = replace(self.choices[-1], weights=tuple(probs))
+        return found
+
+    # --- steps -----------------------------------------------------------------------------------------------------------
+
+    def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        before = self._func
+        given = tuple(map(_stand_in, args)), {k: _stand_in(v) for k, v in kwargs.items()}
+        result = self._on_a_nest(name, *given) if name in ON_A_NEST else super()._apply(name, *given[0], **given[1])
+        self._before = (*self._before, before)
+        if any(map(_is_open, (*args, *kwargs.values()))):
+            self._note_open(name, args, kwargs)
+        return result
+
+    def _note_open(self, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Note which arguments of the last step are open."""
+        bound = REGISTRY[name].signature.bind(*args, **kwargs).arguments
+        holes = {k: _holes(v) for k, v in bound.items() if _is_open(v)}
+        self._open.append(_Open(len(self._steps) - 1, 1, self._steps[-1].with_args(**holes)))
+
+    def _on_a_nest(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Take a step on the nest of the loop or block that comes first, or take over what it made there before.
+
+        What it may make depends on the nest, on which of its buffers others use, and on what names are free.
+        """
+        old = self._func
+        nests = [self._nest(s) for s in _outermost(old)]
+        here = next((n for n, nest in enumerate(nests) if args[0] in nest.names), None)
+        if here is None:
+            return super()._apply(name, *args, **kwargs)
+        others = nests[:here] + nests[here + 1 :]
+        elsewhere = frozenset().union(*(nest.buffers for nest in others))
+        key = name, repr((args, kwargs)), id(nests[here].stmt), nests[here].buffers & elsewhere
+        if key in self._memory.taken:
+            new, step, result = self._memory.taken[key]
+            if not any(n in nest.names for n in step.results for nest in others) and elsewhere.isdisjoint(step.results):
+                stmts = [nest.stmt for nest in nests]
+                self._func = old.with_(body=seq(*stmts[:here], new, *stmts[here + 1 :]))
+                self._steps = (*self._steps, step)
+                return result
+        result = super()._apply(name, *args, **kwargs)
+        after, step = _outermost(self._func), self._steps[-1]
+        alone = [n for n, (s, nest) in enumerate(zip(after, nests, strict=False)) if s is not nest.stmt] == [here]
+        # With a number that makes it new, a name depends on what others are called.
+        numbered = any(re.search(r"_[1-9]\d*$", n) for n in step.results if isinstance(n, str))
+        if alone and not numbered and len(after) == len(nests) and self._func.allocs is old.allocs:
+            self._memory.taken[key] = after[here], step, result
+        return result
+
+    def _nest(self, stmt: Stmt) -> _Nest:
+        known = self._memory.nests
+        if id(stmt) not in known:
+            below = [s for s in walk_stmts(stmt) if isinstance(s, (For, Block))]
+            variables = {it.var.name for s in below if isinstance(s, Block) for it in s.iters}
+            buffers = frozenset(n.name for n in walk(stmt) if type(n) is Buffer)
+            known[id(stmt)] = _Nest(stmt, frozenset({s.name for s in below} | variables), buffers)
+        return known[id(stmt)]
+
+    def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
+        """The trace as the open trace has it, from step `start` on, of which `_open` knows from its entry `opened` on.
+
+        Loops are given by place, up to the first branch by name if `named` is set.
+        """
+        entries: list[Step | Branch] = []
+
+        def add(step: Step | Branch, n: int) -> None:
+            nonlocal named
+            named = named and not isinstance(step, Branch)
+            entries.append(step if named or isinstance(step, Branch) else self._placed(step, n))
+
+        for run in self._open[opened:]:
+            for n in range(start, run.start):
+                add(self._steps[n], n)
+            add(run.entry, run.start)
+            start = run.start + run.length
+        for n in range(start, len(self._steps)):
+            add(self._steps[n], n)
+        return tuple(entries)
+
+    def _placed(self, step: Step, n: int) -> Step:
+        """A step, taken as number `n`, with its loops by place instead of by name."""
+        placed = self._memory.placed
+        if id(step) not in placed:
+            placed[id(step)] = step, by_place(step, self._before[n])
+        return placed[id(step)][1]
+
+    def finish(self, name: str, func: PrimFunc) -> OpenTrace:
+        """The open trace of `func` that this schedule has become."""
+        entries = self._entries(named=not any(t.padded for t in self.tiles))
+        seeded = all(c in self._seeds for t in self.tiles for c in t.columns)
+        row = [self._seeds.get(c, 1) for c in range(self.columns)]
+        for choice in self.choices:
+            row[choice.column] = self._seeds.get(choice.column, choice.options[0])
+        return OpenTrace(
+            name, func, tuple(self.rules), entries, tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits),
+            tuple(self.made.values()), tuple(row) if seeded else None,
+        )  # fmt: skip
+
+
+def _outermost(func: PrimFunc) -> tuple[Stmt, ...]:
+    return func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+
+
+def _is_open(value: Any) -> bool:
+    return any(map(_is_open, value)) if isinstance(value, (list, tuple)) else isinstance(value, Size)
+
+
+def _stand_in(value: Any) -> Any:
+    """An argument with plain values in the place of open ones."""
+    match value:
+        case Chosen():
+            return value.values[int(value)]
+        case Size():
+            return int(value)
+        case list() | tuple():
+            return type(value)(map(_stand_in, value))
+        case _:
+            return value
+
+
+def _holes(value: Any) -> Any:
+    """An argument with holes in the place of open values."""
+    match value:
+        case Chosen():
+            return Hole(value.formula, value.values)
+        case Size():
+            return Hole(value.formula)
+        case list() | tuple():
+            return tuple(map(_holes, value))
+        case _:
+            return value
+
+
+def extent(it: Iter) -> int:
+    """The constant extent of an axis; ValueError where it is symbolic."""
+    if not isinstance(it.extent, Const):
+        raise ValueError(f"axis {it.var.name} has the symbolic extent {it.extent}; tuning needs constant shapes")
+    return int(it.extent.value)
+
+
+def element_bits(block: Block) -> int:
+    """The width of the elements that a block computes, in which vector lanes are counted; halves are computed in 32 bits."""
+    written = {s.buffer.dtype for s in stores(block.body)}
+    return max(32 if dtypes.is_float(dtype) and dtypes.bits(dtype) < 32 else dtypes.bits(dtype) for dtype in written)
+
+
+def is_spatial(it: Iter) -> bool:
+    return it.axis is Axis.SPATIAL

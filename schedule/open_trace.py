@@ -1,0 +1,312 @@
+"""Open schedules: traces whose numbers are holes, and the rows of numbers that fill them.
+
+An open trace fixes the structure of a schedule. Its numbers, tile sizes and the like, are the columns of an integer matrix with
+one row a candidate (Ansor, OSDI 2020, section 4.1). `OpenTrace.trace(row)` puts a row's numbers into the holes; no program is
+touched until that trace is replayed. A column may also pick one of a few runs of steps (`Branch`): how many loops run in
+parallel, say, or where a stage is computed. Candidates that differ in such a column have loop nests of different shapes; those
+that agree in all of them (`OpenTrace.variant`) differ in numbers alone.
+
+Templates, rules, and functions of a user make open traces by calling the primitives of an `OpenSchedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from math import prod
+from typing import Any, TypedDict
+
+import numpy as np
+
+from tir.ir import Block, PrimFunc
+from tir.size import Chosen, Formula, Size, columns_of, value_of
+
+from .places import by_name
+from .trace import Step, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """An open argument of a step: a formula over the columns of a row (see `tir.size`); with `values`, the one of these whose
+    number the formula gives."""
+
+    formula: Formula
+    values: tuple[Any, ...] = ()
+
+    def filled(self, number: Callable[[int], int]) -> Any:
+        """What stands there, given the number of each column."""
+        found = value_of(self.formula, number)
+        if not self.values:
+            return found
+        value = self.values[found % len(self.values)]
+        return Chosen.of(found, self.values) if isinstance(found, Size) and type(value) is not int else value
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A place of the trace where a column picks one of several runs of steps, which may be empty: number `value % len(options)`.
+
+    A column may be shared by branches in different runs of one further out, which need not have as many options.
+    """
+
+    column: int
+    options: tuple[tuple[Step | Branch, ...], ...]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One axis cut into levels. `columns` are the inner levels, outermost first; the outermost level follows from the extent.
+
+    `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
+    are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
+    size of the innermost level; both bound the space, not what is legal.
+
+    On a GPU `roles` has a letter for each column: g for blocks that run together, v for virtual threads, t for threads, w for
+    warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
+    exceed the extent: the tile is filled up. Where `unit` iterations are taken as one (those of an instruction, or
+    classes that loops further out go through), `extent` and columns count these, and the last one lacks `missing` iterations.
+    An axis that steps make of others counts through `parts`, axes of the function, the last of them fastest.
+    """
+
+    block: str
+    axis: str
+    extent: int
+    reduce: bool
+    columns: tuple[int, ...]
+    vector: bool = False
+    bits: int = 32
+    perfect: bool = False
+    limit: int | None = None
+    roles: str = ""
+    padded: bool = False
+    unit: int = 1
+    missing: int = 0
+    parts: tuple[str, ...] = ()
+
+    def fills(self, row: Sequence[int]) -> bool:
+        """Whether the tiles of a row fill the axis exactly."""
+        return (self.extent * self.unit - self.missing) % (self.unit * prod(int(row[c]) for c in self.columns)) == 0
+
+
+class Role(StrEnum):
+    """What a choice decides. Mutations, populations and cost models find the columns that they need by it."""
+
+    OTHER = "other"
+    PARALLEL = "parallel"  # which loops run in parallel, on how many threads, and how threads share the iterations
+    LOCATION = "compute location"  # where a stage is computed
+    PRAGMA = "pragma"  # unrolling, prefetching, stores that bypass the caches
+    PACKING = "packing"  # whether an operand is copied, and where
+    VECTOR_WIDTH = "vector width"  # whole registers (0) or halves (1)
+    COPY_WIDTH = "copy width"  # elements that a thread copies to shared memory at once
+    STAGES = "stages"  # tiles of shared memory that take turns
+    RESIDENT = "resident"  # blocks for which a multiprocessor shall have registers
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A column that takes one of a few values; for the column of a branch they are the numbers of its runs. They are drawn with
+    the probabilities `weights`, all alike if there are none.
+
+    `block` is the block whose loops it changes, whose tiles it goes with in crossover; empty where it concerns several. `buffer`
+    is the operand that it is about.
+    """
+
+    name: str
+    column: int
+    options: tuple[int, ...]
+    weights: tuple[float, ...] = ()
+    block: str = ""
+    role: Role = Role.OTHER
+    buffer: str = ""
+
+
+class About(TypedDict, total=False):
+    """The fields of a choice by which it is found."""
+
+    block: str
+    role: Role
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The product of some columns, all of them choices, is at most `most`; the first ones give way."""
+
+    columns: tuple[int, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class OpenTrace:
+    """A schedule of `func` with holes. `rules` say what made it, as `block: rule`; `steps` are its trace.
+
+    Each column is described by exactly one of `tiles` and `choices`; `limits` say which numbers don't go together. `seed` is the
+    row that formulas give, None where some tile sizes have no formula. `made` are blocks that rules made or changed before any
+    number was open, as they were then, for those who describe the schedule.
+    """
+
+    name: str
+    func: PrimFunc
+    rules: tuple[str, ...]
+    steps: tuple[Step | Branch, ...]
+    tiles: tuple[Tile, ...]
+    choices: tuple[Choice, ...]
+    columns: int
+    limits: tuple[Limit, ...] = ()
+    made: tuple[Block, ...] = ()
+    seed: tuple[int, ...] | None = None
+
+    def column_of(self, block: str, role: Role, buffer: str = "") -> int | None:
+        """The column of the choice of this role for a block, and an operand of it; None if there is none."""
+        return self._roles.get((block, role, buffer))
+
+    @cached_property
+    def _roles(self) -> dict[tuple[str, Role, str], int]:
+        return {(c.block, c.role, c.buffer): c.column for c in self.choices}
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        """All branches, those inside runs of others included, in the order of the trace."""
+        return tuple(_branches(self.steps))
+
+    def variant(self, row: Sequence[int]) -> tuple[int, ...]:
+        """The numbers of the runs that a row picks in `branches`, 0 for those inside runs that it does not pick.
+
+        Rows of one variant take the same steps and differ in numbers alone.
+        """
+        return tuple(int(v) for v in self.variants(np.asarray([row], dtype=np.int64))[0])
+
+    def variants(self, rows: np.ndarray) -> np.ndarray:
+        """The variants of a population: an (n, columns) matrix of rows gives an (n, branches) matrix."""
+        found: list[np.ndarray] = []
+
+        def visit(steps: Sequence[Step | Branch], active: np.ndarray) -> None:
+            for step in steps:
+                if isinstance(step, Branch):
+                    picked = np.where(active, rows[:, step.column] % len(step.options), 0)
+                    found.append(picked)
+                    for n, option in enumerate(step.options):
+                        visit(option, active & (picked == n))
+
+        visit(self.steps, np.ones(len(rows), dtype=bool))
+        return np.stack(found, axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
+
+    def used(self, rows: np.ndarray) -> np.ndarray:
+        """Which columns the steps of each row have numbers from: an (n, columns) boolean matrix for one of rows."""
+        result = np.zeros(rows.shape, dtype=bool)
+
+        def visit(run: _Run, active: np.ndarray) -> None:
+            columns, branches = run
+            result[active[:, None], np.array(columns, dtype=np.int64)] = True
+            for column, options in branches:
+                picked = rows[active, column] % len(options)
+                for n in np.unique(picked):
+                    visit(options[n], active[picked == n])
+
+        visit(self._run, np.arange(len(rows)))
+        return result
+
+    @cached_property
+    def _run(self) -> _Run:
+        return _columns_in(self.steps)
+
+    def picked(self, variant: Sequence[int]) -> tuple[Step, ...]:
+        """The steps of a variant: each branch replaced by the run that it picks, holes left open."""
+        if not self.branches:
+            return self.steps  # type: ignore[return-value]
+        return self._with_names(tuple(int(v) for v in variant), self.stand_ins())
+
+    def planned(self, variant: Sequence[int]) -> list[Step]:
+        """The steps of a variant as they were planned: with loops by place in what is inside of branches."""
+        numbers = iter(zip(self.branches, variant, strict=True))
+
+        def visit(steps: Sequence[Step | Branch]) -> list[Step]:
+            result: list[Step] = []
+            for step in steps:
+                if isinstance(step, Branch):
+                    _, number = next(numbers)
+                    runs = [visit(option) for option in step.options]
+                    result += runs[number]
+                else:
+                    result.append(step)
+            return result
+
+        return visit(self.steps)
+
+    def stand_ins(self) -> list[int]:
+        """A row: tiles of 1, and the first option of each choice."""
+        row = [1] * self.columns
+        for choice in self.choices:
+            row[choice.column] = choice.options[0]
+        return row
+
+    def trace(self, row: Sequence[int]) -> Trace:
+        """The trace with a row's numbers in its holes."""
+        if len(row) != self.columns:
+            raise ValueError(f"sketch {self.name} has {self.columns} hole(s), got a row of {len(row)}")
+        variant = self.variant(row)
+        fills = [t.fills(row) for t in self.tiles if t.padded]
+        steps = self._with_names(variant, row, *fills) if fills else self.picked(variant)
+        return Trace(tuple(filled(step, lambda column: int(row[column])) for step in steps))
+
+    def _with_names(self, variant: tuple[int, ...], row: Sequence[int], *fills: bool) -> tuple[Step, ...]:
+        """The steps of a variant with the names that loops have there; where axes are padded, which makes loops, names depend on
+        which of them tiles fill."""
+        key = variant, fills
+        if key not in self._named:
+            self._named[key] = by_name(self.func, self.planned(variant), lambda step: filled(step, lambda c: int(row[c])))
+        return self._named[key]
+
+    @cached_property
+    def _named(self) -> dict[tuple, tuple[Step, ...]]:
+        return {}
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'; '.join(self.rules)} ({self.columns} holes)"
+
+
+_Run = tuple[list[int], list[tuple[int, list["_Run"]]]]  # columns in a run of steps; the branches in it: column and runs
+
+
+def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
+    branches = [s for s in steps if isinstance(s, Branch)]
+    columns = {c for s in steps if isinstance(s, Step) for _, value in s.args for c in open_in(value)}
+    columns |= {b.column for b in branches}
+    return sorted(columns), [(b.column, [_columns_in(option) for option in b.options]) for b in branches]
+
+
+def open_in(value: object) -> tuple[int, ...]:
+    """The columns of what is open in an argument."""
+    match value:
+        case Hole(formula):
+            return columns_of(formula)
+        case tuple():
+            return tuple(c for v in value for c in open_in(v))
+        case _:
+            return ()
+
+
+def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
+    for step in steps:
+        if isinstance(step, Branch):
+            yield step
+            for option in step.options:
+                yield from _branches(option)
+
+
+def filled(step: Step, number: Callable[[int], int]) -> Step:
+    """The step with what `number` says of each column in place of what is open."""
+
+    def fill(value):
+        match value:
+            case Hole():
+                return value.filled(number)
+            case tuple():
+                return tuple(fill(v) for v in value)
+            case _:
+                return value
+
+    return replace(step, args=tuple((k, fill(v)) for k, v in step.args))

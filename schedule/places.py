@@ -1,0 +1,87 @@
+"""Steps that say which loop they mean by its place, so that they can be taken where other names have been made before.
+
+The names of new loops depend on what names are taken. A run of steps that was planned on one variant of an open schedule is taken
+on others, too; so it says which loop it means by the block below it, and the names are looked up where the run is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tir.ir import For, PrimFunc
+
+from .primitive import REGISTRY, blocks_below, loops_of, loops_on, path
+from .schedule import Schedule
+from .trace import Step
+
+LOOPS = ("loop", "loops", "ordered_loops", "block_or_loop", "x", "y")  # parameters of primitives that take the names of loops
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOf:
+    """A loop by its place: number `index`, from the outside, of those around a block."""
+
+    block: str
+    index: int
+
+
+def by_place(step: Step, before: PrimFunc) -> Step:
+    """The step with its loops by place instead of by name; `before` is the function that it was planned on."""
+
+    def place(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(place, value))
+        above = path(before, For, value)
+        if not above:
+            return value
+        return LoopOf(blocks_below(above[-1])[0].name, len(loops_on(above)) - 1)
+
+    return replace(step, args=tuple((k, place(v) if k in LOOPS else v) for k, v in step.args))
+
+
+def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
+    """The steps with the names that their loops and blocks have when they are taken on `func` one after the other.
+
+    `stand_in` gives a step with numbers for what is open in it; open numbers stay in the result.
+    """
+    made: dict[str, str] = {}
+    result: list[Step] = []
+    for step in steps:
+        func, taken = take(func, step, stand_in, made)
+        made |= renamed(step, taken)
+        result.append(taken)
+    return tuple(result)
+
+
+def named(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
+    """A planned step with the names that loops and blocks have in `func`; `made` are the names of blocks where they differ from
+    those planned."""
+    return replace(step, args=tuple((k, _named(v, func, made, k)) for k, v in step.args))
+
+
+def take(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
+    """The function after one planned step, and the step as `named`."""
+    schedule = Schedule(func)
+    step = named(func, step, made)
+    taken, options = REGISTRY[step.name].spread(stand_in(step).bound)
+    schedule._apply(step.name, *taken, **options)
+    return schedule.func, replace(step, results=schedule.trace[-1].results)
+
+
+def renamed(planned: Step, taken: Step) -> dict[str, str]:
+    """What a step made, by the name that it was planned to have."""
+    return {old: new for old, new in zip(planned.results, taken.results, strict=True) if isinstance(old, str)}
+
+
+def _named(value: Any, func: PrimFunc, made: Mapping[str, str], parameter: str) -> Any:
+    match value:
+        case LoopOf(block, index):
+            return loops_of(func, made.get(block, block))[index].name
+        case tuple():
+            return tuple(_named(v, func, made, parameter) for v in value)
+        case str() if parameter == "block":
+            return made.get(value, value)
+        case _:
+            return value
