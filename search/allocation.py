@@ -43,11 +43,11 @@ class Allocation:
 
 @dataclass
 class History:
-    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; `flop` of the task; `structure`
+    """A task's rounds: `best` seconds after each, infinite while there is no valid candidate; `flop` of the task; `group`
     names the tasks that are like it; `dead` is a task that gets no more rounds."""
 
     flop: int
-    structure: str
+    group: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
     alone: bool = False  # expelled from its group: it is slower than similar tasks, and will stay so
@@ -93,7 +93,7 @@ def _forward(n: int, histories: Sequence[History], allocation: Allocation) -> fl
     would be; whichever promises more. Where that did not come true lately, less."""
     h = histories[n]
     hoped = -h.seconds / h.rounds
-    speeds = [o.flop / o.seconds for o in histories if o.structure == h.structure and not o.alone and math.isfinite(o.seconds)]
+    speeds = [o.flop / o.seconds for o in histories if o.group == h.group and not o.alone and math.isfinite(o.seconds)]
     if not h.alone and len(speeds) > 1 and max(speeds) > 0:
         hoped = min(hoped, allocation.beta * h.flop / max(speeds) - h.seconds)
     return min(0.0, hoped) * allocation.gamma**h.idle
@@ -103,7 +103,7 @@ def expel(histories: Sequence[History], allocation: Allocation) -> None:
     """Take tasks out of their group that are `beta` times as slow as its best although they got many more rounds than the
     others."""
     for n, h in enumerate(histories):
-        others = [o for k, o in enumerate(histories) if k != n and o.structure == h.structure and not o.alone]
+        others = [o for k, o in enumerate(histories) if k != n and o.group == h.group and not o.alone]
         if h.alone or not others or not math.isfinite(h.seconds):
             continue
         fastest = max(o.flop / o.seconds if math.isfinite(o.seconds) else 0.0 for o in others)
@@ -126,7 +126,7 @@ def choose(histories: Sequence[History], objective: Objective, allocation: Alloc
     return int(rng.choice([alive[k] for k in np.flatnonzero(found == found.min())]))
 
 
-def structure(func: PrimFunc, flop: int) -> str:
+def group(func: PrimFunc, flop: int) -> str:
     """A name that functions share if they differ in extents alone, and take about as many operations (a factor of 1.6)."""
     names: dict[str, int] = {}
 

@@ -94,7 +94,8 @@ class Journal:
         self._budget.measured += 1
         if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
             self._identifiers[id(measurement)] = identifier
-        better = measurement.max_error is not None and (self.best is None or measurement.seconds < self.best.seconds)
+        checked = measurement.outcome == "ok" and measurement.max_error is not None
+        better = checked and (self.best is None or measurement.seconds < self.best.seconds)
         if better:
             self.best = measurement
         self.emit(Measured(measurement, *self.progress))
@@ -167,23 +168,9 @@ class Journal:
         if best is None or not (interrupted or self.found):
             raise NothingFound(self.task, self.measurements)
         return Result(
-            task=self.task,
-            trace=best.candidate.trace,
-            seconds=best.seconds,
-            outcomes=dict(self.outcomes),
-            baseline=None if baseline is None else baseline.seconds,
-            baseline_stopped=self.baseline_stopped,
-            numpy=self.numpy,
-            max_error=best.max_error,
-            tolerance=self.tolerance,
-            peak=self.peak,
-            elapsed=self._budget.elapsed,
-            interrupted=interrupted,
-            problem=self.problem,
-            measurements=tuple(self.measurements),
-            earlier=len(self.earlier),
-            phases=dict(self.phases),
-            scored_per_second=self.scored_per_second,
-            scored=dict(self.scored),
-            rules=self.rules,
-        )
+            task=self.task, trace=best.candidate.trace, seconds=best.seconds, outcomes=dict(self.outcomes),
+            baseline=None if baseline is None else baseline.seconds, baseline_stopped=self.baseline_stopped, numpy=self.numpy,
+            max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
+            interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
+            phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
+        )  # fmt: skip

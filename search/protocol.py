@@ -78,35 +78,25 @@ class WarmStarts(Protocol):
 class HasSketches(Protocol):
     """A search over sketches: how many there are is shown, and by what rules each was made."""
 
-    @property
-    def sketches(self) -> Sequence[object]: ...
+    sketches: Sequence[object]
 
 
 @runtime_checkable
 class CountsRows(Protocol):
-    """A search that counts what its model judged."""
+    """A search that counts the rows its model judged, by how: {"symbolic": n, "concrete": m}, the latter one by one."""
 
-    @property
-    def scored(self) -> Mapping[str, int]:
-        """How many rows so far, by how: {"symbolic": n, "concrete": m}, the latter one by one."""
-        ...
+    scored: Mapping[str, int]
 
 
 @runtime_checkable
 class HasRate(Protocol):
-    """A search that times its model."""
+    """A search that says how many candidates its model judges a second, None where unknown."""
 
-    @property
-    def scored_per_second(self) -> float | None:
-        """Candidates that the model judges a second, None where unknown."""
-        ...
+    scored_per_second: float | None
 
 
 @runtime_checkable
 class RanksItself(Protocol):
-    """A search that knows how good its model is."""
+    """A search that says how its model's scores rank with what was then measured, -1 to 1, None where unknown."""
 
-    @property
-    def rank_correlation(self) -> float | None:
-        """Of the model's scores with what was then measured, -1 to 1, None where unknown."""
-        ...
+    rank_correlation: float | None

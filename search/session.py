@@ -120,9 +120,16 @@ class Session:
         return made
 
     def _make_proposer(self) -> Proposer:
-        search = make_search(self.task, self._options)
-        if (first := self._options.first) is not None:
-            return search, first(self.task) if callable(first) else first
+        o = self._options
+        search: Any = o.search
+        if search is None or isinstance(search, str):
+            from . import strategies
+
+            search = strategies.search(self.task, search or "evolution", o.model or "gbdt", o.space or "full", o.rules)
+        elif isinstance(search, type) or not isinstance(search, Search):
+            search = search(self.task)
+        if o.first is not None:
+            return search, o.first(self.task) if callable(o.first) else o.first
         try:
             return search, [default_candidate(self.task)]
         except ScheduleError as error:  # no reason not to search
@@ -133,30 +140,8 @@ class Session:
 Turn = tuple[Session, int, bool]  # who measures, how many candidates, and whether next to the best
 
 
-def drive(sessions: Sequence[Session], turns: Iterable[Turn]) -> bool:
-    """A run: give the turns, one at a time with worker processes for that session alone, then let the leaders of each race.
-    Ctrl-C ends it; returns whether it did."""
-    active = None
-
-    def activate(session: Session) -> Session:
-        nonlocal active
-        if active is not None and active is not session:
-            active.pause()
-        active = session
-        return session
-
-    try:
-        for session, n, polish in turns:
-            activate(session).step(n, polish)
-        for session in sessions:
-            activate(session).race()
-    except KeyboardInterrupt:
-        return True
-    return False
-
-
 @contextmanager
-def opened(
+def sessions(
     tasks: Sequence[Task], budget: Budget, options: Options, callbacks: Sequence[Sequence[Callback]]
 ) -> Iterator[list[Session]]:
     """A session of each task, with its callbacks. VerifyError, before anything is done, if one of them is not well formed."""
@@ -170,19 +155,31 @@ def opened(
         yield [stack.enter_context(session) for session in made]
 
 
+def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
+    """A run: give the turns, then let the leaders of each session race. Only one at a time has worker processes. Ctrl-C ends it;
+    returns whether it did."""
+    active: Session | None = None
+
+    def activate(session: Session) -> Session:
+        nonlocal active
+        if active is not None and active is not session:
+            active.pause()
+        active = session
+        return session
+
+    try:
+        for session, n, polish in turns:
+            activate(session).step(n, polish)
+        for session in tuned:
+            activate(session).race()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
 def default_candidate(task: Task) -> Candidate:
     """The schedule that needs no measurement, as a candidate."""
     return Candidate("default", (), task.default_trace())
-
-
-def make_search(task: Task, options: Options) -> Search:
-    """What proposes candidates for the task."""
-    search: Any = options.search
-    if search is None or isinstance(search, str):
-        from . import strategies
-
-        return strategies.search(task, search or "evolution", options.model or "gbdt", options.space or "full", options.rules)
-    return search if isinstance(search, Search) and not isinstance(search, type) else search(task)
 
 
 def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:

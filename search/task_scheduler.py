@@ -12,7 +12,7 @@ import numpy as np
 
 from tir.ir import PrimFunc
 
-from .allocation import Allocation, History, Objective, choose, expel, structure
+from .allocation import Allocation, History, Objective, choose, expel, group
 from .budget import Budget
 from .events import Event
 from .measure import Candidate, Limits, Measurer, WorkerError
@@ -21,7 +21,7 @@ from .options import Options, check_budget, check_options
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
-from .session import Session, Turn, drive, opened
+from .session import Session, Turn, drive, sessions
 from .task import Task
 
 if TYPE_CHECKING:
@@ -118,10 +118,11 @@ def tune_tasks(
         return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
 
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique))
-    with opened(unique, budget, options, [[_labelled(c, task) for c in callbacks] for task in unique]) as sessions:
-        scheduler = _Scheduler(sessions, budget, value, strategy, allocation or Allocation(), seed)
-        interrupted = drive(sessions, scheduler.turns())
-    found = [_result(session, interrupted) for session in sessions]
+    labelled = [[_labelled(callback, task) for callback in callbacks] for task in unique]
+    with sessions(unique, budget, options, labelled) as tuned:
+        scheduler = _Scheduler(tuned, budget, value, strategy, allocation or Allocation(), seed)
+        interrupted = drive(tuned, scheduler.turns())
+    found = [_result(session, interrupted) for session in tuned]
     total = _total(value, [math.inf if r is None else r.seconds for r, _ in found])
     results, problems = zip(*(found[n] for n in place), strict=True)
     return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
@@ -181,7 +182,7 @@ class _Scheduler:
         self._sessions, self._budget, self._value = sessions, budget, value
         self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
-        self._histories = [History(s.task.flop, structure(s.task.func, s.task.flop)) for s in sessions]
+        self._histories = [History(s.task.flop, group(s.task.func, s.task.flop)) for s in sessions]
         self._size = _size(budget.trials, len(sessions))
         self._polished: set[int] = set()
         self.rounds: list[Round] = []

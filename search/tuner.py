@@ -16,7 +16,7 @@ from .options import Options, check_budget, check_options
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
-from .session import Session, Turn, default_candidate, drive, opened
+from .session import Session, Turn, default_candidate, drive, sessions
 from .task import Task
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def autotune(
     check_options(options)
     budget = Budget(trials, seconds, race=(limits or Limits()).race)
     task = Task.of(func, target, workload=workload)
-    with opened([task], budget, options, [callbacks]) as (session,):
+    with sessions([task], budget, options, [callbacks]) as (session,):
         interrupted = drive([session], _alone(session, budget))
     return session.result(interrupted)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search.allocation import Allocation, History, choose, expel, gradients, structure
+from search.allocation import Allocation, History, choose, expel, gradients, group
 from search.events import Finished, Measured, Started
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, WorkerError
 from search.records import Records
@@ -259,11 +259,11 @@ def test_choice_is_greedy_except_for_epsilon():
 
 def test_structure_sees_through_names_and_extents():
     def of(func):
-        return structure(func, flop(func))
+        return group(func, flop(func))
 
     renamed = replace(matmul(), name="another")
     assert of(matmul(7, 13, 109)) == of(renamed) == of(matmul(13, 7, 109))
     assert of(matmul(7, 13, 109)) != of(matmul(70, 130, 1090))  # a thousand times the work
     kinds = [matmul(), argmax(), *(workloads.make(w, None).func for w in ("softmax", "layernorm", "conv2d", "depthwise"))]
-    assert len({structure(f, 1000) for f in kinds}) == len(kinds)
-    assert structure(matmul(dtype="float64"), 1000) != structure(matmul(), 1000)
+    assert len({group(f, 1000) for f in kinds}) == len(kinds)
+    assert group(matmul(dtype="float64"), 1000) != group(matmul(), 1000)

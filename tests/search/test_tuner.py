@@ -101,10 +101,12 @@ def test_the_same_seed_proposes_the_same(fake_builder):
 
 
 def test_nothing_valid_says_what_happened(fake_builder):
+    seen, wishes = [], [{"fault": "illegal"}, {"fault": "segfault"}, {"fault": "segfault", "n": 2}, {"fault": "wrong"}]
     with pytest.raises(NothingFound) as error:
-        tune(Wishes([{"fault": "illegal"}, {"fault": "segfault"}, {"fault": "segfault", "n": 2}]), fake_builder)
-    assert str(error.value).splitlines() == [
-        "no valid candidate for gmm: 1 illegal, 2 crash",
+        tune(Wishes(wishes), fake_builder, callbacks=[seen.append])
+    assert not any(isinstance(event, NewBest) for event in seen)
+    assert str(error.value).splitlines()[:3] == [
+        "no valid candidate for gmm: 1 illegal, 2 crash, 1 wrong_result",
         "  illegal: ScheduleError: split: the factor is 0",
         "  crash: SIGSEGV",
     ]
