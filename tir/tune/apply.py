@@ -10,7 +10,7 @@ from typing import Any
 
 from .arguments import Usage, parse_target, sizes
 from .program import parse_program
-from .run import scheduled
+from .run import show
 from .saved import read
 from .table import as_json, describe, error_line, heading, timings
 
@@ -45,22 +45,21 @@ def apply(args: argparse.Namespace, options: dict[str, Any]) -> int:
     except WorkerError as error:
         print(f"error: {error}", file=sys.stderr)
         if args.json:
-            print(as_json(header, count([]), task.flop, None, None, None, None, None, time.monotonic() - started))
+            print(as_json(header, task.flop, count([]), time.monotonic() - started))
         return 1
     (best,) = comparison.candidates
     elapsed = time.monotonic() - started
-    numpy = statistics.median(comparison.numpy) if comparison.numpy else None
     ok = best.outcome == "ok"
-    report = sys.stderr if args.json else sys.stdout
+    numpy = statistics.median(comparison.numpy) if comparison.numpy else None
+    times = {"unscheduled": unscheduled, "best": best.seconds if ok else None, "numpy": numpy}
     if ok:
+        report = sys.stderr if args.json else sys.stdout
         rows = [("unscheduled", unscheduled), ("applied", best.seconds), ("numpy", numpy)]
         print(heading(header) + "\n\n" + timings(rows, task.flop, peak), file=report)
         print(error_line(best.max_error, comparison.tolerance, task), file=report)
-        func = scheduled(task.func, saved["trace"], options)
-        print(f"\n{func.script() if args.show else func.outline()}", file=report)
+        show(task.func, saved["trace"], args, options)
     else:
         print(f"error: the schedule in {args.apply} is not valid here: {best.outcome}: {best.message}", file=sys.stderr)
     if args.json:
-        seconds = (unscheduled, best.seconds if ok else None, numpy)
-        print(as_json(header, count([best]), task.flop, *seconds, best.max_error, comparison.tolerance, elapsed))
+        print(as_json(header, task.flop, count([best]), elapsed, times, (best.max_error, comparison.tolerance)))
     return 0 if ok else 1

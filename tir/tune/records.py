@@ -8,14 +8,16 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_atomically
 from .arguments import Usage, parse_target, writable
 from .program import parse_program
-from .saved import FORMAT, write_atomically
-from .table import duration
+from .saved import save, saved_to
+from .table import describe, duration
 
 if TYPE_CHECKING:
     from search.records import Record, Records, Summary
@@ -136,12 +138,7 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
     print(schedule.func.script() if args.show else schedule.trace, file=report)
     if out is not None:
         content = {
-            "format": FORMAT,
-            "workload": program.name,
-            "shape": list(program.shape),
-            "dtype": program.dtype,
-            "target": args.target or "llvm",
-            "threads": target.num_cores,
+            **describe(program, args.target or "llvm", target.num_cores),
             "seed": record.seed,
             "versions": record.versions,
             "key": record.workload,
@@ -149,8 +146,9 @@ def _best(records: Records, name: str, args: argparse.Namespace) -> int:
             "seconds": {"unscheduled": None, "best": record.seconds, "numpy": None},
             "trace": record.measurement.candidate.trace,
         }
-        _write(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-        print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
+        with _writing(out):
+            save(out, content)
+        print(saved_to(out), file=report)
     if args.json:
         print(json.dumps({"found": found.kind, **_described(record)}, allow_nan=False))
     return 0
@@ -165,7 +163,8 @@ def _export(records: Records, name: str, args: argparse.Namespace) -> int:
     if path.exists() and os.path.samefile(path, records.path):
         raise Usage(f"export: {name} is the records file itself")
     lines = list(records.export())
-    _write(path, "".join(line + "\n" for line in lines))
+    with _writing(path):
+        write_atomically(path, "".join(line + "\n" for line in lines))
     _say({"file": str(path), "records": len(records)}, f"wrote {len(records)} records to {path}", args)
     return 0
 
@@ -218,8 +217,9 @@ def _say(content: dict[str, Any], text: str, args: argparse.Namespace) -> None:
         print(text)
 
 
-def _write(path: Path, text: str) -> None:
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        write_atomically(path, text)
+        yield
     except OSError as error:
         raise Usage(f"cannot write {path}: {error.strerror}") from None

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Usage, measurable, parse_rules, parse_target, writable
 from .program import parse_program
 from .progress import LineProgress, LiveProgress
-from .saved import Saver, versions
+from .saved import Saver, saved_to, versions
 from .table import as_json, describe, table
 
 if TYPE_CHECKING:
+    from codegen import Target
     from search.events import Callback
     from search.result import Result
 
     from ..ir import PrimFunc
+    from .program import Program
 
 
 def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
@@ -29,51 +31,66 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     target = parse_target(args.target or "llvm", args.threads)
     if "builder" not in options and "measurer" not in options:
         measurable(target)
-    out = None if args.out is None else writable("--out", args.out)
+    header = describe(program, args.target or "llvm", target.num_cores)
+    saver = None
+    if args.out is not None:
+        saver = Saver(writable("--out", args.out), {**header, "seed": args.seed, "versions": versions()})
     if args.report is not None:
         writable("--report", args.report)
         _check_report()
 
-    from search.measure import Limits, WorkerError
+    from search.measure import WorkerError
+    from search.task import Task
+    from search.tuner import NothingFound
+
+    started = time.monotonic()
+
+    def nothing(outcomes: dict[str, int] | None = None) -> int:
+        if args.json:
+            task = Task.of(program.func, target, workload=program.workload)
+            print(as_json(header, task.flop, outcomes or {}, time.monotonic() - started))
+        return 1
+
+    try:
+        result = _search(args, options, program, target, saver)
+    except WorkerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return nothing()
+    except NothingFound as error:
+        hint = "\n  a longer --timeout lets slow candidates end" if "run_timeout" in error.reasons else ""
+        print(f"error: {error}{hint}", file=sys.stderr)
+        return nothing(error.outcomes)
+    except KeyboardInterrupt:  # before there was anything to end with
+        nothing()
+        raise
+    _print(result, args, options, header, saver)
+    return 130 if result.interrupted else 0
+
+
+def _search(args: argparse.Namespace, options: dict[str, Any], program: Program, target: Target, saver: Saver | None) -> Result:
+    """The run itself, with its progress on standard error."""
+    from search.measure import Limits
     from search.records import Records, RecordsError
-    from search.task import flop
-    from search.tuner import NothingFound, autotune
+    from search.tuner import autotune
 
     from ..verify import VerifyError
 
-    trials = args.trials if args.trials is not None or args.seconds is not None else 64
-    header = describe(program, args.target or "llvm", target.num_cores)
-    report = sys.stderr if args.json else sys.stdout
-    callbacks: list[Callback] = []
-    saver = None
-    if out is not None:
-        saver = Saver(out, {**header, "seed": args.seed, "versions": versions()})
-        callbacks.append(saver)
     named = {k: v for k in ("search", "model", "space") if (v := getattr(args, k)) is not None}
     if args.rules is not None:
         named["rules"] = parse_rules(args.rules)
-    started = time.monotonic()
-
-    def nothing(outcomes: dict[str, int]) -> str:
-        count = flop(program.func) if program.workload is None else program.workload.instance().flop
-        return as_json(header, outcomes, count, None, None, None, None, None, time.monotonic() - started)
-
+    callbacks: list[Callback] = [] if saver is None else [saver]
     with ExitStack() as stack:
-        records = None
-        if args.records is not None:
-            try:
-                records = stack.enter_context(Records(args.records))
-            except RecordsError as error:
-                raise Usage(f"--records: {error}") from None
-        if not args.quiet:
-            progress = LiveProgress() if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" else LineProgress(sys.stderr)
-            stack.callback(progress.close)
-            callbacks.append(progress)
         try:
-            result = autotune(
+            records = None if args.records is None else stack.enter_context(Records(args.records))
+            if not args.quiet:
+                live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+                progress = LiveProgress() if live else LineProgress(sys.stderr)
+                stack.callback(progress.close)
+                callbacks.append(progress)
+            return autotune(
                 program.func,
                 target,
-                trials,
+                args.trials if args.trials is not None or args.seconds is not None else 64,
                 args.seconds,
                 records=records,
                 seed=args.seed,
@@ -86,41 +103,32 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
             raise Usage(f"--records: {error}") from None
         except VerifyError as error:
             raise Usage(f"{program.name} is not well formed: {error}") from None
-        except (NothingFound, WorkerError) as error:
-            stack.close()
-            print(f"error: {error}", file=sys.stderr)
-            outcomes = error.outcomes if isinstance(error, NothingFound) else {}
-            if "run_timeout" in getattr(error, "reasons", {}):
-                print("  a longer --timeout lets slow candidates end", file=sys.stderr)
-            if args.json:
-                print(nothing(outcomes))
-            return 1
-        except KeyboardInterrupt:  # before there was anything to end with
-            if args.json:
-                print(nothing({}))
-            raise
 
+
+def _print(
+    result: Result, args: argparse.Namespace, options: dict[str, Any], header: dict[str, Any], saver: Saver | None
+) -> None:
+    """What was found: the table, the program, and the files that were asked for."""
+    report = sys.stderr if args.json else sys.stdout
     print(table(header, result), file=report)
-    if result.problem:
-        print(f"warning: {result.problem}", file=sys.stderr)
-    if saver is not None and saver.problem:
-        print(f"warning: {saver.problem}", file=sys.stderr)
-    elif saver is not None:
-        print(f"saved to {out}; build it again with: python -m tir.tune --apply {out}", file=report)
-    func = scheduled(result.task.func, result.trace, options)
-    print(f"\n{func.script() if args.show else func.outline()}", file=report)
+    for problem in (result.problem, "" if saver is None else saver.problem):
+        if problem:
+            print(f"warning: {problem}", file=sys.stderr)
+    if saver is not None and not saver.problem:
+        print(saved_to(args.out), file=report)
+    show(result.task.func, result.trace, args, options)
     if args.json:
-        seconds = (result.baseline, result.seconds, result.numpy)
+        times = {"unscheduled": result.baseline, "best": result.seconds, "numpy": result.numpy}
         errors = result.max_error, result.tolerance
-        print(as_json(header, result.outcomes, result.task.flop, *seconds, *errors, result.elapsed, result.scored))
+        print(as_json(header, result.task.flop, result.outcomes, result.elapsed, times, errors, result.scored))
     if args.report is not None:
         _report(args.report, result, report)
-    return 130 if result.interrupted else 0
 
 
-def scheduled(func: PrimFunc, trace: Any, options: dict[str, Any]) -> PrimFunc:
-    """The program that a trace makes, as the builder in use makes it."""
-    return import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
+def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Print the program that a trace makes, as the builder in use makes it."""
+    made = import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
+    print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
 
 
 def _check_report() -> None:

@@ -23,13 +23,22 @@ def versions() -> dict[str, str]:
     return versions()
 
 
+def save(path: Path, content: dict[str, Any]) -> None:
+    """Write a schedule; `content` is what `read` gives back."""
+    write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False) + "\n")
+
+
+def saved_to(path: str | Path) -> str:
+    return f"saved to {path}; build it again with: python -m tir.tune --apply {path}"
+
+
 class Saver:
-    """A callback that keeps the best schedule so far in a file."""
+    """A callback that keeps the best schedule so far in a file. `problem` is why the file is not up to date."""
 
     def __init__(self, path: Path, header: dict[str, Any]):
-        self._path, self._content = path, {"format": FORMAT, **header}
-        self.problem = ""  # why the file is not up to date
+        self._path, self.problem = path, ""
         self._seconds: dict[str, float | None] = {"unscheduled": None, "best": None, "numpy": None}
+        self._content = {**header, "seconds": self._seconds}
 
     def __call__(self, event: Event) -> None:
         from search.events import Finished, NewBest, Prepared
@@ -46,9 +55,8 @@ class Saver:
 
     def _save(self, trace: Any, **seconds: float | None) -> None:
         self._seconds.update(seconds)
-        content = {**self._content, "seconds": self._seconds, "trace": trace}
         try:
-            write_atomically(self._path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            save(self._path, {**self._content, "trace": trace})
             self.problem = ""
         except OSError as error:  # a full disk is no reason to lose the search
             self.problem = f"could not write {self._path}: {error.strerror}"

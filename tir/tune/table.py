@@ -28,24 +28,23 @@ def describe(program: Program, target: str, threads: int) -> dict[str, Any]:
 
 def as_json(
     header: dict[str, Any],
-    outcomes: dict[str, int],
     flop: int,
-    unscheduled: float | None,
-    best: float | None,
-    numpy: float | None,
-    max_error: float | None,
-    tolerance: float | None,
+    outcomes: dict[str, int],
     elapsed: float,
+    seconds: dict[str, float | None] | None = None,
+    errors: tuple[float | None, float | None] = (None, None),
     scored: dict[str, int] | None = None,
 ) -> str:
+    """The JSON object at the end of a run; `seconds` are those of the programs that were timed, by name; `errors` are the largest
+    one and the tolerance."""
     content = {
         **{k: header[k] for k in ("workload", "shape", "target", "threads")},
         "trials": sum(outcomes.values()),
         "outcomes": outcomes,
-        "seconds": {"unscheduled": unscheduled, "best": best, "numpy": numpy},
+        "seconds": {"unscheduled": None, "best": None, "numpy": None, **(seconds or {})},
         "flop": flop,
-        "max_error": max_error,
-        "tolerance": tolerance,
+        "max_error": errors[0],
+        "tolerance": errors[1],
         "elapsed": round(elapsed, 3),
         **({"scored": scored} if scored else {}),
     }
