@@ -29,8 +29,11 @@ class Backend:
     `passes` lower a function, in order, and `build` makes a kernel of one as it is scheduled. `texts` are the stages that `dump`
     shows behind the passes, and `shown` the one that it shows unless told otherwise, by default the script after each pass.
     `options` checks the options that a target is given, raising ValueError, and returns those of the kind with their defaults;
-    `spelled` is the target as a string. `here` gives the options that describe the device of this machine, and `missing` says why
-    no kernel can run on it, empty if one can. `threads` says whether a target's number of cores matters.
+    `spelled` is the target as a string.
+
+    Kernels run on the processor of the host, or on a `device` of its own, whose name that gives (empty where there is none): then
+    `described` are the options of a target that decide how fast a kernel is, `here` the ones of the device of this machine, and
+    `missing` says why no kernel can run, empty if one can. `builder` is the module by which worker processes make kernels.
     """
 
     kind: str
@@ -40,9 +43,11 @@ class Backend:
     shown: str | None = None
     options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
     spelled: Callable[[Target], str] = lambda target: target.kind
+    device: Callable[[], str] | None = None
+    described: tuple[str, ...] = ()
     here: Callable[[], dict[str, Any]] = dict
     missing: Callable[[], str] = lambda: ""
-    threads: bool = False
+    builder: str = "search.measure.builder"
 
     def pass_names(self) -> list[str]:
         """The names of the passes in order; the second run of one is called `name_2`."""
@@ -52,8 +57,8 @@ class Backend:
 
 
 def backend(target: str | Target) -> Backend:
-    """The backend of a target, or of a kind. Raises ValueError for a kind that there is not."""
-    kind = target if isinstance(target, str) else target.kind
+    """The backend of a target, its string or its kind. Raises ValueError for a kind that there is not."""
+    kind = target.partition(" ")[0] if isinstance(target, str) else target.kind
     if kind not in BACKENDS:
         raise ValueError(f"target kind {kind!r} is unknown; known are {', '.join(BACKENDS)}")
     return BACKENDS[kind]
@@ -158,6 +163,12 @@ def _cuda_source(func: PrimFunc, target: Target) -> str:
     return cuda_source(func, target)
 
 
+def _cuda_device() -> str:
+    from .cuda.driver import device_name
+
+    return device_name()
+
+
 def _cuda_here() -> dict[str, Any]:
     from .cuda.driver import architecture, devices
 
@@ -188,7 +199,6 @@ BACKENDS: dict[str, Backend] = {
             texts={"llvm_ir": _llvm_ir, "asm": _assembly},
             options=_llvm_options,
             spelled=_llvm_spelled,
-            threads=True,
         ),
         Backend(
             "cuda",
@@ -198,8 +208,11 @@ BACKENDS: dict[str, Backend] = {
             shown="cuda",
             options=_cuda_options,
             spelled=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
+            device=_cuda_device,
+            described=("arch", "fast_math"),
             here=_cuda_here,
             missing=_cuda_missing,
+            builder="search.measure.gpu_builder",
         ),
     )
 }

@@ -17,7 +17,6 @@ from codegen.target import Target
 from schedule.open_trace import Role, Tile
 
 from .geometry import machine
-from .gpu import population
 from .sketch import Sketch
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
@@ -29,34 +28,44 @@ ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better 
 
 def sample(sketch: Sketch, target: Target, n: int, rng: np.random.Generator) -> np.ndarray:
     """`n` rows of the sketch's holes, an (n, columns) int64 matrix; every row is a legal candidate in canonical form (`fit`)."""
+    from .backends import search_backend
+
     rows = np.ones((n, sketch.columns), dtype=np.int64)
     for choice in sketch.choices:
         rows[:, choice.column] = rng.choice(choice.options, size=n, p=choice.weights or None)
-    if target.kind == "cuda":
-        population.draw(sketch, target, rows, rng)
-        return fit(sketch, target, rows)
+    search_backend(target).draw(sketch, target, rows, rng)
+    return fit(sketch, target, rows)
+
+
+def draw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
+    """Draw the tile sizes of `rows` for a processor, in place."""
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block]
         _perfect(rows, [t for t in tiles if t.perfect], rng)
         _spatial(sketch, rows, [t for t in tiles if not t.reduce and not t.perfect], target, rng)
         _reduce(rows, [t for t in tiles if t.reduce and not t.perfect], rng)
-    return fit(sketch, target, rows)
 
 
 def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
     """The rows in canonical form, a new matrix: of rows that lead to the same program, or to one that only guards more, one.
 
+    Columns of runs of steps that a branch did not pick are set to their first value. Applying it twice changes nothing more.
+    """
+    from .backends import search_backend
+
+    rows = rows.copy()
+    search_backend(target).fit(sketch, target, rows)
+    _still(sketch, rows)
+    return rows
+
+
+def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
+    """Bring rows for a processor into canonical form, in place.
+
     Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
     made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
-    larger. Innermost tiles shrink until the accumulators of a block fit the vector registers. Columns of runs of steps that a
-    branch did not pick are set to their first value. Applying it twice changes nothing more. For a GPU see
-    `search.gpu.population`.
+    larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
     """
-    rows = rows.copy()
-    if target.kind == "cuda":
-        population.fit(sketch, target, rows)
-        _still(sketch, rows)
-        return rows
     _still(sketch, rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
@@ -74,8 +83,6 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
                 size = _even(left, size)
             rows[:, column] = size
             left = -(-left // size)
-    _still(sketch, rows)
-    return rows
 
 
 def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:

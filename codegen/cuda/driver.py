@@ -93,6 +93,15 @@ def architecture(device: int = 0) -> str:
     return f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR', device)}{attribute('COMPUTE_CAPABILITY_MINOR', device)}"
 
 
+@cache
+def device_name() -> str:
+    """The name of the GPU here; empty if there is none."""
+    if not devices():
+        return ""
+    name = call("cuDeviceGetName", 128, call("cuDeviceGet", 0))
+    return str(name.split(b"\0")[0].decode(errors="replace").strip())
+
+
 def devices() -> int:
     """The number of GPUs; 0 where there is no driver, or cuda-python is missing."""
     try:

@@ -1,0 +1,72 @@
+"""What the search knows of each kind of target: one `SearchBackend` record a kind, beside its `codegen.backend.Backend`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, GPUModel, TileModel
+from schedule import Schedule, library, library_cuda
+from tir.ir import PrimFunc
+
+from . import sample
+from .geometry import machine
+from .gpu import population
+from .sketch import Sketch
+from .space import GPU_SPACES, SPACES, Space
+
+
+@dataclass(frozen=True)
+class SearchBackend:
+    """One kind of target.
+
+    `spaces` are its search spaces by name, "full" among them. `draw` draws the tile sizes of rows of a sketch, and `fit` brings
+    rows into canonical form, both in place. `prior` is what is known of a target without measuring, and `library` gives the
+    schedule of a function that needs no search, None where it has none; where it `begins`, the search starts from the row that
+    is most like that. `unrolling` is the initial probability of a mutation that changes what is unrolled.
+    """
+
+    kind: str
+    spaces: Mapping[str, Space]
+    draw: Callable[[Sketch, Target, np.ndarray, np.random.Generator], None]
+    fit: Callable[[Sketch, Target, np.ndarray], None]
+    prior: Callable[[Target], CostModel]
+    library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
+    begins: bool = False
+    unrolling: float = 0.03
+
+
+def search_backend(target: str | Target) -> SearchBackend:
+    """The record of a target's kind. Raises ValueError where kernels for it can be built, but not searched for."""
+    kind = Target(target).kind
+    if kind not in SEARCH_BACKENDS:
+        raise ValueError(f"there is no search for targets of the kind {kind}; there is for {', '.join(SEARCH_BACKENDS)}")
+    return SEARCH_BACKENDS[kind]
+
+
+SEARCH_BACKENDS: dict[str, SearchBackend] = {
+    b.kind: b
+    for b in (
+        SearchBackend(
+            "llvm",
+            spaces=SPACES,
+            draw=sample.draw,
+            fit=sample.fit_tiles,
+            prior=lambda target: TileModel(machine(target)),
+            library=library.schedule,
+            begins=True,
+        ),
+        SearchBackend(
+            "cuda",
+            spaces=GPU_SPACES,
+            draw=population.draw,
+            fit=population.fit,
+            prior=lambda target: GPUModel(machine(target)),
+            library=lambda func, target: library_cuda.schedule(func, target.arch),
+            unrolling=0.08,
+        ),
+    )
+}

@@ -1,0 +1,41 @@
+"""A third kind of target, `interpreted`, whose kernels the interpreter runs: all that adding one takes, and, as a module, the
+builder by which worker processes make its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from codegen import Backend
+from codegen.passes import CPU_PASSES
+from costmodel import RandomModel
+from search.backends import SearchBackend
+from search.measure.builder import schedule
+from search.sample import draw, fit_tiles
+from search.space import SPACES
+from tir.interpreter import run
+from tir.ir import PrimFunc
+
+__all__ = ["BACKEND", "SEARCH_BACKEND", "compile", "schedule"]
+
+
+def compile(func: PrimFunc, target: object) -> Callable[..., None]:
+    """The function as what interprets it."""
+    return lambda *arrays: run(func, *arrays)
+
+
+BACKEND = Backend(
+    "interpreted",
+    build=lambda func, target, cache: compile(func, target),
+    passes=CPU_PASSES[:2],
+    texts={"lines": lambda func, target: str(len(func.script().splitlines()))},
+    builder=__name__,
+)
+SEARCH_BACKEND = SearchBackend(
+    "interpreted",
+    spaces={"full": SPACES["limited"]},
+    draw=draw,
+    fit=fit_tiles,
+    prior=lambda target: RandomModel(np.random.default_rng(0)),
+)
