@@ -272,13 +272,13 @@ def _circumstances() -> str:
     """The device, and what computes beside us."""
     from importlib import metadata
 
-    from search.provenance import gpu
+    from codegen.cuda.driver import device_name
 
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:
         torch = "(missing: every row will say so)"
-    return f"{gpu() or 'no GPU'}, torch {torch}; TF32 is off but in rows called tf32"
+    return f"{device_name() or 'no GPU'}, torch {torch}; TF32 is off but in rows called tf32"
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ import numpy as np
 import tir
 from costmodel import CostModel, Family, GBDTModel
 from costmodel.metrics import best_of_top, top_recall
+from search.backends import search_backend
 from search.family import family
 from search.geometry import machine
 from search.measure.reference import Workload
 from search.records import Records
 from search.space import generate
-from search.strategies import formula
 from search.task import Task
 from search.tuner import autotune
 from search.warm_start import is_of
@@ -76,7 +76,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     def result(name: str, taught: Sequence[Sequence[Known]]) -> dict[str, Any]:
         found, took = [], []
         for seed, (test, lessons) in enumerate(zip(held, taught, strict=True)):
-            model: CostModel = formula(target)
+            model: CostModel = search_backend(target).prior(target)
             if lessons:
                 model = learner = GBDTModel(machine(target), seed)
                 for known in lessons:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from codegen.target import Target
-from costmodel import TileModel
-from schedule import Schedule, ScheduleError, library, library_cuda, replay
+from schedule import Schedule, ScheduleError, replay
 from tir.ir import PrimFunc, need_func
 from tir.traverse import blocks
 
 from . import ansor
+from .backends import search_backend
 from .family import family
-from .geometry import machine
 from .rules import DEFAULT
 from .sample import sample
 from .sketch import Sketch
@@ -32,16 +31,14 @@ def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
     is symbolic.
     """
     func, target = need_func(func, "default_schedule"), Target(target)
-    if target.kind == "cuda":
-        return library_cuda.schedule(func, target.arch)
-    known = library.schedule(func, target)
+    known = search_backend(target).library(func, target)
     return known if known is not None else constructed(func, target)
 
 
 def constructed(func: PrimFunc, target: Target) -> Schedule:
-    """The best sketch of `func` by the tile model, with the tile sizes that the model likes best; of a large function only the
-    first sketches, in which stages stay where the rules put them and operands are read as they are."""
-    model = TileModel(machine(target))
+    """The best sketch of `func` by the model that needs no measuring, with the tile sizes that the model likes best; of a large
+    function only the first sketches, in which stages stay where the rules put them and operands are read as they are."""
+    model = search_backend(target).prior(target)
     choices: list[tuple[float, Sketch, list[int]]] = []
     stages = len(blocks(func))
     sketches = generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, most=max(1, 1000 // stages**2))

@@ -17,6 +17,7 @@ import numpy as np
 from codegen.target import Target
 from schedule.open_trace import Choice, Role, Tile
 
+from .backends import search_backend
 from .sample import fit, lanes, sample
 from .sketch import Sketch
 
@@ -129,11 +130,10 @@ OTHERS = frozenset(Role) - PARALLEL - LOCATION - PRAGMA  # packing, widths of ve
 def mutations(target: Target) -> dict[str, Mutation]:
     """The mutations of a target, by name. Initial probabilities are MetaSchedule's: on a processor 0.9 for tile sizes, 0.05 for
     compute locations, 0.03 for unrolling, 0.02 for parallel loops; on a GPU 0.08 for unrolling, and 0.02 for threads."""
-    gpu = target.kind == "cuda"
     roles = {
         "parallel": (PARALLEL, 0.02),
         "compute location": (LOCATION, 0.05),
-        "pragma": (PRAGMA, 0.08 if gpu else 0.03),
+        "pragma": (PRAGMA, search_backend(target).unrolling),
         "choose": (OTHERS, 0.1),
     }
     table = {name: Mutation(o, TILE_SIZE / len(TILE_OPERATORS), _has_tiles) for name, o in TILE_OPERATORS.items()}

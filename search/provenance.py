@@ -17,25 +17,15 @@ if TYPE_CHECKING:
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     """A hash of all that decides which schedule is fast besides the function: every option of the target, and the processor that
     measures (default: this one), or the GPU."""
-    from codegen.target import Target
+    from codegen import Target, backend
 
-    options = asdict(Target(target))
-    if options["kind"] == "cuda":  # which processor launches the kernels does not matter
-        described = {"kind": "cuda", "arch": options["arch"], "fast_math": options["fast_math"], "gpu": gpu()}
+    target = Target(target)
+    found = backend(target)
+    if found.device is not None:  # which processor launches the kernels does not matter
+        described = {"kind": found.kind, **{key: getattr(target, key) for key in found.described}, "gpu": found.device()}
     else:
-        described = {**options, "cpu": processor() if cpu is None else cpu}
+        described = {**asdict(target), "cpu": processor() if cpu is None else cpu}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
-
-
-@cache
-def gpu() -> str:
-    """The name of the GPU here; empty if there is none."""
-    from codegen.cuda.driver import call, devices
-
-    if not devices():
-        return ""
-    name = call("cuDeviceGetName", 128, call("cuDeviceGet", 0))
-    return name.split(b"\0")[0].decode(errors="replace").strip()
 
 
 @cache

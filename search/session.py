@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from codegen.backend import backend
 from schedule import ScheduleError
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
@@ -185,11 +186,11 @@ def default_candidate(task: Task) -> Candidate:
 def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
     """The limits with one for the program as written, which is only there to be compared with: it may not eat up a budget in
     seconds, and on a GPU it is for one thread."""
-    cuda, known = task.target.startswith("cuda"), task.workload is not None
+    device, known = backend(task.target).device is not None, task.workload is not None
     most = limits.baseline
-    if budget.seconds is not None and (known or not cuda):
+    if budget.seconds is not None and (known or not device):
         most = min(most, 10.0, max(2.0, WRITTEN * budget.seconds / budget.tasks))
-    if known and cuda:
+    if known and device:
         most = min(most, ONE_THREAD)
     return replace(limits, baseline=most)
 

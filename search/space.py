@@ -52,9 +52,11 @@ def named(name: str, kind: str = "llvm") -> Space:
     """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
     level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
     first two. ValueError if there is none."""
-    known = GPU_SPACES if kind == "cuda" else SPACES
+    from .backends import search_backend
+
+    known = search_backend(kind).spaces
     if name not in known:
-        raise ValueError(no_such("space for GPUs" if kind == "cuda" else "space", name, known))
+        raise ValueError(no_such(f"space for {kind}", name, known))
     return known[name]
 
 

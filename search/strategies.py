@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, GBDTModel, GPUModel, RandomModel, TileModel
-from schedule import library
+from costmodel import CostModel, GBDTModel, RandomModel
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
+from .backends import search_backend
 from .default import LARGE
 from .evolution import Evolution
 from .geometry import machine
@@ -36,15 +36,10 @@ SEARCHES: dict[str, Callable[..., Search]] = {
 }
 
 
-def formula(target: Target) -> CostModel:
-    """What is known of a target without measuring."""
-    return GPUModel(machine(target)) if target.kind == "cuda" else TileModel(machine(target))
-
-
 # What learns, and what knows something beforehand.
 MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
-    "gbdt": lambda target: (GBDTModel(machine(target)), formula(target)),
-    "tile": lambda target: (formula(target), None),
+    "gbdt": lambda target: (GBDTModel(machine(target)), search_backend(target).prior(target)),
+    "tile": lambda target: (search_backend(target).prior(target), None),
     "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
     "none": lambda target: (None, None),
 }
@@ -72,7 +67,8 @@ def search(
 
 def beginning(func: PrimFunc, target: Target, sketches: Sequence[Sketch]) -> Start | None:
     """The row that is most like the library's schedule of a function, if it has one and a sketch can come close to it."""
-    if target.kind == "cuda" or len(blocks(func)) > LARGE:
+    found = search_backend(target)
+    if not found.begins or len(blocks(func)) > LARGE:
         return None
-    known = library.schedule(func, target)
+    known = found.library(func, target)
     return None if known is None else twin(sketches, known.func, target)

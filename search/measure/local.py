@@ -64,8 +64,10 @@ class LocalMeasurer:
         limits: Limits | None = None,
         seed: int = 0,
     ):
-        builder = builder or builder_of(task.target)
-        self._cuda = task.target.startswith("cuda")
+        from codegen.backend import backend
+
+        found = backend(task.target)
+        self._device = found.device is not None
         self.task, self.limits, self.seed = task, limits or Limits(), int(seed)
         self.best: float | None = None
         self.build_seconds = self.run_seconds = 0.0
@@ -83,9 +85,9 @@ class LocalMeasurer:
             target=task.target,
             threads=task.threads,
             directory=str(self._directory),
-            builder=builder,
+            builder=builder or found.builder,
             workload=None if task.workload is None else asdict(task.workload),
-            memory=self.limits.memory if self._cuda else resident,
+            memory=self.limits.memory if self._device else resident,
             resident=resident,
         )
         self._workers: list[WorkerProcess] = []
@@ -134,10 +136,10 @@ class LocalMeasurer:
         note = ""
         for distribution in range(1 if known else len(DISTRIBUTIONS)):
             self.prepare_data(distribution)
-            measurement, answer = self._written() if known or not self._cuda else (Measurement(BASELINE, "run_timeout"), {})
+            measurement, answer = self._written() if known or not self._device else (Measurement(BASELINE, "run_timeout"), {})
             if measurement.outcome == "run_timeout" and not known:
                 answer = self._reference()
-                if self._cuda:
+                if self._device:
                     measurement = replace(measurement, message=NO_BASELINE)
                 else:
                     note = f"the program as written takes over {self.limits.baseline:.3g} s: {NOTE}"
@@ -164,7 +166,7 @@ class LocalMeasurer:
 
     def _reference(self) -> wire.Message:
         """Take the results of the default schedule, on a processor, as the reference; the worker's answer."""
-        target = "llvm" if self._cuda else self.task.target
+        target = "llvm" if self._device else self.task.target
         trace = self.task.default_trace(target)
         return self._ask(self._workers[0], self.limits.setup, op="reference", trace=trace, target=target)
 
@@ -398,11 +400,6 @@ class LocalMeasurer:
             job.digest,
             max_error=message.get("max_error"),
         )
-
-
-def builder_of(target: str) -> str:
-    """The module that builds kernels for a target."""
-    return "search.measure.gpu_builder" if target.startswith("cuda") else "search.measure.builder"
 
 
 def _suspicious(timings: Sequence[Sequence[float]]) -> bool:

@@ -172,7 +172,9 @@ def test_every_row_is_legal(space):
 
 def test_spaces_have_names():
     assert named("ansor") is SPACES["ansor"]
-    with pytest.raises(ValueError, match=r"no space is named 'anser'; did you mean ansor\? there are: full, ansor, limited"):
+    with pytest.raises(
+        ValueError, match=r"no space for llvm is named 'anser'; did you mean ansor\? there are: full, ansor, limited"
+    ):
         named("anser")
 
 

@@ -191,7 +191,7 @@ def test_symbolic_sizes_are_refused():
 
 def test_gpus_have_spaces_of_their_own():
     assert [s.rules for s in generate(matmul(), Target("cuda"))] == [("C: tiling through shared memory",)]
-    with pytest.raises(ValueError, match=r"^no space for GPUs is named 'limited'; there are: full, ansor$"):
+    with pytest.raises(ValueError, match=r"^no space for cuda is named 'limited'; there are: full, ansor$"):
         generate(matmul(), Target("cuda"), space="limited")
 
 

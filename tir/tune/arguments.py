@@ -199,39 +199,20 @@ def sizes(shape: Sequence[int]) -> str:
 
 
 def parse_target(text: str, threads: int | None) -> Target:
-    from codegen.target import Target
+    from codegen import Target, backend
 
     try:
         found = Target(text) if threads is None else Target(text, num_cores=threads)
     except ValueError as error:
         raise Usage(f"--target: {error}") from None
-    if found.kind == "cuda" and "arch" not in text and (own := _own_architecture()):
-        return Target(found, arch=own)
-    return found
-
-
-def _own_architecture() -> str:
-    """The architecture of the GPU here, as "sm_90"; empty where there is none."""
-    from codegen.cuda.driver import architecture, devices
-
-    return architecture() if devices() else ""
+    return Target(found, **{option: value for option, value in backend(found).here().items() if option not in text})
 
 
 def measurable(target: Target) -> None:
     """Usage if kernels for the target cannot be measured here, with what can be done all the same."""
-    if target.kind != "cuda":
-        return
-    from codegen.cuda.compile import available
-    from codegen.cuda.driver import DeviceError, call
+    from codegen.backend import backend
 
-    missing = available()
-    if not missing:
-        try:
-            call("cuInit", 0)
-            missing = "" if call("cuDeviceGetCount") else "the CUDA driver knows no GPU"
-        except (DeviceError, ImportError) as error:
-            missing = f"there is no GPU here ({error})"
-    if missing:
+    if missing := backend(target).missing():
         raise Usage(
             f"--target: kernels for {target} cannot be measured: {missing}. What works without: --sketches shows what would be "
             f"searched; in Python, s = tir.default_schedule(func, {str(target)!r}) is the library's schedule, "

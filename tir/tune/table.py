@@ -52,9 +52,11 @@ def as_json(
 
 
 def heading(header: dict[str, Any]) -> str:
+    from codegen.backend import backend
+
     title = f"{header['workload']} {sizes(header['shape'])}".rstrip()
     known = f"{title}  {header['dtype']}  {header['target']}"
-    if header["target"].startswith("cuda"):
+    if backend(header["target"]).device is not None:
         return known
     return f"{known}  {header['threads']} thread{'s' if header['threads'] > 1 else ''}"
 
