@@ -1,7 +1,7 @@
-"""Cost models: how promising a candidate is, judged for whole populations without lowering one of them.
+"""Cost models: how promising a candidate is, for whole populations without lowering one of them.
 
-`TileModel` is a formula, `GPUModel` that for GPUs; a model that learns has the same two methods (`CostModel`). What a model is
-told of a sketch is its `Family`.
+`TileModel` is a formula, `GPUModel` that for GPUs; a model that learns has the same two methods (`CostModel`). `GBDTModel` learns
+with boosted trees, `RegressorModel` with any regressor. What a model sees of a sketch is its `Family`.
 """
 
 from .family import Family
@@ -9,7 +9,9 @@ from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
 from .geometry import Access, Machine, Nest
 from .gpu_model import GPUModel
+from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import Program, program
+from .losses import Loss, ThroughputSum, TimeSum
 from .model import CostModel, RandomModel, WarmUp
 from .tile_model import TileModel
 
@@ -20,12 +22,18 @@ __all__ = [
     "Family",
     "GBDTModel",
     "GPUModel",
+    "LearnedModel",
+    "Loss",
     "Machine",
     "NAMES",
     "Nest",
     "Program",
     "RandomModel",
+    "Regressor",
+    "RegressorModel",
+    "ThroughputSum",
     "TileModel",
+    "TimeSum",
     "WarmUp",
     "features",
     "program",

@@ -96,7 +96,7 @@ def test_training_is_bounded():
     seconds = pretended(f, rows)
     model.update(f, rows, seconds)
     chosen = model._chosen()
-    fastest = np.argsort(model._seconds, kind="stable")[:20]
+    fastest = np.argsort(model.data.seconds, kind="stable")[:20]
     assert len(chosen) == len(set(chosen.tolist())) == 40 and set(fastest.tolist()) <= set(chosen.tolist())
     assert np.isfinite(model.score(f, rows)).all()
 

@@ -1,0 +1,120 @@
+"""Models that learn: a data set of measured programs, and what is fitted to the features of their statements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from .dataset import FORMULA, Dataset
+from .family import Family
+from .features import Describer
+from .geometry import Machine
+from .gpu_model import GPUModel
+from .loopnest import Statement
+from .losses import Loss, TimeSum
+from .recording import allocator, interpreter
+from .tile_model import TileModel
+
+LEAST_PROGRAMS = 12  # before which a formula scores
+LEAST_WEIGHT = 0.15  # of the slowest program, and of one that failed; the fastest has 1
+
+
+class Regressor(Protocol):
+    """Learns a number from a row of features, as the regressors of scikit-learn do."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> object:
+        """Fit to an (n, features) float32 matrix, n numbers, and n weights."""
+        ...
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """A number a row."""
+        ...
+
+
+class LearnedModel(ABC):
+    """Scores programs by what is predicted of their statements, in the way of `loss`; by a formula until `least` programs were
+    measured. Measured rows of any task teach it."""
+
+    def __init__(self, machine: Machine, loss: Loss, least: int):
+        self.machine = machine
+        self.loss = loss
+        self.least = least
+        self.data = Dataset()
+        self._formula = GPUModel(machine) if machine.is_gpu else TileModel(machine)
+        self._describer = Describer(machine)
+        self._fitted = 0  # programs at the last fit
+
+    @abstractmethod
+    def fit(self) -> None:
+        """Fit to the data, of which some is new."""
+
+    @abstractmethod
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """What is to be added to the start of f(s), of statements that are the columns of a (features, n) float32 matrix."""
+
+    @property
+    def programs(self) -> int:
+        """How many measured programs the model has learned from."""
+        return len(self.data)
+
+    def throughputs(self) -> np.ndarray:
+        """Of each measured program, relative to the best of its task; 0 where it failed."""
+        return self.data.throughputs()
+
+    def warm_up(self) -> None:
+        """Compile the loops that scoring needs, which takes some seconds the first time."""
+        interpreter(), allocator()
+
+    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
+        if self.programs < self.least:
+            return self._formula.score(family, rows)
+        if self._fitted < self.programs:
+            self.fit()
+            self._fitted = self.programs
+        formula = self._formula.score(family, rows).astype(np.float32)
+        sums, legal = np.zeros(len(rows), dtype=np.float32), np.zeros(len(rows), dtype=bool)
+        for statement, members in _statements(family, rows):
+            legal[members] = True
+            whole = len(members) == len(rows)
+            own, of_own = (rows, formula) if whole else (rows[members], formula[members])
+            for start, features in self._describer.chunks(statement, own, extra=1):
+                stop = start + features.shape[1]
+                features[FORMULA] = of_own[start:stop]
+                sums[members[start:stop]] += self.loss.parts(self.predict(features) + self.loss.start(features))
+        return np.where(legal, self.loss.scores(sums), -np.inf).astype(np.float64)
+
+    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
+        formula = self._formula.score(family, rows).astype(np.float32)
+        for members, program in family.programs(rows):
+            block = self._describer.features(program, rows[members])  # (statements, n, features)
+            column = np.broadcast_to(formula[members][None, :, None], (*block.shape[:2], 1))
+            self.data.add(family.task, np.concatenate([block, column], axis=2), seconds[members])
+
+
+def _statements(family: Family, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
+    """The statements of all programs, each once with the numbers of the rows that have it: variants share most of them."""
+    found: dict[int, tuple[Statement, list[np.ndarray]]] = {}
+    for members, program in family.programs(rows):
+        for statement in program.statements:
+            found.setdefault(id(statement), (statement, []))[1].append(members)
+    for statement, parts in found.values():
+        yield statement, np.concatenate(parts)
+
+
+class RegressorModel(LearnedModel):
+    """Any regressor, fitted anew to all statements whenever something was measured: to what the start of the loss is off by."""
+
+    def __init__(self, machine: Machine, regressor: Regressor, loss: Loss | None = None, least: int = LEAST_PROGRAMS):
+        super().__init__(machine, loss or TimeSum(), least)
+        self.regressor = regressor
+
+    def fit(self) -> None:
+        start = self.loss.start(self.data.matrix.T).astype(np.float64)
+        missing, weights = self.loss.residuals(start, self.data.program, *self.loss.targets(self.data, LEAST_WEIGHT))
+        self.regressor.fit(self.data.matrix, missing, sample_weight=weights)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray(self.regressor.predict(features.T))

@@ -1,0 +1,97 @@
+"""What adds up over the statements of a program, and how a model is fitted to measured programs.
+
+A model predicts a number f(s) for each statement s of a program P. In the arrays below, `predicted` has an element a statement,
+`program` says of which program it is one, and targets and weights have an element a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from .dataset import Dataset
+from .features import NAMES
+
+ESTIMATE = NAMES.index("estimate")
+LN2 = float(np.log(2.0))
+
+
+class Loss(Protocol):
+    """How numbers of statements make the score of a program, and what they are fitted to."""
+
+    def start(self, features: np.ndarray) -> np.ndarray:
+        """f(s) before anything was learned, of statements that are the columns of `features`."""
+        ...
+
+    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+        """The target and the weight of each program; `least` is the weight of the slowest, if the loss gives it one."""
+        ...
+
+    def residuals(
+        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What each f(s) should be corrected by, and the weight of that."""
+        ...
+
+    def parts(self, predicted: np.ndarray) -> np.ndarray:
+        """What adds up over the statements of a program."""
+        ...
+
+    def scores(self, sums: np.ndarray) -> np.ndarray:
+        """The scores of programs, higher is better."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSum:
+    """A program takes sum(exp(f(s))) nanoseconds; f starts from a rough estimate, and the logarithm of the sum is fitted.
+
+    Where all statements of a program are off by the same, so is the logarithm of their sum; so each is asked for what the program
+    is off by, with the program's weight by its share of the program's time.
+    """
+
+    def start(self, features: np.ndarray) -> np.ndarray:
+        return LN2 * features[ESTIMATE]
+
+    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+        return data.log_times(), np.maximum(data.throughputs(), least)
+
+    def residuals(
+        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        times = np.exp(predicted)
+        total = np.bincount(program, weights=times, minlength=len(targets))
+        return (targets - np.log(total))[program], weights[program] * times / total[program]
+
+    def parts(self, predicted: np.ndarray) -> np.ndarray:
+        return np.exp(predicted)
+
+    def scores(self, sums: np.ndarray) -> np.ndarray:
+        return -np.log(np.maximum(sums, 1e-30))
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputSum:
+    """The loss of Ansor (OSDI 2020, section 5.2): y * (sum(f(s)) - y)^2, where y is the program's throughput relative to the best
+    of its task, 0 where it failed. Its gradient is the same for all statements of a program."""
+
+    def start(self, features: np.ndarray) -> np.ndarray:
+        return np.zeros(features.shape[1], dtype=np.float32)
+
+    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+        throughputs = data.throughputs()
+        return throughputs, throughputs
+
+    def residuals(
+        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        total = np.bincount(program, weights=predicted, minlength=len(targets))
+        return (targets - total)[program], weights[program]
+
+    def parts(self, predicted: np.ndarray) -> np.ndarray:
+        return predicted
+
+    def scores(self, sums: np.ndarray) -> np.ndarray:
+        return sums
