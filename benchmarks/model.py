@@ -26,7 +26,6 @@ from costmodel import CostModel, Family, GBDTModel
 from costmodel.metrics import best_of_top, top_recall
 from search.backends import search_backend
 from search.family import family
-from search.geometry import machine
 from search.measure.reference import Workload
 from search.records import Records
 from search.space import generate
@@ -78,7 +77,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         for seed, (test, lessons) in enumerate(zip(held, taught, strict=True)):
             model: CostModel = search_backend(target).prior(target)
             if lessons:
-                model = learner = GBDTModel(machine(target), seed)
+                model = learner = GBDTModel(target.machine, seed)
                 for known in lessons:
                     learner.update(*known)
             begin = time.perf_counter()

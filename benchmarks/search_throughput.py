@@ -26,7 +26,6 @@ from costmodel import GBDTModel, TileModel
 from costmodel.features import Describer
 from schedule import Trace, replay
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.space import generate
 from search.strategies import search as search_of
@@ -66,7 +65,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     for s in judged:
         list(family(s).programs(populations[s.name]))
     symbolic_seconds = time.perf_counter() - start
-    model, formula = GBDTModel(machine(target)), TileModel(machine(target))
+    model, formula = GBDTModel(target.machine), TileModel(target.machine)
     for s in judged:
         rows = populations[s.name][: TRAINED // len(judged)]
         model.update(family(s), rows, np.exp(rng.standard_normal(len(rows)) - formula.score(family(s), rows)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
@@ -17,39 +18,8 @@ from tir.traverse import loops, path_to
 
 from .passes.memory import NON_TEMPORAL
 
-
-@dataclass(frozen=True)
-class Core:
-    """Throughputs of a core: bits of fused multiply-adds, other vector arithmetic, loads and stores a cycle (at most two
-    multiply-adds and `reads` loads), instructions a cycle, and the latency in cycles of a float operation."""
-
-    fma_bits: int
-    vector_bits: int
-    load_bits: int
-    store_bits: int
-    issue: int
-    latency: int
-    reads: int = 2
-
-
-# From the vendors' optimisation guides and Agner Fog's instruction tables; by LLVM's name of the processor.
-CORES: tuple[tuple[str, Core], ...] = (
-    (r"znver[5-9]", Core(1024, 2048, 1024, 512, 8, 4)),
-    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),
-    (r"znver[23]", Core(512, 1024, 512, 256, 6, 4)),
-    (r"skylake-avx512|cascadelake|cooperlake", Core(1024, 1024, 1024, 512, 4, 4)),
-    (r"icelake|sapphirerapids|emeraldrapids|graniterapids", Core(1024, 1024, 1024, 512, 5, 4)),
-    (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
-    (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
-)
-
-
-def core_of(target) -> Core:
-    """The core of a target; for one not in `CORES`, one with two full-width multiply-add and load units."""
-    for pattern, core in CORES:
-        if re.match(pattern, target.mcpu):
-            return core
-    return Core(2 * target.vector_bits, 2 * target.vector_bits, 2 * target.vector_bits, target.vector_bits, 4, 4)
+if TYPE_CHECKING:
+    from schedule.machine import Core
 
 
 @dataclass(frozen=True)
@@ -160,7 +130,7 @@ def report(kernel) -> Report:
 
 def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
     """The report of annotated assembly; with the lowered program and its LLVM IR, its loops are known by name."""
-    core = core_of(target)
+    core = target.machine.core
     program = {} if lowered is None else _Program(lowered, llvm_ir).loops
     found: list[Loop] = []
     rest: list[Instruction] = []

@@ -9,11 +9,14 @@ import tempfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tir.nearest import nearest
 
 from .backend import BACKENDS, backend
+
+if TYPE_CHECKING:
+    from schedule.machine import Machine
 
 
 @dataclass(frozen=True, init=False)
@@ -62,6 +65,13 @@ class Target:
             return 32 if _AVX512.match(self.mcpu) else 16
         wanted = {"+neon", "+avx512vl", "+avx512f" if self.vector_bits >= 512 else "+avx512vl"}
         return 32 if wanted & set(self.mattr.split(",")) else 16
+
+    @property
+    def machine(self) -> Machine:
+        """What the machine is, as templates and cost models see it."""
+        from schedule.machine import CPU, GPU
+
+        return GPU.of(self.arch) if self.kind == "cuda" else CPU.of(self)
 
 
 _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")

@@ -4,10 +4,12 @@
 with boosted trees, `RegressorModel` with any regressor. What a model sees of a sketch is its `Family`.
 """
 
+from schedule.machine import Machine
+
 from .family import Family
 from .features import NAMES, features
 from .gbdt import Boosting, GBDTModel
-from .geometry import Access, Machine, Nest
+from .geometry import Access, Nest
 from .gpu_model import GPUModel
 from .learned import LearnedModel, Regressor, RegressorModel
 from .loopnest import Program, program

@@ -27,12 +27,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schedule.machine import LINE, LINE_CYCLES, Machine
 from tir.ir import Kind
 
-from .geometry import Machine
 from .loopnest import Loop, Program, Statement, Touched
 from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
-from .tile_model import LINE, LINE_CYCLES
 
 BUFFERS = 5
 SAMPLES = 10  # of the curve of arithmetic intensity
@@ -275,15 +274,15 @@ def _machine(
             around = max(0, d - 1)
             level = where(bytes_at[d] <= size, bytes_at[around] * outer[around], level)
         moved.append(level)
-    threads = least(tasks, float(machine.threads))
+    threads = least(tasks, float(machine.cores))
     cycles = total / length * vectors
     for amount, line in zip(moved, LINE_CYCLES, strict=True):
         cycles = cycles + amount * (line / LINE)
     return [
-        float(machine.threads), float(lanes), *map(float, machine.caches),
+        float(machine.cores), float(lanes), *map(float, machine.caches),
         total / number(s.useful),
         vectors * lanes / length,
-        ceil(ceil(tasks / once) / machine.threads) * machine.threads * once / tasks,
+        ceil(ceil(tasks / once) / machine.cores) * machine.cores * once / tasks,
         registers[0], loads, registers[0] / most(loads, 1.0),
         *moved,
         total / threads,

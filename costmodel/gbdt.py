@@ -20,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from schedule.machine import GPU, Machine
+
 from . import kept
 from .dataset import FORMULA, Dataset
-from .geometry import Machine
 from .learned import LEAST_PROGRAMS, LEAST_WEIGHT, LearnedModel
 from .losses import Loss, TimeSum
 from .trees import Forest
@@ -131,7 +132,7 @@ class GBDTModel(LearnedModel):
         data, arrays = self.data, {"counts": np.array(counts, dtype=np.int64)}
         arrays |= {"features": forest.features, "thresholds": forest.thresholds, "values": forest.values}
         arrays |= {"matrix": data.matrix, "program": data.program, "task": data.task, "seconds": data.seconds}
-        kept.write(path, arrays | {"tasks": np.array(data.tasks, dtype=np.str_)}, self.machine.is_gpu)
+        kept.write(path, arrays | {"tasks": np.array(data.tasks, dtype=np.str_)}, isinstance(self.machine, GPU))
 
     @staticmethod
     def load(path: str | Path, machine: Machine, seed: int = 0, boosting: Boosting | None = None) -> GBDTModel:
@@ -139,7 +140,7 @@ class GBDTModel(LearnedModel):
         FileNotFoundError if there is none; ValueError, with the reason, if it is something else, damaged, or of a version with
         other features."""
         model = GBDTModel(machine, seed, boosting)
-        data = kept.read(path, machine.is_gpu)
+        data = kept.read(path, isinstance(machine, GPU))
         model.data = Dataset(data["matrix"], data["program"], data["task"], data["seconds"], data["tasks"].tolist())
         forest = Forest(data["features"], data["thresholds"], data["values"])
         if forest.depth == model.boosting.depth and model.loss == TimeSum():

@@ -37,22 +37,3 @@ class Nest:
     units: tuple[int, ...] = ()
     stages: int | None = None
     widths: tuple[int | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a processor offers: threads used, bits of a vector, bytes of its caches (L1 and L2 of a core, L3 shared), and the
-    number of its vector registers; of a GPU the lanes of all multiprocessors, shared memory, bytes of registers and the
-    second-level cache."""
-
-    threads: int
-    vector_bits: int
-    l1: int
-    l2: int
-    l3: int
-    registers: int = 32
-    is_gpu: bool = False
-
-    @property
-    def caches(self) -> tuple[int, int, int]:
-        return self.l1, self.l2, self.l3

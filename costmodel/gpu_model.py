@@ -10,20 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from schedule.machine import GPU, WARP_SCHEDULERS
 from tir.memory import WARP
 
 from .family import Family
-from .geometry import Access, Machine, Nest
+from .geometry import Access, Nest
 
-PROCESSORS = 132
-SCHEDULERS = 4  # warps that issue each clock, a multiprocessor
-WARPS, BLOCKS = 64, 32  # resident on a multiprocessor, at most
-REGISTERS = 65536
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
 FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many
-SHARED = 227 * 1024
-L2 = 50e6  # bytes
-L2_BYTES, MEMORY_BYTES = 3200.0, 1900.0  # a clock, of all multiprocessors
 IN_FLIGHT = 32.0  # instructions of a multiprocessor that hide the latency of arithmetic
 INDEPENDENT = 8  # of them, at most, from one warp
 MMA = 6.0  # clocks that an instruction of a warp keeps a tensor core busy
@@ -36,7 +30,7 @@ UNTILED = 0.25  # of the issue slots that a nest without tiles uses
 class GPUModel:
     """Scores a row by minus the logarithm of the clocks its kernels are estimated to take."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: GPU):
         self.machine = machine
 
     def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
@@ -52,10 +46,11 @@ class GPUModel:
         """Clocks of a nest that moves each element once."""
         elements = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
         work = float(np.prod([float(e) for e in nest.extents]))
-        return max(elements / MEMORY_BYTES, work / (PROCESSORS * SCHEDULERS * WARP * UNTILED))
+        return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS * WARP * UNTILED))
 
     def tiled(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
         """Estimated clocks of a nest tiled through shared memory, a float64 vector with one entry a row."""
+        gpu = self.machine
         sizes = {role: _sizes(nest, rows, role) for role in "gvtwsfr"}
         tiles = np.prod([sizes[role] for role in "vtwsfr"], axis=0) * np.array(nest.units or (1,) * len(nest.extents))
         counts = np.ceil(np.ceil(np.array(nest.extents) / tiles) / sizes["g"]) * sizes["g"]
@@ -73,16 +68,16 @@ class GPUModel:
         footprint = sum(_elements(a, tiles) * a.nbytes for a in reads) + np.zeros(len(rows))
         copying = 2 * _copies(nest, tiles, rows) / WARP  # instructions of all warps of a block: an address, and the copy
         ahead = np.zeros(len(rows)) if nest.stages is None else rows[:, nest.stages] - 1.0
-        resident = np.minimum(BLOCKS, np.floor(WARPS / warps))
-        resident = np.minimum(resident, np.floor(REGISTERS / ((held + reserved(bool(fragments))) * warps * WARP)))
-        resident = np.maximum(1, np.minimum(resident, np.floor(SHARED / np.maximum(1, (ahead + 1) * footprint))))
-        resident = np.minimum(resident, np.ceil(blocks / PROCESSORS))
+        resident = np.minimum(gpu.blocks, np.floor(gpu.warps / warps))
+        resident = np.minimum(resident, np.floor(gpu.register_file / ((held + reserved(bool(fragments))) * warps * WARP)))
+        resident = np.maximum(1, np.minimum(resident, np.floor(gpu.shared / np.maximum(1, (ahead + 1) * footprint))))
+        resident = np.minimum(resident, np.ceil(blocks / gpu.sms))
         busy = np.minimum(1.0, resident * warps * np.minimum(independent, INDEPENDENT) / IN_FLIGHT)
-        step = warps * depth * inner / busy + copying / SCHEDULERS
+        step = warps * depth * inner / busy + copying / WARP_SCHEDULERS
         waiting = np.maximum(0.0, STEP - ahead * step) / resident  # other blocks work meanwhile
-        compute = np.ceil(blocks / PROCESSORS) * (steps * (step + waiting) + STEP / resident)
-        cache = blocks * steps * footprint / L2_BYTES
-        memory = _moved(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, PROCESSORS * resident)) / MEMORY_BYTES
+        compute = np.ceil(blocks / gpu.sms) * (steps * (step + waiting) + STEP / resident)
+        cache = blocks * steps * footprint / gpu.l2_bytes
+        memory = _moved(nest, tiles, sizes["g"], counts, blocks, np.minimum(blocks, gpu.sms * resident), gpu.l2) / gpu.memory
         most = np.maximum(np.maximum(compute, cache), memory)
         return most + 0.2 * (compute + cache + memory - most)
 
@@ -111,13 +106,13 @@ def _in_lanes(nest: Nest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.
         distinct = along if last in used else np.ceil(WARP / along)
         instructions += words / np.minimum(4, sizes["s"][:, last] if last in used else 1)
         banked += np.maximum(words * distinct / WARP, words / 4)
-    return np.maximum(instructions / SCHEDULERS, banked), accumulators, accumulators
+    return np.maximum(instructions / WARP_SCHEDULERS, banked), accumulators, accumulators
 
 
 def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same of a warp that has so many fragments along rows and columns, each 16 long, for the steps of an instruction."""
     products, loads = 2 * np.prod(fragments, axis=1), np.sum(fragments, axis=1)
-    return np.maximum(products * MMA / SCHEDULERS, loads * LDMATRIX), FRAGMENT_REGISTERS * (products + loads), products
+    return np.maximum(products * MMA / WARP_SCHEDULERS, loads * LDMATRIX), FRAGMENT_REGISTERS * (products + loads), products
 
 
 def _copies(nest: Nest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -132,13 +127,13 @@ def _copies(nest: Nest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _moved(
-    nest: Nest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray
+    nest: Nest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
     """Bytes from and to memory. Where the operands don't fit the second-level cache, each wave of blocks reads its rows and
     columns anew: those of a group of rows, and of as many columns as the wave gets to."""
     least = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
     grouped = next((k for k, roles in enumerate(nest.roles) if "g" in roles), None)
-    if grouped is None or least <= L2:
+    if grouped is None or least <= l2:
         return np.full(len(tiles), least)
     along = max(k for k in range(len(nest.extents)) if nest.columns[k] and not nest.reduce[k] and k != grouped)
     extents = np.array(nest.extents, dtype=float)

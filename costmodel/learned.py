@@ -8,10 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from schedule.machine import GPU, Machine
+
 from .dataset import FORMULA, Dataset
 from .family import Family
 from .features import Describer
-from .geometry import Machine
 from .gpu_model import GPUModel
 from .loopnest import Statement
 from .losses import Loss, TimeSum
@@ -43,7 +44,7 @@ class LearnedModel(ABC):
         self.loss = loss
         self.least = least
         self.data = Dataset()
-        self._formula = GPUModel(machine) if machine.is_gpu else TileModel(machine)
+        self._formula = GPUModel(machine) if isinstance(machine, GPU) else TileModel(machine)
         self._describer = Describer(machine)
         self._fitted = 0  # programs at the last fit
 

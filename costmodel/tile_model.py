@@ -13,18 +13,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
+
 from .family import Family
-from .geometry import Access, Machine, Nest
+from .geometry import Access, Nest
 from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 
-# Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit; and the latency
-# of a multiply-add in cycles, two starting each cycle. Round figures of current x86 cores; only ratios matter.
-LINE_CYCLES = (2.0, 6.0, 14.0)  # L2 -> L1, L3 -> L2, memory -> L3
-LINE = 64
 LATENCY = 4
 MULTIPLY_ADDS_A_CYCLE = 2
 LOADS_A_CYCLE = 2
-WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
 SHARE = 0.75  # of a cache that a tile can count on
 ENTRY = 20.0  # cycles to enter the innermost reduction, besides moving the accumulators in and out
 
@@ -32,7 +29,7 @@ ENTRY = 20.0  # cycles to enter the innermost reduction, besides moving the accu
 class TileModel:
     """Scores a row by minus the logarithm of the cycles its tiled nests are estimated to take."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: CPU):
         self.machine = machine
 
     def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
@@ -56,7 +53,7 @@ class TileModel:
 
 
 @lru_cache(maxsize=4096)
-def _recorded(nest: Nest, machine: Machine) -> Recording | float:
+def _recorded(nest: Nest, machine: CPU) -> Recording | float:
     """A program for the cycles of a nest, or these where they are the same in all rows."""
     recorder = Recorder()
     columns = {c: recorder.column(c) for axis in nest.columns for c in axis}
@@ -67,7 +64,7 @@ def _recorded(nest: Nest, machine: Machine) -> Recording | float:
 Tile = list[Value]  # a number for each axis
 
 
-def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: Machine) -> Value:
+def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
     """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
     levels = _levels(nest, sizes)
     counts = [_count(levels, depth) for depth in range(len(levels) + 1)]
@@ -75,22 +72,22 @@ def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: Machine) -> V
     compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * (ENTRY + 2.0 * vectors)
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
-    rounds = ceil(tasks / machine.threads) * machine.threads / tasks
-    return (most(compute, moved) + 0.3 * least(compute, moved)) * rounds / machine.threads
+    rounds = ceil(tasks / machine.cores) * machine.cores / tasks
+    return (most(compute, moved) + 0.3 * least(compute, moved)) * rounds / machine.cores
 
 
-def _vectors(nest: Nest, inner: Tile, machine: Machine) -> Value:
+def _vectors(nest: Nest, inner: Tile, machine: CPU) -> Value:
     """Accumulators of the innermost spatial tile, in vector registers."""
     return _registers(nest, inner, [axis for axis in range(len(nest.extents)) if not nest.reduce[axis]], machine)
 
 
-def _registers(nest: Nest, inner: Tile, axes: Sequence[int], machine: Machine) -> Value:
+def _registers(nest: Nest, inner: Tile, axes: Sequence[int], machine: CPU) -> Value:
     """How many vector registers hold what differs along some axes of the innermost tile."""
-    lanes = max(1, machine.vector_bits // nest.element_bits)
+    lanes = machine.lanes(nest.element_bits)
     return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
 
 
-def _body(nest: Nest, inner: Tile, machine: Machine) -> Value:
+def _body(nest: Nest, inner: Tile, machine: CPU) -> Value:
     """Cycles of the innermost spatial tile for one step of the reduction."""
     vectors = _vectors(nest, inner, machine)
     loads: Value = 0.0
@@ -111,7 +108,7 @@ def _body(nest: Nest, inner: Tile, machine: Machine) -> Value:
     return most(issue + spilled, chained)
 
 
-def _traffic(nest: Nest, levels: list[Tile], counts: list[Value], machine: Machine) -> Value:
+def _traffic(nest: Nest, levels: list[Tile], counts: list[Value], machine: CPU) -> Value:
     """Cycles spent on moving cache lines.
 
     The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there: the

@@ -7,6 +7,7 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.library.elementwise import traffic
+from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Way, element_bits, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
@@ -14,11 +15,9 @@ from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
 from .packs import choose_packs
-from .rules.rfactor import WORTH_THREADS
 from .rules.tiling import walks_memory
 
 TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
-ALONE = 1 << 22  # iterations below which one thread may still be faster than several
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
@@ -236,12 +235,14 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         return lambda new: _choose_packs(new, tiled, shared, lambda done: finish(done, depth), few=len(tiled) > 1)
 
     work = iterations(state, nest)
-    if state.target.num_cores > 1 and work >= WORTH_THREADS:
+    machine = state.target.machine
+    if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
         units = next((n for n, x in enumerate(chain) if x.extent != Const(1)), len(chain)) if not tiled else 0
         tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
-        ways = {f"{d} parallel": way(d) for d in legal} | ({"none parallel": way(0)} if work < ALONE else {})
+        alone = {"none parallel": way(0)} if work * machine.computing(32) < WAKE_LATE else {}
+        ways = {f"{d} parallel": way(d) for d in legal} | alone
         if state.branch(f"parallel loops of {inside[-1]}", ways, block=owner, role=Role.PARALLEL):
             return
     way(0)(state)

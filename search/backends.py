@@ -13,7 +13,6 @@ from schedule import Schedule, library, library_cuda
 from tir.ir import PrimFunc
 
 from . import sample
-from .geometry import machine
 from .gpu import population
 from .sketch import Sketch
 from .space import GPU_SPACES, SPACES, Space
@@ -55,7 +54,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=SPACES,
             draw=sample.draw,
             fit=sample.fit_tiles,
-            prior=lambda target: TileModel(machine(target)),
+            prior=lambda target: TileModel(target.machine),
             library=library.schedule,
             begins=True,
         ),
@@ -64,7 +63,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             spaces=GPU_SPACES,
             draw=population.draw,
             fit=population.fit,
-            prior=lambda target: GPUModel(machine(target)),
+            prior=lambda target: GPUModel(target.machine),
             library=lambda func, target: library_cuda.schedule(func, target.arch),
             unrolling=0.08,
         ),

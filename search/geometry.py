@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.target import Target
-from costmodel import Access, Machine, Nest
+from costmodel import Access, Nest
 from schedule.open_schedule import element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.trace import Step
@@ -13,15 +12,6 @@ from tir.ir import Block, Buffer, Expr, const_shape
 from tir.traverse import blocks, loads, stores
 
 from .sketch import Sketch
-
-# Of an H100: lanes of all multiprocessors, bytes of shared memory, registers and second-level cache.
-GPU = Machine(132 * 128, 128, 227 * 1024, 256 * 1024, 50 * 1024 * 1024, is_gpu=True)
-
-
-def machine(target: Target) -> Machine:
-    if target.kind == "cuda":
-        return GPU
-    return Machine(target.num_cores, target.vector_bits, target.l1, target.l2, target.l3, target.registers)
 
 
 def nests(sketch: Sketch) -> tuple[Nest, ...]:

@@ -16,7 +16,6 @@ import numpy as np
 from codegen.target import Target
 from schedule.open_trace import Role, Tile
 
-from .geometry import machine
 from .sketch import Sketch
 
 OPERANDS = 4  # vector registers that accumulators leave to operands
@@ -109,7 +108,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, BODIES if any(t.perfect for t in widths) else machine(target).registers - OPERANDS)
+    budget = max(1, BODIES if any(t.perfect for t in widths) else target.registers - OPERANDS)
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
     for _ in range(ROUNDS):
@@ -168,7 +167,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, machine(target).registers - OPERANDS, dtype=np.int64)
+    budget = np.full(n, target.registers - OPERANDS, dtype=np.int64)
     for t in tiles:
         if not t.vector:
             continue

@@ -15,7 +15,6 @@ from tir.traverse import blocks
 from .backends import search_backend
 from .default import LARGE
 from .evolution import Evolution
-from .geometry import machine
 from .options import check_names
 from .rules import Rule
 from .sampler import Sampler
@@ -38,7 +37,7 @@ SEARCHES: dict[str, Callable[..., Search]] = {
 
 # What learns, and what knows something beforehand.
 MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
-    "gbdt": lambda target: (GBDTModel(machine(target)), search_backend(target).prior(target)),
+    "gbdt": lambda target: (GBDTModel(target.machine), search_backend(target).prior(target)),
     "tile": lambda target: (search_backend(target).prior(target), None),
     "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
     "none": lambda target: (None, None),

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ARROWS = {
     "tir": set(),
     "schedule": {"tir"},
-    "codegen": {"tir"},
-    "costmodel": {"tir"},
+    "codegen": {"tir", "schedule"},
+    "costmodel": {"tir", "schedule", "codegen"},
     "search": {"tir", "schedule", "codegen", "costmodel"},
 }
 
@@ -77,8 +77,8 @@ def test_violations_are_found():
     lazy = "def f():\n    from search.tuner import tune\n"
     assert violations("schedule", lazy, "schedule") == ["line 2: schedule must not import search.tuner"]
     assert violations("tir", "import os, codegen.llvm as c", "tir.script") == ["line 1: tir must not import codegen.llvm"]
-    assert violations("codegen", "import importlib\nimportlib.import_module('schedule')", "codegen") == [
-        "line 2: codegen must not import schedule"
+    assert violations("codegen", "import importlib\nimportlib.import_module('search')", "codegen") == [
+        "line 2: codegen must not import search"
     ]
     assert violations("search", "from . import sketch\nfrom .rules import tile\nimport tir, numpy, codegen", "search") == []
     assert imported("from ..ir import Var", "tir.script") == {("tir.ir", 1)}

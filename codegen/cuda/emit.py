@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from math import prod
 
+from schedule.machine import STATIC_SHARED
 from tir import dtypes
 from tir.affine import Interval, polynomial
 from tir.analysis.regions import extent_range
@@ -49,7 +50,6 @@ from .prelude import prelude
 from .program import DeviceFunction, Program, lower_cuda
 
 COPIES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
-STATIC = 48 * 1024  # bytes of shared memory that need no permission from the driver
 UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
 
@@ -146,7 +146,7 @@ class _Kernel:
                 if var.name in used:
                     self.line(f"const int {self.name(var.name)} = {kind}.{a};")
         total = sum(_padded(b) for b in k.shared)
-        if total > STATIC:
+        if total > STATIC_SHARED:
             self.dynamic = total
             self.line("extern __shared__ __align__(16) unsigned char dynamic_shared[];")
         offset = 0

@@ -9,12 +9,13 @@ it to a Schedule, with tile sizes of your own or computed ones.
 from __future__ import annotations
 
 from schedule.error import ScheduleError
+from schedule.machine import CPU, Described
+from schedule.machine import CPU as Processor
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
 from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
-from .processor import Described, Processor
 from .structure import contraction, epilogue, extent, is_plain, reused, stored
 
 __all__ = [
@@ -28,7 +29,7 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
 
     Nothing is measured or random. `target` is a `codegen.Target` or anything that describes a processor like one.
     """
-    processor = Processor.of(target)
+    processor = CPU.of(target)
     s = Schedule(func)
     try:
         return s if _apply(s, processor) else None
@@ -36,7 +37,7 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
         return None
 
 
-def _apply(s: Schedule, processor: Processor) -> bool:
+def _apply(s: Schedule, processor: CPU) -> bool:
     """Schedule all blocks; says whether all were recognised: products first, as they take what follows them along."""
     _inline_chains(s)
     _inline_permutations(s)
@@ -68,7 +69,7 @@ def _only_reduces(block: Block) -> bool:
     return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
 
 
-def _contracted(s: Schedule, name: str, processor: Processor) -> set[str]:
+def _contracted(s: Schedule, name: str, processor: CPU) -> set[str]:
     """Schedule a block with its epilogue if it is a sum of products of a known kind; the blocks that were scheduled."""
     block, after = find_block(s.func, name), epilogue(s, name)
     if (product := gemv.matches(block)) is not None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from schedule.machine import CPU
 from schedule.schedule import Schedule
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
-from .gemm import WORTH_THREADS, packed, register_tile, tile_cycles, walk_columns, walk_tiles
-from .processor import Processor
+from .gemm import packed, register_tile, tile_cycles, walk_columns, walk_tiles
 from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size, store_last
 
 DEEP = 32  # steps of a sum from which on turning tiles round costs little
@@ -88,7 +88,7 @@ def _members(image: Load, channel: Var) -> int | None:
     return int(divisors.pop()) if len(divisors) == 1 and uses == within else None
 
 
-def suits(c: Convolution, processor: Processor) -> bool:
+def suits(c: Convolution, processor: CPU) -> bool:
     """Whether there are channels enough for a vector, and, where tiles must be turned round, work enough to pay for it."""
     lanes = processor.lanes(c.contraction.bits)
     if c.members is not None and c.members % lanes:
@@ -96,15 +96,15 @@ def suits(c: Convolution, processor: Processor) -> bool:
     return extent(c.channels[-1]) >= lanes and (not c.turned or size(c.sums) >= DEEP)
 
 
-def tiles(c: Convolution, processor: Processor) -> Tiles:
+def tiles(c: Convolution, processor: CPU) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
-    tile = register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor.registers, members is not None)
+    tile = register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, members is not None)
     return Tiles(*tile)
 
 
-def cycles(c: Convolution, processor: Processor) -> float:
+def cycles(c: Convolution, processor: CPU) -> float:
     """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result."""
     t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
     tile = tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
@@ -116,12 +116,12 @@ def cycles(c: Convolution, processor: Processor) -> float:
     return count * tile + weights * each + (0.2 * size((*c.groups, *c.channels, *c.pixels)) if c.turned else 0.0)
 
 
-def parts(c: Convolution, t: Tiles, processor: Processor) -> list[int]:
+def parts(c: Convolution, t: Tiles, processor: CPU) -> list[int]:
     """Into how many parts each axis of the sum is cut, the outer ones first, so that a part of a panel of weights stays in half
     of the second-level cache while all pixels come by; ones where the results of all these pixels would not stay there to be
     turned round.
     """
-    nbytes, room = c.contraction.bits // 8, max(1, processor.l2 // 2)
+    nbytes, room = c.contraction.bits // 8, processor.reused
     left = ceil(size(c.sums) * t.channels * nbytes / room)
     if c.turned and size(c.pixels) * t.channels * nbytes > room:
         left = 1
@@ -134,7 +134,7 @@ def parts(c: Convolution, t: Tiles, processor: Processor) -> list[int]:
     return counts
 
 
-def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+def apply(s: Schedule, c: Convolution, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a convolution, whose loops are still as they were made, and its elementwise consumer `epilogue`, if there is one.
 
     Loops, outermost first: groups, tiles of channels (threads, where there are enough), parts of the sum, rows of pixels, tiles
@@ -149,7 +149,7 @@ def apply(s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None
     c0, c1 = s.split(loop_of(c.channels[-1]), [None, t.channels], preserve_unit_iters=False)
     p0, p1 = s.split(loop_of(c.pixels[-1]), [None, t.pixels], preserve_unit_iters=False)
     axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
-    threads = processor.cores if size(axes) >= WORTH_THREADS else 1
+    threads = processor.threads(size(axes) * processor.computing(c.contraction.bits))
     panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
     by_panels = threads == 1 or panels % threads == 0 or panels >= 4 * threads
     blocks, sums = [], []

@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from schedule.machine import CPU
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.affine import polynomial
 from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 
-from .processor import Processor, balanced
+from .division import balanced
 from .structure import Contraction, contraction, extent, is_elementwise, is_plain, loop_of, size, stored
-
-WORTH_THREADS = 1 << 19  # multiply-adds below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,14 @@ def _pixels(c: Contraction) -> tuple[Iter, ...]:
     return tuple(it for it in c.columns if it.var.name != c.vector)
 
 
-def tiles(c: Contraction, processor: Processor) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> Tiles:
     """Good sizes, computed from the extents and the processor."""
     pixels = _pixels(c)
     count, width = extent(pixels[-1]), extent(next(it for it in (*c.batch, *c.columns) if it.var.name == c.vector))
     most = min(count, processor.registers // 2 - 2)  # accumulators; the others are for the kernel and what is loaded
     rows = min(range(1, most + 1), key=lambda r: (ceil(count / r) * (r + 2), -r))
     line = width * _stride(c, c.vector) * c.bits // 8
-    strip = balanced(ceil(count / rows), max(1, processor.l1 // 3 // (line * rows * _stride(c, pixels[-1].var.name))), 1)
+    strip = balanced(ceil(count / rows), max(1, processor.strip // (line * rows * _stride(c, pixels[-1].var.name))), 1)
     return Tiles(rows, 1, strip)
 
 
@@ -60,9 +59,7 @@ def _stride(c: Contraction, axis: str) -> int:
     return max(1, *steps)
 
 
-def apply(
-    s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None
-) -> list[str]:
+def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> list[str]:
     """Schedule a depthwise convolution, its elementwise consumer `epilogue`, if there is one, and the block that pads its input;
     returns the blocks that were scheduled. ScheduleError where a step is refused.
 
@@ -93,7 +90,7 @@ def apply(
         s.unroll(kernel[-1])
     s.unroll(h2)
     s.vectorize(w1)
-    if processor.cores > 1 and size((*order, *c.sums)) >= WORTH_THREADS:
+    if processor.threads(size((*order, *c.sums)) * processor.computing(c.bits)) > 1:
         s.parallel(s.fuse(*outer, h0))
     return done
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from schedule.machine import CPU
 from schedule.schedule import Schedule
 from tir.ir import Block, Load
 
 from . import elementwise
-from .processor import Processor
 from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, size, store_last
 
 FEW = 24  # rows or columns up to which packing takes longer
 VECTORS = 8  # of a row from which on adding up the lanes takes little
-WORTH_THREADS = 1 << 18  # multiply-adds below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +43,12 @@ def _large(c: Contraction) -> Load:
     return c.right if extent(c.columns[-1]) >= extent(c.rows[-1]) else c.left
 
 
-def suits(c: Contraction, processor: Processor) -> bool:
+def suits(c: Contraction, processor: CPU) -> bool:
     """Whether the sum is long enough for vectors along it."""
     return extent(c.sums[0]) >= VECTORS * processor.lanes(c.bits)
 
 
-def tiles(c: Contraction, processor: Processor) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> Tiles:
     """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest cycles: two
     multiply-adds or loads a cycle, but at least the latency of one, 4 cycles."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
@@ -59,10 +58,10 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
         return ceil(rows / t.rows) * ceil(columns / t.columns) * step
 
     fitting = (Tiles(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
-    return min((t for t in fitting if (t.rows + 1) * t.columns + 1 < processor.registers), key=cycles)
+    return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=cycles)
 
 
-def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None) -> None:
+def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None) -> None:
     """Schedule the product, whose loops are still as they were made. ScheduleError where a step is refused.
 
     Loops, outermost first: batch, other rows and columns, tiles of the more of both (threads); tiles of the fewer; steps of the
@@ -91,11 +90,11 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
     s.unroll(c1)
     s.annotate(lane, "combine_lanes", True)
     shared = merged(s, partial, c.block, around)[:-1]
-    if processor.cores > 1 and size((*c.batch, *c.rows, *c.columns, *c.sums)) >= WORTH_THREADS:
+    if processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.reading(c.bits)) > 1:
         s.parallel(s.fuse(*shared))
 
 
-def _turn(s: Schedule, c: Contraction, small: Load, processor: Processor) -> None:
+def _turn(s: Schedule, c: Contraction, small: Load, processor: CPU) -> None:
     """Let the product read an operand through a copy whose memory the sum walks."""
     copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
     store_last(s, copy, small.indices, c.sums[0].var.name)

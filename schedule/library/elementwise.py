@@ -6,6 +6,7 @@ from itertools import pairwise
 from math import prod
 
 from schedule.guards import Bound, bound_on
+from schedule.machine import CPU
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -14,11 +15,9 @@ from tir.ir import Block, Const, Expr, Iter, PrimFunc, Store, Var, const_shape
 from tir.traverse import loads, variables, walk
 
 from .gemm import walk_columns
-from .processor import Processor
 from .structure import extent, is_elementwise, loop_of, stored
 
 VECTORS = 8  # in a step of a one-dimensional loop
-WORTH_THREADS = 1 << 17  # elements below which a second thread costs more than it saves
 PIECES = 5  # of a loop that is cut where conditions change
 CHUNK = 1 << 14  # elements of a one-dimensional loop that a thread takes at a time
 
@@ -28,7 +27,7 @@ def matches(block: Block) -> bool:
     return is_elementwise(block) and all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
-def apply(s: Schedule, block: str, processor: Processor) -> None:
+def apply(s: Schedule, block: str, processor: CPU) -> None:
     """Schedule an elementwise block that has its loops to itself: the axis that walks its output innermost, in vectors.
 
     A single loop is cut into pieces for the threads. ScheduleError where a step is refused.
@@ -43,8 +42,8 @@ def apply(s: Schedule, block: str, processor: Processor) -> None:
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)
-    threads = processor.cores > 1 and elements >= WORTH_THREADS
-    lanes = processor.lanes(max(32, dtypes.bits(b.body.buffer.dtype)))
+    bits = max(32, dtypes.bits(b.body.buffer.dtype))
+    threads, lanes = processor.threads(elements * processor.copying(bits)) > 1, processor.lanes(bits)
     if (column := _across(b, order, lanes)) is not None:
         loops = shared = _squares(s, block, loops, loop_of(column), max(lanes, processor.lanes(32)))
     else:
@@ -103,7 +102,7 @@ def _squares(s: Schedule, block: str, loops: list[str], column: str, side: int) 
     return around
 
 
-def stream(s: Schedule, block: Block, loop: str, processor: Processor) -> None:
+def stream(s: Schedule, block: Block, loop: str, processor: CPU) -> None:
     """Have a block below a loop write a parameter past the caches, if what it reads and writes is too large to stay in them: else
     each line would be read from memory before it is overwritten."""
     if 2 * traffic(s.func, block) > processor.l3:

@@ -11,18 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from schedule.machine import CPU
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, Var
 from tir.traverse import stores
 
-from .processor import Processor, balanced
+from .division import balanced
 from .structure import Contraction, extent, is_plain, iterations, last_axis, loop_of, pairing, size
 
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
 REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
 FEW = 4  # rows from which on turning round columns pays that lie across
-WORTH_THREADS = 1 << 20  # multiply-adds below which a second thread may cost more than it saves: some ten microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ def matches(block: Block) -> Contraction | None:
     return c
 
 
-def tiles(c: Contraction, processor: Processor) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> Tiles:
     """Good sizes for a product, computed from its extents and the processor."""
     lanes = processor.lanes(c.bits)
     M, N, K = extent(c.rows[-1]), extent(c.columns[-1]), size(c.sums)
     outer = size(c.batch) * size(c.rows[:-1]) * size(c.columns[:-1])
-    mr, nr = register_tile(M, N, K, lanes, processor.registers)
+    mr, nr = register_tile(M, N, K, lanes, processor)
     chunks = ceil(K / PART) if len(c.sums) == 1 and K > WHOLE else 1
     kc = ceil(extent(c.sums[-1]) / chunks) if len(c.sums) == 1 else extent(c.sums[-1])
 
@@ -63,12 +63,10 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     threads = _threads(c, processor)
     alone = outer >= 2 * threads or threads == 1
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
-    # A block of rows and one of columns, so large that both stay in the second-level cache beside what else comes through it. All
-    # columns come by once for each block of rows: where these are many, or threads share the columns, larger ones are better.
     line = ceil(K / chunks) * element
-    rows_share, columns_share = (8 if by_rows else 12, 9) if chunks == 1 else (15, 6)  # of the cache, in 24ths
-    mt = balanced(row_tiles, max(1, processor.l2 * rows_share // 24 // (mr * line)), 1 if alone or not by_rows else threads)
-    nt = balanced(column_tiles, max(1, processor.l2 * columns_share // 24 // (nr * line)), 1 if by_rows else threads)
+    rows, columns = processor.product_blocks(by_rows, chunks > 1)
+    mt = balanced(row_tiles, max(1, rows // (mr * line)), 1 if alone or not by_rows else threads)
+    nt = balanced(column_tiles, max(1, columns // (nr * line)), 1 if by_rows else threads)
     tails = M % mr != 0 or N % nr != 0
     big = M * K * element > processor.l1
     left = last_axis(c.left) is None or last_axis(c.left) != c.sums[-1].var.name or tails or big
@@ -86,19 +84,17 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
 
 
 def register_tile(
-    M: int, N: int, K: int, lanes: int, registers: int, dividing: bool = False, broadcast: float = 0.06
+    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, broadcast: float = 0.06
 ) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
     `dividing`, columns that divide N, a multiple of the lanes.
-
-    A tile of m rows by v vectors needs m v accumulators, v vectors of columns and one register for an element of the rows.
     """
     best: tuple[float, int, int] | None = None
     # A tile as wide as the matrix may end in a part of a vector, of more than one lane.
     whole = {v: (v - 1) * lanes + 1 < N < v * lanes for v in range(1, 5)}
     for v in range(1, 5):
-        for m in range(1, min(M, registers) + 1):
-            if m * v + v + 1 > registers - 1 or (v > 1 and v * lanes > N and not whole[v]):
+        for m in range(1, min(M, processor.accumulators(v) // v) + 1):
+            if v > 1 and v * lanes > N and not whole[v]:
                 continue
             if dividing and N % (v * lanes):
                 continue
@@ -125,7 +121,7 @@ def _shared(tiles: int, threads: int) -> float:
     return tiles / (ceil(tiles / threads) * threads)
 
 
-def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a matrix product, whose loops are still as they were made, and its elementwise consumer `epilogue`, if any.
 
     Loops, outermost first: batch, other rows and columns; blocks of rows (threads); parts of the sum; blocks of columns; tiles of
@@ -173,9 +169,9 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
         s.parallel(s.fuse(*shared))
 
 
-def _threads(c: Contraction, processor: Processor) -> int:
+def _threads(c: Contraction, processor: CPU) -> int:
     """Threads for a product: one where it is small."""
-    return processor.cores if size((*c.batch, *c.rows, *c.columns, *c.sums)) >= WORTH_THREADS else 1
+    return processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.computing(c.bits))
 
 
 def packed(s: Schedule, block: str, load: Load, axis: str, tile: int, inner: bool) -> str:

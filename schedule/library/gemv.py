@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedule.machine import CPU
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Const
 from tir.traverse import stores
 
-from .processor import Processor
 from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
-
-WORTH_THREADS = 1 << 18  # elements of the matrix below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def along_rows(c: Contraction) -> bool:
     return last_axis(c.right) == c.sums[0].var.name
 
 
-def tiles(c: Contraction, processor: Processor) -> Tiles:
+def tiles(c: Contraction, processor: CPU) -> Tiles:
     """Good sizes: 16 vectors in flight, in two rows if their number and the threads' shares of it are even.
 
     Two streams of eight lines each come faster than one, or than four of four: of some sixty patterns of loads from memory alone,
@@ -66,11 +64,11 @@ def tiles(c: Contraction, processor: Processor) -> Tiles:
     return Tiles(rows, vectors)
 
 
-def _threads(c: Contraction, processor: Processor) -> int:
-    return processor.cores if extent(c.columns[0]) * extent(c.sums[0]) >= WORTH_THREADS else 1
+def _threads(c: Contraction, processor: CPU) -> int:
+    return processor.threads(extent(c.columns[0]) * extent(c.sums[0]) * processor.reading(c.bits))
 
 
-def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None = None) -> None:
+def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None) -> None:
     """Schedule the product of a matrix and a vector, whose loops are still as they were made. ScheduleError where a step is
     refused."""
     t = tiles(c, processor) if sizes is None else sizes
@@ -80,7 +78,7 @@ def apply(s: Schedule, c: Contraction, processor: Processor, sizes: Tiles | None
         _add_rows(s, c, processor, t)
 
 
-def _dot(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:
+def _dot(s: Schedule, c: Contraction, processor: CPU, t: Tiles) -> None:
     """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes."""
     rows, length, threads = extent(c.columns[0]), extent(c.sums[0]), _threads(c, processor)
     width = t.vectors * processor.lanes(c.bits)
@@ -121,7 +119,7 @@ def _dot(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:
         s.parallel(around[0])
 
 
-def _add_rows(s: Schedule, c: Contraction, processor: Processor, t: Tiles) -> None:
+def _add_rows(s: Schedule, c: Contraction, processor: CPU, t: Tiles) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
     columns, threads = extent(c.columns[0]), _threads(c, processor)
     lanes = processor.lanes(c.bits)

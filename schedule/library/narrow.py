@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedule.machine import CPU
 from schedule.schedule import Schedule
 from tir.ir import Block, Iter
 
 from . import transposed
-from .gemm import WORTH_THREADS
-from .processor import Processor
 from .structure import extent, last_axis, loop_of, size, store_last
 from .transposed import Transposed
 
@@ -39,20 +38,20 @@ def _lane_axis(t: Transposed) -> Iter | None:
     return next((it for it in t.c.sums if it.var.name == name and name not in sorted_by_class), None)
 
 
-def suits(t: Transposed, processor: Processor) -> bool:
+def suits(t: Transposed, processor: CPU) -> bool:
     """Whether there are fewer output channels than lanes, and image channels to fill them."""
     lanes, axis = processor.lanes(t.c.bits), _lane_axis(t)
     return axis is not None and extent(t.channels) < lanes <= extent(axis) and extent(axis) % lanes == 0
 
 
-def tiles(t: Transposed, processor: Processor) -> Tiles:
+def tiles(t: Transposed, processor: CPU) -> Tiles:
     """As many pixels as there are registers for, the tiles of a row as equal as can be."""
     channels, count = extent(t.channels), transposed.pixels_of_class(t)
-    most = max(1, (processor.registers - 2 - channels) // channels)
+    most = max(1, processor.accumulators(channels) // channels)
     return Tiles(-(-count // -(-count // most)))
 
 
-def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+def apply(s: Schedule, t: Transposed, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a convolution, whose loops are as they were made, and its elementwise consumer `epilogue`, if any.
 
     Loops, outermost first: other axes, rows and tiles of pixels (threads); classes of pixels and of the kernel; the sums; pixels,
@@ -82,7 +81,7 @@ def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None 
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)
-    if processor.cores > 1 and size((*c.rows, *c.columns, *c.sums)) >= WORTH_THREADS:
+    if processor.threads(size((*c.rows, *c.columns, *c.sums)) * processor.computing(c.bits)) > 1:
         s.parallel(s.fuse(*outer, p0) if outer else p0)
 
 

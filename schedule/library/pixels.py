@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from schedule.machine import CPU, PAGE
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Iter, Var, const_shape
@@ -19,11 +20,9 @@ from tir.traverse import variables
 
 from . import conv2d
 from .conv2d import Convolution
-from .gemm import WORTH_THREADS, register_tile, tile_cycles
-from .processor import Processor
+from .gemm import register_tile, tile_cycles
 from .structure import extent, is_elementwise, size, stored
 
-PAGE = 4096  # bytes between rows at multiples of which they fall into the same sets of the first-level cache
 APART = 0.15  # cycles for an element that is broadcast from rows far apart
 
 
@@ -57,7 +56,7 @@ def row(c: Convolution) -> tuple[Iter, ...]:
     return tuple(found)
 
 
-def suits(c: Convolution, processor: Processor) -> bool:
+def suits(c: Convolution, processor: CPU) -> bool:
     """Whether the last dimensions of the result are pixels, enough for a vector, and channels as lanes would take longer."""
     lanes = processor.lanes(c.contraction.bits)
     if c.members is not None or not c.turned or size(row(c)) < lanes:
@@ -65,14 +64,14 @@ def suits(c: Convolution, processor: Processor) -> bool:
     return not conv2d.suits(c, processor) or cycles(c, processor) < conv2d.cycles(c, processor)
 
 
-def tiles(c: Convolution, processor: Processor) -> Tiles:
+def tiles(c: Convolution, processor: CPU) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
     lanes = processor.lanes(c.contraction.bits)
     whole = ceil(size(row(c)) / lanes) * lanes
-    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor.registers, broadcast=APART))
+    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, broadcast=APART))
 
 
-def cycles(c: Convolution, processor: Processor) -> float:
+def cycles(c: Convolution, processor: CPU) -> float:
     """About how many cycles it takes on one core."""
     t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
     pixels, steps = size(row(c)), size(c.sums)
@@ -99,9 +98,7 @@ def in_place(c: Convolution) -> bool:
     return size(pixels) * c.contraction.bits // 8 % PAGE != 0
 
 
-def apply(
-    s: Schedule, c: Convolution, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None
-) -> list[str]:
+def apply(s: Schedule, c: Convolution, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> list[str]:
     """Schedule a convolution, whose loops are still as they were made, its elementwise consumer `epilogue`, if there is one, and
     what pads its image; returns the blocks that were scheduled. ScheduleError where a step is refused.
 
@@ -115,14 +112,15 @@ def apply(
         epilogue = s.cache_write(block, 0, "global")
     else:
         done.append(epilogue)
-    threads = processor.cores if size((*c.groups, *c.channels, *c.pixels, *c.sums)) >= WORTH_THREADS else 1
+    axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
+    threads = processor.threads(size(axes) * processor.computing(c.contraction.bits))
     nest = as_rows(s, c, epilogue, threads)
     if size(pixels) < t.pixels:
         s.storage_align(block, 0, -2, t.pixels, 0)  # a tile may be wider than a row
     c0, c1 = s.split(nest.channels, [None, t.channels], preserve_unit_iters=False)
     p0, p1 = s.split(nest.pixels, [None, t.pixels], preserve_unit_iters=False)
     weights = size((*c.channels, *c.sums)) * c.contraction.bits // 8
-    first = [p0, c0] if weights < processor.l2 // 2 else [c0, p0]
+    first = [p0, c0] if weights < processor.reused else [c0, p0]
     s.reorder(*nest.outer, *first, *nest.sums, c1, p1)
     s.reverse_compute_at(epilogue, first[1], preserve_unit_loops=True)
     s.vectorize(s.get_loops(epilogue)[-1])

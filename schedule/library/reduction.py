@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from schedule.machine import CPU
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .processor import Processor, partial_results
+from .division import partial_results
 from .structure import extent, loop_of, merged, stored
 
 REGISTERS = 4  # of partial results, as the next step can't wait for the last
 ROWS = 8  # that are added to many results before the next
-WORTH_THREADS = 1 << 17  # elements below which a second thread costs more than it saves
 
 
 def matches(block: Block) -> bool:
@@ -26,7 +26,7 @@ def matches(block: Block) -> bool:
     return plain and all(isinstance(i, Var | Const) for i in block.body.indices)
 
 
-def apply(s: Schedule, block: str, processor: Processor, registers: int = REGISTERS) -> None:
+def apply(s: Schedule, block: str, processor: CPU, registers: int = REGISTERS) -> None:
     """Schedule a reduction that has its loops to itself. ScheduleError where a step is refused.
 
     Where it runs along the memory that it reads, lanes hold partial results, `registers` vectors of them; where it runs across,
@@ -36,8 +36,8 @@ def apply(s: Schedule, block: str, processor: Processor, registers: int = REGIST
     spatial = [it for it in b.iters if it.axis is Axis.SPATIAL]
     sums = [it for it in b.iters if it.axis is Axis.REDUCE]
     elements = prod(extent(it) for it in b.iters)
-    threads = processor.cores if elements >= WORTH_THREADS else 1
-    lanes = processor.lanes(max(32, dtypes.bits(stored(b).buffer.dtype)))
+    bits = max(32, dtypes.bits(stored(b).buffer.dtype))
+    threads, lanes = processor.threads(elements * processor.copying(bits)), processor.lanes(bits)
     along = _along(b, sums)
     if along is None:
         _across(s, block, spatial, sums, threads, registers * lanes)

@@ -10,18 +10,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
+from schedule.machine import CPU
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
+from .division import partial_results
 from .elementwise import stream
-from .processor import Processor, partial_results
 from .structure import contraction, extent, is_elementwise, loop_of, stored
 
 REGISTERS = 4  # vector registers of partial results: a sum has a latency of four cycles or less, two begin in one
-WORTH_THREADS = 1 << 15  # elements below which a second thread costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _cheap(block: Block, rank: int) -> bool:
     )
 
 
-def apply(s: Schedule, found: Rows, processor: Processor, registers: int = REGISTERS) -> None:
+def apply(s: Schedule, found: Rows, processor: CPU, registers: int = REGISTERS) -> None:
     """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row.
 
     `registers` is the number of vector registers in which a reduction keeps partial results. ScheduleError where a step is
@@ -119,8 +119,8 @@ def apply(s: Schedule, found: Rows, processor: Processor, registers: int = REGIS
     stages = [name for name in found.stages if name not in cheap]
     for stage in reversed(stages):
         s.compute_at(stage, row, preserve_unit_loops=True)
-    lanes = processor.lanes(max(32, dtypes.bits(stored(last).buffer.dtype)))
-    columns = extent(order[-1])
+    bits = max(32, dtypes.bits(stored(last).buffer.dtype))
+    lanes = processor.lanes(bits)
     for stage in (*stages, found.last):
         inner = s.get_loops(stage)[-1]
         if stage not in found.reductions:
@@ -137,6 +137,6 @@ def apply(s: Schedule, found: Rows, processor: Processor, registers: int = REGIS
         s.vectorize(s.get_loops(partial)[-1])
         s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
     stream(s, find_block(s.func, found.last), row, processor)
-    if processor.cores > 1 and prod(extent(it) for it in order[:-1]) * columns >= WORTH_THREADS:
+    if processor.threads(prod(extent(it) for it in order) * processor.transforming(bits)) > 1:
         outer = loops[:-1]
         s.parallel(s.fuse(*outer) if len(outer) > 1 else row)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schedule.machine import CPU
 from schedule.schedule import Schedule
 from tir.affine import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
 from .conv2d import Tiles
-from .gemm import WORTH_THREADS, packed, register_tile
-from .processor import Processor
+from .gemm import packed, register_tile
 from .structure import Contraction, contraction, extent, last_axis, loop_of, size
 
 
@@ -68,15 +68,15 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
     return None
 
 
-def suits(t: Transposed, processor: Processor) -> bool:
+def suits(t: Transposed, processor: CPU) -> bool:
     """Whether there are channels enough for a vector."""
     return extent(t.channels) >= processor.lanes(t.c.bits)
 
 
-def tiles(t: Transposed, processor: Processor) -> Tiles:
+def tiles(t: Transposed, processor: CPU) -> Tiles:
     """A good register tile: pixels of a class along the last axis, and channels."""
     lanes = processor.lanes(t.c.bits)
-    return Tiles(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor.registers))
+    return Tiles(*register_tile(pixels_of_class(t), extent(t.channels), size(t.c.sums), lanes, processor))
 
 
 def pixels_of_class(t: Transposed) -> int:
@@ -101,7 +101,7 @@ def by_class(s: Schedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[s
     return found
 
 
-def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
+def apply(s: Schedule, t: Transposed, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
     """Schedule a transposed convolution, whose loops are as they were made, and its elementwise consumer `epilogue`, if any.
 
     Loops, outermost first: tiles of channels, other axes, classes of pixels (threads); rows and tiles of pixels; classes of the
@@ -123,7 +123,7 @@ def apply(s: Schedule, t: Transposed, processor: Processor, sizes: Tiles | None 
         s.vectorize(s.get_loops(epilogue)[-1])
     s.unroll(p1)
     s.vectorize(c1)
-    if processor.cores > 1 and size((*c.rows, *c.columns, *c.sums)) >= WORTH_THREADS:
+    if processor.threads(size((*c.rows, *c.columns, *c.sums)) * processor.computing(c.bits)) > 1:
         s.parallel(s.fuse(*s.get_loops(copy)[:2]))
         s.parallel(s.fuse(c0, *classes, *outer))
 

@@ -10,6 +10,7 @@ element.
 from __future__ import annotations
 
 from schedule.error import ScheduleError
+from schedule.machine import GPU
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc, annotation
@@ -27,23 +28,23 @@ def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedul
     Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
     the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.
     """
-    s = Schedule(func)
+    s, gpu = Schedule(func), GPU.of(arch)
     _inline(s)
     done: set[str] = set()
     for name in [b.name for b in blocks_below(s.func.body)]:
-        tried = _tried(s, lambda t, name=name: _product(t, name, _number(arch) >= 80, tf32)) if _present(s, name) else None
+        tried = _tried(s, lambda t, name=name: _product(t, name, gpu, tf32)) if _present(s, name) else None
         if tried is not None:
             s = tried
             done |= _made(s, done)
     for name in [b.name for b in blocks_below(s.func.body)]:
         if name not in done:
-            s = _tried(s, lambda t, name=name: split_sum.in_stages(t, name)) or s
+            s = _tried(s, lambda t, name=name: split_sum.in_stages(t, name, gpu)) or s
     for name in reversed([b.name for b in blocks_below(s.func.body)]):
         if name in done or not _present(s, name):
             continue
         group = rows.matches(s, name, done)
         if group is not None:
-            tried = _tried(s, lambda t, group=group: rows.apply(t, group))
+            tried = _tried(s, lambda t, group=group: rows.apply(t, group, gpu))
             if tried is not None:
                 s = tried
                 done |= {name, *group.stages}
@@ -58,26 +59,21 @@ def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedul
     return s
 
 
-def _product(s: Schedule, name: str, capable: bool, tf32: bool) -> None:
+def _product(s: Schedule, name: str, gpu: GPU, tf32: bool) -> None:
     """Tile the block if it is a product: as one of matrices, in parts where its sum is long and its results few, on tensor cores
-    where the target is `capable` of it. Nothing changes for other blocks."""
+    where the GPU has those that instructions are known for. Nothing changes for other blocks."""
     c = products.matches(find_block(s.func, name))
     if c is None or not products.suits(c):
         return
     after = follower(s, name)
-    n = split_sum.parts(c)
+    n = split_sum.parts(c, gpu)
     if n > 1 or not products.is_matrices(c):
         c, after = windows.as_matrices(s, c, after)
     if n > 1:
         c, after = windows.as_matrices(s, split_sum.apply(s, c, n), None)
     rounding = tf32 or bool(annotation(find_block(s.func, c.block).annotations, tensor_cores.TF32, False))
-    cores = tensor_cores.instruction(c, rounding) if capable else None
-    products.apply(s, c, after, cores=cores)
-
-
-def _number(arch: str) -> int:
-    """The number in the name of an architecture, such as sm_90a."""
-    return int("".join(c for c in arch if c.isdigit()))
+    cores = tensor_cores.instruction(c, rounding) if gpu.modern else None
+    products.apply(s, c, after, cores=cores, gpu=gpu)
 
 
 def _tried(s: Schedule, step) -> Schedule | None:

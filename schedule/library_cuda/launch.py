@@ -13,7 +13,6 @@ from tir.traverse import loads, stores
 
 from ..library.structure import Contraction, extent, iterations
 
-PROCESSORS = 132  # of an H100 or H200: fewer blocks leave some idle
 LANES = 16  # bytes that a thread loads at once
 GROUP = 8  # rows of blocks that run together
 

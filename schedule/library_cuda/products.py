@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from schedule.machine import GPU, H100
 from schedule.primitive import loops_of
 from schedule.schedule import Schedule
 from tir.ir import Block, Cast, Const, Load
 from tir.traverse import rewrite
 
 from ..library.structure import Contraction, contraction, is_plain, loop_of, size
-from .launch import PROCESSORS, fetch, rasterise, stage
+from .launch import fetch, rasterise, stage
 from .tensor_cores import TF32_TILES, Instruction, WarpTile, multiply
 from .tensor_cores import TILES as WARP_TILES
 
@@ -63,31 +64,36 @@ def suits(c: Contraction) -> bool:
     )
 
 
-def choose(tiles: Sequence[Shape], rows: int, columns: int, batch: int) -> Shape:
+def choose(tiles: Sequence[Shape], rows: int, columns: int, batch: int, gpu: GPU) -> Shape:
     """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding; else the one with the
     least padding and most blocks."""
     for tile in tiles:
         blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batch
         used = rows * columns / (-(-rows // tile.rows) * tile.rows * -(-columns // tile.columns) * tile.columns)
-        if blocks >= PROCESSORS // 2 and used > 0.6:
+        if blocks >= gpu.sms // 2 and used > 0.6:
             return tile
     return min(tiles, key=lambda t: (-(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns, t.rows))
 
 
 def apply(
-    s: Schedule, c: Contraction, after: str | None, tile: Tile | WarpTile | None = None, cores: Instruction | None = None
+    s: Schedule,
+    c: Contraction,
+    after: str | None,
+    tile: Tile | WarpTile | None = None,
+    cores: Instruction | None = None,
+    gpu: GPU = H100,
 ) -> None:
     """Tile a product of matrices, with the elementwise block `after` behind it, and bind it to blocks and threads; on tensor
     cores where `cores` says by which instruction."""
     if cores is not None:
         tiles = TF32_TILES if cores.factors == "tf32" else WARP_TILES
-        chosen = choose(tiles, size(c.rows), size(c.columns), size(c.batch)) if tile is None else tile
+        chosen = choose(tiles, size(c.rows), size(c.columns), size(c.batch), gpu) if tile is None else tile
         assert isinstance(chosen, WarpTile)
         multiply(s, c, after, cores, chosen)
     else:
-        chosen = choose(TILES, size(c.rows), size(c.columns), size(c.batch)) if tile is None else tile
+        chosen = choose(TILES, size(c.rows), size(c.columns), size(c.batch), gpu) if tile is None else tile
         assert isinstance(chosen, Tile)
-        matrices(s, c, after, chosen)
+        matrices(s, c, after, chosen, gpu)
 
 
 def is_matrices(c: Contraction) -> bool:
@@ -95,7 +101,7 @@ def is_matrices(c: Contraction) -> bool:
     return is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
 
 
-def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None:
+def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile, gpu: GPU = H100) -> None:
     """A product of matrices, or a batch: padded in shared memory to whole tiles."""
     block = c.block
     (row,), (column,), (step,) = c.rows, c.columns, c.sums
@@ -119,7 +125,8 @@ def matrices(s: Schedule, c: Contraction, after: str | None, tile: Tile) -> None
         s.bind(s.fuse(*batch), "blockIdx.z")
     blocks = rasterise(s, by, bx)
     s.bind(blocks, "blockIdx.x")
-    s.annotate(blocks, "resident_blocks", 2)
+    if gpu.modern:  # else what is loaded for the next tile takes registers too
+        s.annotate(blocks, "resident_blocks", 2)
     names = [x.name for x in loops_of(s.func, first)]
     for axis, loop in zip(("threadIdx.y", "threadIdx.x"), names[-5:-3], strict=True):
         s.bind(loop, axis)

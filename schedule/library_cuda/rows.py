@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
+from schedule.machine import GPU, H100, STATIC_SHARED
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -17,14 +18,11 @@ from tir.memory import WARP
 from tir.traverse import loads, variables, walk
 
 from ..library.structure import is_elementwise
-from .launch import LANES, PROCESSORS
+from .launch import LANES
 
-SHARED = 48 * 1024  # bytes of shared memory of a block
-MOST = 1024  # threads of a row
 STREAMING = 256  # threads of a row that is too long for registers
 HELD = 64  # elements that a thread holds, of all rows together
 BLOCK = 128  # threads of a block: short rows share one
-BUSY = 512  # threads that a processor wants
 LEAST = 32  # elements of a row that are worth a warp
 
 
@@ -121,11 +119,11 @@ def along(b: Block) -> bool:
     return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= LEAST
 
 
-def apply(s: Schedule, group: Rows) -> None:
+def apply(s: Schedule, group: Rows, gpu: GPU = H100) -> None:
     """Bind the rows to blocks, and the elements of a row to threads."""
     stages = _shortened(s, group)
     blocks = (*stages, group.last)
-    lanes = layout(s, blocks, group.rank)
+    lanes = layout(s, blocks, group.rank, gpu)
     copies = _copies(s, blocks, group.rank) if lanes.held else []
     loops = s.get_loops(group.last)[: group.rank]
     if not loops:
@@ -143,7 +141,7 @@ def apply(s: Schedule, group: Rows) -> None:
         _spread(s, name, row, lanes)
 
 
-def layout(s: Schedule, blocks: Collection[str], rank: int) -> Lanes:
+def layout(s: Schedule, blocks: Collection[str], rank: int, gpu: GPU) -> Lanes:
     """The threads of a row: as few as can hold it in registers, but more while processors would idle."""
     found = [find_block(s.func, name) for name in blocks]
     length = max(_length(b, rank) for b in found)
@@ -155,12 +153,12 @@ def layout(s: Schedule, blocks: Collection[str], rank: int) -> Lanes:
     regular = all(_length(b, rank) in (1, length) and len(_along_axes(b, rank)) <= 1 for b in found)
     result = found[-1].body.buffer.name  # type: ignore[attr-defined]
     arrays = max(1, len({n for n, b in buffers.items() if len(b.shape) > rank and n != result}))
-    held = regular and -(-length // (MOST * width)) * width * arrays <= HELD
-    most = MOST if held else STREAMING
+    held = regular and -(-length // (gpu.threads * width)) * width * arrays <= HELD
+    most = gpu.threads if held else STREAMING
     threads = WARP
     while threads < most and (
         (held and -(-length // (threads * width)) * width * arrays > HELD)
-        or (threads * width < length and rows * threads < PROCESSORS * BUSY)
+        or (threads * width < length and rows * threads < gpu.busy)
     ):
         threads *= 2
     return Lanes(threads, width, max(1, min(rows, BLOCK // threads)), held)
@@ -189,7 +187,7 @@ def _whole_row(x: Load, b: Block, rank: int) -> bool:
 
 def _shortened(s: Schedule, group: Rows) -> list[str]:
     """The stages, after those that cost little, or do not fit shared memory, were put into their consumers."""
-    room = SHARED - 4096
+    room = STATIC_SHARED - 4096
     kept: list[str] = []
     for name in group.stages:
         b = find_block(s.func, name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from schedule.machine import GPU, H100
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Axis, Const, Var
 
 from ..library.structure import Contraction, extent, loop_of, size
 from . import rows
-from .launch import PROCESSORS
 from .products import matches
 
 EDGE = 64  # rows and columns of a tile that uses a processor well
@@ -17,12 +17,12 @@ STEPS = 64  # steps of a part of any other reduction, for each thread
 STEP = 32  # parts are multiples of it, as tiles are
 
 
-def parts(c: Contraction) -> int:
+def parts(c: Contraction, gpu: GPU = H100) -> int:
     """Into how many parts to split the sum of a product, so that there is work for all processors."""
     blocks = -(-size(c.rows) // EDGE) * -(-size(c.columns) // EDGE) * size(c.batch)
-    if blocks >= PROCESSORS // 2:
+    if blocks >= gpu.sms // 2:
         return 1
-    return max(1, min(2 * PROCESSORS // blocks, size(c.sums) // LEAST))
+    return max(1, min(2 * gpu.sms // blocks, size(c.sums) // LEAST))
 
 
 def apply(s: Schedule, c: Contraction, n: int) -> Contraction:
@@ -44,7 +44,7 @@ def apply(s: Schedule, c: Contraction, n: int) -> Contraction:
     return product
 
 
-def in_stages(s: Schedule, block: str) -> None:
+def in_stages(s: Schedule, block: str, gpu: GPU = H100) -> None:
     """Reduce a block in two stages where one would leave processors idle: parts, over the outermost of its reduce axes, and then
     the parts. Nothing changes for a block that has enough results, few steps, or a prime number of them."""
     b = find_block(s.func, block)
@@ -54,7 +54,7 @@ def in_stages(s: Schedule, block: str) -> None:
     sums = tuple(it for it in b.iters if it.axis is Axis.REDUCE)
     row = rows.along(b)
     together = rows.STREAMING if row else 1  # threads that reduce one result
-    most = min(PROCESSORS * rows.STREAMING // (results * together), size(sums) // (STEPS * together), extent(sums[0]))
+    most = min(gpu.sms * rows.STREAMING // (results * together), size(sums) // (STEPS * together), extent(sums[0]))
     n = max((d for d in range(2, most + 1) if extent(sums[0]) % d == 0), default=1)
     if n == 1:
         return

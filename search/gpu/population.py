@@ -14,13 +14,13 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import Access
-from costmodel.gpu_model import FRAGMENT_REGISTERS, SCHEDULERS, reserved
+from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
+from schedule.machine import GPU, WARP_SCHEDULERS
 from schedule.open_trace import Role, Tile
 from tir.memory import WARP
 
 from ..geometry import by_block
 from ..sketch import Sketch
-from .device import Device, device
 from .tiling import WIDEST
 
 Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
@@ -115,7 +115,7 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
         for column in reversed(t.columns):
             rows[:, column] = np.clip(rows[:, column], 1, left)
             left //= rows[:, column]
-    limits = device(target)
+    limits = target.machine
     for tiled in _tiled(sketch):
         # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
         for _ in range(ROUNDS):
@@ -207,7 +207,7 @@ def _tiled(sketch: Sketch) -> list[_Tiled]:
     return found
 
 
-def _fit_block(tiled: _Tiled, limits: Device, rows: np.ndarray) -> None:
+def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
     if not tiled.cores:
         _fill_warp(tiled, rows)
     elements = tiled.columns("vsf")
@@ -234,7 +234,7 @@ def _fit_block(tiled: _Tiled, limits: Device, rows: np.ndarray) -> None:
 
 def _allocated(threads: np.ndarray) -> np.ndarray:
     """The threads for which a block gets registers: each of the four schedulers of a multiprocessor has as many warps."""
-    return -(-threads // (SCHEDULERS * WARP)) * (SCHEDULERS * WARP)
+    return -(-threads // (WARP_SCHEDULERS * WARP)) * (WARP_SCHEDULERS * WARP)
 
 
 def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:

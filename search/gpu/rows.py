@@ -7,6 +7,7 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.library_cuda import rows as patterns
+from schedule.machine import GPU, STATIC_SHARED
 from schedule.open_schedule import OpenSchedule, extent, is_spatial
 from schedule.open_trace import Role
 from tir import dtypes
@@ -17,8 +18,7 @@ from ..rules.rfactor import reduce_size, spatial_size
 from ..rules.rule import Verdict
 from ..rules.tiling import reuses_data
 
-MOST = 1024  # threads of a block
-SHARED = 44 * 1024  # bytes that rows kept by a block may take; some are left to the reductions across warps
+KEPT = STATIC_SHARED - 4096  # bytes that rows kept by a block may take; some are left to the reductions across warps
 THREADS = (32, 64, 128, 256, 512, 1024)
 ROWS = (1, 2, 4, 8)  # that a block works on at a time
 
@@ -55,15 +55,15 @@ class CrossThreadReduction:
 
 def _group(state: OpenSchedule, block: str) -> patterns.Rows | None:
     """The stages that end with a block and work by its rows, none of which is worth tiling."""
-    tiled = {b.name for b in blocks(state.func) if b.is_reduction and _worth_tiling(b)}
+    tiled = {b.name for b in blocks(state.func) if b.is_reduction and _worth_tiling(b, state.target.machine)}
     if block in tiled or state.get_loops(block) != [x for _, x in state.axes(block)]:
         return None
     return patterns.matches(state, block, {*state.marks, *tiled})
 
 
-def _worth_tiling(b: Block) -> bool:
+def _worth_tiling(b: Block, gpu: GPU) -> bool:
     """Whether a reduction reuses data, and has results enough for tiles (Ansor's condition, turned around)."""
-    return reuses_data(b) and (spatial_size(b) >= reduce_size(b) or spatial_size(b) > MOST)
+    return reuses_data(b) and (spatial_size(b) >= reduce_size(b) or spatial_size(b) > gpu.threads)
 
 
 def _costly(state: OpenSchedule, name: str) -> bool:
@@ -82,7 +82,7 @@ def _share(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> No
     if count > 1:
         rows = state.choose(f"{group.last} rows", tuple(r for r in ROWS if r <= count), block=group.last, role=Role.PARALLEL)
         *own, inner = [*own[:-1], *state.split(own[-1], [None, rows])]
-        state.at_most(MOST, rows, threads)
+        state.at_most(state.target.machine.threads, rows, threads)
     row = s.fuse(*own) if len(own) > 1 else own[0]
     inner = inner or row
     for name in reversed(stages):
@@ -100,7 +100,7 @@ def _share(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> No
 
 def _inlined(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> list[str]:
     """The stages that stay when elementwise ones are computed where they are used, but for those to `keep` while they fit."""
-    room = SHARED // max(ROWS)
+    room = KEPT // max(ROWS)
     kept: list[str] = []
     for name in group.stages:
         b = state.block(name)

@@ -8,6 +8,7 @@ from schedule import ScheduleError
 from schedule.library.structure import Contraction, extent
 from schedule.library_cuda import products, split_sum, windows
 from schedule.library_cuda.products import matches
+from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule
 from tir.traverse import blocks
 
@@ -32,14 +33,14 @@ class SplitSum:
         if known or state.get_loops(block) != [loop for _, loop in state.axes(block)]:
             return Verdict.SKIP
         c = matches(state.block(block))
-        return Verdict.APPLY if c is not None and products.suits(c) and _parts(c) else Verdict.SKIP
+        return Verdict.APPLY if c is not None and products.suits(c) and _parts(c, state.target.machine) else Verdict.SKIP
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         results = []
         c = matches(state.block(block))
         assert c is not None
         after = None if state.is_output(block) else elementwise_consumer(state, block)
-        for n in _parts(c):
+        for n in _parts(c, state.target.machine):
             new = state.fired(f"{self.name} in {n}", block)
             known = {b.name for b in blocks(new.func)}
             try:
@@ -55,8 +56,8 @@ class SplitSum:
         return results
 
 
-def _parts(c: Contraction) -> list[int]:
+def _parts(c: Contraction, gpu: GPU) -> list[int]:
     """Into how many parts a sum may be cut, the library's number first; none if it is short, or there are results enough."""
-    n = split_sum.parts(c)
+    n = split_sum.parts(c, gpu)
     steps = prod(extent(it) for it in c.sums)
     return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if n > 1 < k and steps >= LEAST * k]

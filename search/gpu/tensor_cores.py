@@ -10,7 +10,6 @@ from tir.ir import Block, annotation
 from tir.memory import WARP
 
 from ..rules.rule import Verdict
-from .device import device
 from .tiling import accumulate, bind_blocks, fetch, inline_producers, pad, run_ahead
 
 FRAGMENT = 16  # rows and columns of what `ldmatrix` loads; an instruction makes half as many columns of the result
@@ -42,7 +41,7 @@ class TileForTensorCores:
 
 def _how(state: OpenSchedule, block: Block) -> tuple[Contraction, Instruction] | None:
     """What a block multiplies, and the instruction that can do it."""
-    c = products.matches(block) if device(state.target).modern else None
+    c = products.matches(block) if state.target.machine.modern else None
     if c is None or not products.suits(c) or not products.is_matrices(c):
         return None
     how = instruction(c, bool(annotation(block.annotations, TF32, False)))

@@ -18,7 +18,6 @@ from tir.traverse import loads, stores, walk
 
 from ..rules.rule import Verdict
 from ..rules.tiling import elementwise_consumer, reuses_data
-from .device import device
 
 UNROLL = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
@@ -135,7 +134,7 @@ def accumulate(state: OpenSchedule, block: str, scope: str) -> str:
 def run_ahead(state: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...]) -> None:
     """Leave open how many tiles of shared memory take turns, where copies run on their own (two at most elsewhere), and for how
     many blocks registers are kept."""
-    known = stages if device(state.target).modern else tuple(n for n in stages if n <= 2)
+    known = stages if state.target.machine.modern else tuple(n for n in stages if n <= 2)
     state.annotate(step, "pipeline_stages", state.choose(f"{block} stages", known, block=block, role=Role.STAGES))
     state.annotate(grid, "resident_blocks", state.choose(f"{block} resident", RESIDENT, block=block, role=Role.RESIDENT))
 

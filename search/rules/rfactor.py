@@ -76,8 +76,6 @@ def ansor_needs_rfactor(block: Block, threads: int) -> bool:
 
 
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a sum, for each thread, if they divide it
-WORTH_THREADS = 8192  # iterations below which a nest takes no longer than waking the threads does
-SURELY = 1 << 18  # iterations from which on threads that have nothing to do are a waste
 
 
 class ReduceInThreads:
@@ -88,14 +86,16 @@ class ReduceInThreads:
     name = "reduce in threads"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        b, threads = state.block(block), state.target.num_cores
+        b, machine = state.block(block), state.target.machine
         untouched = not {block, f"copy of {block}", f"parts of {block}"} & set(state.marks)
-        if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters) or threads == 1:
+        if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
         work = spatial_size(b) * reduce_size(b)
-        if spatial_size(b) >= 16 * threads or work < WORTH_THREADS or not self._parts(state, block):
+        threads = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
+        if spatial_size(b) >= 16 * threads or threads == 1 or not self._parts(state, block):
             return Verdict.SKIP
-        return Verdict.ONLY if spatial_size(b) < threads and work >= SURELY else Verdict.APPLY
+        surely = machine.threads(work * machine.reading(32)) > 1  # even if it is as fast as memory is read
+        return Verdict.ONLY if spatial_size(b) < threads and surely else Verdict.APPLY
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)

@@ -11,7 +11,6 @@ from tir.ir import Const, For, Var, const_shape
 from tir.traverse import loads, path_to, stores
 
 from .chains import by_rows, host
-from .rfactor import WORTH_THREADS
 from .rule import Verdict
 from .tiling import elementwise_consumer
 
@@ -34,7 +33,8 @@ class FuseRows:
         if place is None:
             return Verdict.SKIP if self._block(state, block) is None else Verdict.APPLY
         rows, size, work = self._rows(state, block, place)
-        threads = state.target.num_cores if work >= WORTH_THREADS else 1
+        machine = state.target.machine
+        threads = machine.threads(work * machine.core.latency)  # each iteration may wait for the one before it
         if rows < threads:
             return Verdict.SKIP
         many = threads == 1 or rows >= ROWS_A_THREAD * threads

@@ -7,8 +7,9 @@ import pytest
 
 import codegen
 from codegen import report as reports
-from codegen.report import Core, Counts, Instruction, Loop, Report, core_of, read
+from codegen.report import Counts, Instruction, Loop, Report, read
 from schedule import Schedule
+from schedule.machine import Core
 from tir import te
 
 from .matmul import matmul, tiled
@@ -197,8 +198,8 @@ def test_chains(lines, cycles):
 
 
 def test_cores():
-    assert core_of(codegen.Target("llvm -mcpu znver5")).fma_bits == 1024
-    assert core_of(codegen.Target("llvm -mcpu x86-64-v3")) == Core(512, 512, 512, 256, 4, 4)
+    assert codegen.Target("llvm -mcpu znver5").machine.core.fma_bits == 1024
+    assert codegen.Target("llvm -mcpu x86-64-v3").machine.core == Core(512, 512, 512, 256, 4, 4)
 
 
 def test_assembly_without_a_program():

@@ -9,18 +9,18 @@ import pytest
 
 import tir
 from codegen.target import Target
-from costmodel import NAMES, Machine, features, program
+from costmodel import NAMES, features, program
 from costmodel.features import ANSOR, CHUNK
 from schedule import replay
+from schedule.machine import CPU
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.space import generate
 from tests.search.programs import matmul
 from tir import te, workloads
 from tir.script import parse
 
-MACHINE = Machine(2, 512, 32 << 10, 1 << 20, 32 << 20)
+MACHINE = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)
 ROW = np.empty((1, 0), dtype=np.int64)
 
 
@@ -184,7 +184,7 @@ def test_traffic_falls_when_a_tile_fits_the_cache():
     tiled.reorder(jo, ko, i, ki, ji)
     before, after = (described(s.func)[0] for s in (plain, tiled))
     assert after["l1_bytes"] < before["l1_bytes"] / 8
-    small = Machine(2, 512, 1 << 10, 4 << 10, 32 << 20)
+    small = CPU(2, 512, 32, 1 << 10, 4 << 10, 32 << 20)
     assert described(tiled.func, small)[0]["l1_bytes"] > after["l1_bytes"]
     assert described(tiled.func, small)[0]["l1"] == close(1 << 10)
 
@@ -252,9 +252,9 @@ def test_rows_that_differ_in_annotations_differ_in_features():
     places = [NAMES.index(name) for name in names]
     seen = set()
     for members, shared in family(sketch).programs(rows):
-        found = features(shared, rows[members], machine(target))
+        found = features(shared, rows[members], target.machine)
         for n, row in enumerate(rows[members]):
-            own = features(program(replay(sketch.func, sketch.trace(row)).func), ROW, machine(target))
+            own = features(program(replay(sketch.func, sketch.trace(row)).func), ROW, target.machine)
             assert found[:, n, places] == pytest.approx(own[:, 0, places], rel=2**-20)
             seen |= {(name, v) for name, p in zip(names, places, strict=True) for v in own[:, 0, p].tolist()}
     assert {name for name, _ in seen} == set(names) and all(len([v for m, v in seen if m == name]) > 1 for name in names)

@@ -11,13 +11,12 @@ from codegen.target import Target
 from costmodel import NAMES, Boosting, Family, GBDTModel, TileModel, features
 from costmodel.metrics import pair_accuracy
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.space import generate
 from tests.search.programs import matmul
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
-MACHINE = machine(TWO)
+MACHINE = TWO.machine
 QUICK = Boosting(trees=30, added=8, depth=4, rate=0.2, share=0.5)
 
 

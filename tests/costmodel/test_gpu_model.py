@@ -7,7 +7,6 @@ import numpy as np
 from codegen.target import Target
 from costmodel import GPUModel
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.space import generate
 from search.strategies import formula
@@ -15,7 +14,7 @@ from tests.search.gpu.candidates import product
 from tir import workloads
 
 TARGET = Target("cuda")
-MODEL = GPUModel(machine(TARGET))
+MODEL = GPUModel(TARGET.machine)
 
 
 def whole(func):

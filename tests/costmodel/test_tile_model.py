@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from costmodel import Access, Family, Machine, Nest, RandomModel, TileModel
+from costmodel import Access, Family, Nest, RandomModel, TileModel
 from costmodel.recording import product
 from costmodel.tile_model import LINE, _body, _count, _cycles, _innermost, _levels, _lines, _rivals, _tile
+from schedule.machine import CPU
 from search.family import family
-from search.geometry import machine, nests
+from search.geometry import nests
 from search.sample import sample
 from search.space import generate
 from tir import workloads
 
-MACHINE = Machine(threads=1, vector_bits=512, l1=32 << 10, l2=1 << 20, l3=32 << 20)
+MACHINE = CPU(1, 512, 32, 32 << 10, 1 << 20, 32 << 20)
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 
 
@@ -197,27 +198,27 @@ def test_scores_follow_the_cycles():
 
 def test_threads_help_as_far_as_there_are_tasks():
     nest = matmul(128, 128, 128)
-    four = TileModel(Machine(4, 512, 32 << 10, 1 << 20, 32 << 20))
+    four = TileModel(CPU(4, 512, 32, 32 << 10, 1 << 20, 32 << 20))
     one = TileModel(MACHINE)
     rows = np.array([[1, 16, 8, 1, 2, 64, 16], [1, 4, 8, 1, 2, 64, 16], [1, 4, 8, 1, 1, 64, 16], [1, 2, 8, 1, 1, 26, 16]])
     tasks = [1, 4, 8, 40]
     assert [product(_levels(nest, sizes(nest, row))[0]) for row in rows] == tasks
     assert np.allclose(one.cycles(nest, rows) / four.cycles(nest, rows), [1, 4, 4, 4])
-    five = TileModel(Machine(5, 512, 32 << 10, 1 << 20, 32 << 20))
+    five = TileModel(CPU(5, 512, 32, 32 << 10, 1 << 20, 32 << 20))
     assert np.allclose(one.cycles(nest, rows) / five.cycles(nest, rows), [1, 4, 4, 5])  # 8 tasks on 5 threads take two rounds
 
 
 def test_a_smaller_cache_is_not_faster():
     nest = matmul(512, 512, 512)
     rows = np.random.default_rng(0).integers(1, 17, (200, 7))
-    small = TileModel(Machine(1, 512, 8 << 10, 64 << 10, 1 << 20)).cycles(nest, rows)
+    small = TileModel(CPU(1, 512, 32, 8 << 10, 64 << 10, 1 << 20)).cycles(nest, rows)
     assert (small >= TileModel(MACHINE).cycles(nest, rows)).all()
 
 
 @pytest.mark.parametrize("name", workloads.names())
 def test_scores_of_every_workload_are_finite(name):
     rng = np.random.default_rng(0)
-    model = TileModel(machine(TWO))
+    model = TileModel(TWO.machine)
     for shape in (None, {"gmm": (7, 13, 109), "mlp": (7, 13, 109, 1)}.get(name)):
         for sketch in generate(workloads.make(name, shape).func, TWO):
             scores = model.score(family(sketch), sample(sketch, TWO, 50, rng))

@@ -21,7 +21,6 @@ from codegen.target import Target
 from costmodel import NAMES, features, program
 from schedule import ScheduleError, replay
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.sketch import Sketch
 from search.space import SPACES, generate
@@ -30,7 +29,7 @@ from tests.search.candidates import SHAPES
 from tir import workloads
 
 TARGET = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
-MACHINE = machine(TARGET)
+MACHINE = TARGET.machine
 NONE = np.empty((1, 0), dtype=np.int64)
 
 

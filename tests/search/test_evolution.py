@@ -17,7 +17,6 @@ from search.bandit import FAILURES, Bandit, Uniform
 from search.credit import FixedCredit
 from search.evolution import Evolution, Settings
 from search.family import concrete
-from search.geometry import machine
 from search.measure import Candidate, Measurement
 from search.mutate import Mutation, around
 from search.ranking import TrustedModel
@@ -183,8 +182,8 @@ def test_a_learned_model_compares_sketches_that_were_not_tried():
 
 def test_what_was_told_before_the_first_proposal_is_not_proposed():
     """A resumed run: nothing of the first is measured again."""
-    first = evolution(model=TileModel(machine(TWO))).propose(16, np.random.default_rng(0))
-    search = evolution(model=TileModel(machine(TWO)))
+    first = evolution(model=TileModel(TWO.machine)).propose(16, np.random.default_rng(0))
+    search = evolution(model=TileModel(TWO.machine))
     search.tell([measured(c, 1.0) for c in first])
     again = search.propose(16, np.random.default_rng(0))
     assert not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in again}
@@ -242,7 +241,7 @@ def test_sketches_may_get_equal_shares():
 
 def test_rows_may_be_described_one_by_one():
     sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:1]
-    model = GBDTModel(machine(TWO), boosting=Boosting(trees=3, least=4))
+    model = GBDTModel(TWO.machine, boosting=Boosting(trees=3, least=4))
     search, rng = Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete), np.random.default_rng(0)
     for _ in range(2):
         search.tell([measured(c, 1.0 + n) for n, c in enumerate(search.propose(8, rng))])

@@ -10,7 +10,6 @@ from costmodel import NAMES, features
 from schedule import ScheduleError, replay
 from schedule.open_trace import Hole
 from search.family import family
-from search.geometry import machine
 from search.sample import sample
 from search.sketch import Sketch
 from search.space import annotated, derived, generate, named
@@ -24,7 +23,7 @@ from tir.size import Size
 from tir.traverse import loops
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
-MACHINE = machine(TWO)
+MACHINE = TWO.machine
 
 
 def agree(sketch: Sketch, rows: np.ndarray) -> None:

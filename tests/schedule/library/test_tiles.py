@@ -10,7 +10,7 @@ import pytest
 import tir
 from schedule import library
 from schedule.library import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
-from schedule.library.processor import balanced, partial_results
+from schedule.library.division import balanced, partial_results
 from schedule.primitive import find_block
 from tir import te
 
@@ -24,14 +24,14 @@ def test_register_tiles_fit(processor):
     to be."""
     lanes = processor.lanes(32)
     for M, N, K in itertools.product(SIZES, SIZES, (1, 64, 1021)):
-        mr, nr = gemm.register_tile(M, N, K, lanes, processor.registers)
+        mr, nr = gemm.register_tile(M, N, K, lanes, processor)
         vectors = -(-nr // lanes)
         assert mr * vectors + vectors + 1 <= processor.registers - 1
         assert 1 <= mr <= M and nr <= N
 
 
 def test_a_large_product_fills_the_registers():
-    mr, nr = gemm.register_tile(1000, 1000, 1000, 16, 32)
+    mr, nr = gemm.register_tile(1000, 1000, 1000, 16, WIDE)
     assert mr * nr // 16 >= 24
 
 

@@ -11,7 +11,6 @@ from codegen.cuda import lower_cuda
 from codegen.target import Target
 from costmodel.gpu_model import reserved
 from schedule import replay
-from search.gpu.device import device
 from search.gpu.population import _idle, _tiled
 from search.mutate import crossover, operators
 from search.sample import fit, sample
@@ -42,7 +41,7 @@ def weighted(n, depth, dtype="float32"):
 
 def within(sketch, rows, target=TARGET):
     """Which rows keep all limits."""
-    limits = device(target)
+    limits = target.machine
     ok = np.ones(len(rows), dtype=bool)
     for t in _tiled(sketch):
         threads, held = t.threads(rows), t.held(rows)
@@ -90,7 +89,7 @@ def test_kernels_take_no_more_shared_memory_than_was_reckoned(name, shape):
             for row, most in zip(rows.tolist(), tiled.shared(rows), strict=True):
                 program = lower_cuda(replay(func, sketch.trace(row)).func, TARGET)
                 taken = max(sum(padded(b) for b in kernel.shared) for kernel in program.kernels)
-                assert 0 < taken <= most <= device(TARGET).shared, (str(sketch), row)
+                assert 0 < taken <= most <= TARGET.machine.shared, (str(sketch), row)
                 seen += 1
     assert seen
 

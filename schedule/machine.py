@@ -1,0 +1,264 @@
+"""What the machine is: facts about processors and GPUs, each with its source, and small formulas over them.
+
+Templates, cost models and limits read these records, and have no numbers of their own. Only ratios of cycles matter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from tir.memory import WARP
+
+LINE = 64  # bytes of a cache line: all x86 processors, and most others
+
+
+class Described(Protocol):
+    """Anything that says of a processor what `codegen.Target` says."""
+
+    @property
+    def num_cores(self) -> int: ...
+    @property
+    def vector_bits(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def l1(self) -> int: ...
+    @property
+    def l2(self) -> int: ...
+    @property
+    def l3(self) -> int: ...
+    @property
+    def mcpu(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Throughputs of a core: bits of fused multiply-adds, other vector arithmetic, loads and stores a cycle (at most two
+    multiply-adds and `reads` loads), instructions a cycle, and the latency in cycles of a float operation."""
+
+    fma_bits: int
+    vector_bits: int
+    load_bits: int
+    store_bits: int
+    issue: int
+    latency: int
+    reads: int = 2
+
+
+# From the vendors' optimisation guides and Agner Fog's instruction tables; by LLVM's name of the processor.
+CORES: tuple[tuple[str, Core], ...] = (
+    (r"znver[5-9]", Core(1024, 2048, 1024, 512, 8, 4)),
+    (r"znver4", Core(512, 1024, 512, 256, 6, 4)),  # its units have 256 bits: longer vectors take two turns
+    (r"znver[23]", Core(512, 1024, 512, 256, 6, 4)),
+    (r"skylake-avx512|cascadelake|cooperlake", Core(1024, 1024, 1024, 512, 4, 4)),
+    (r"icelake|sapphirerapids|emeraldrapids|graniterapids", Core(1024, 1024, 1024, 512, 5, 4)),
+    (r"haswell|broadwell", Core(512, 768, 512, 256, 4, 5)),
+    (r"skylake|alderlake|raptorlake|meteorlake|arrowlake", Core(512, 768, 512, 256, 4, 4)),
+)
+
+
+@cache
+def core_of(mcpu: str, vector_bits: int) -> Core:
+    """The core of a processor by LLVM's name; for one not in `CORES`, one with two full-width multiply-add and load units."""
+    for pattern, core in CORES:
+        if re.match(pattern, mcpu):
+            return core
+    return Core(2 * vector_bits, 2 * vector_bits, 2 * vector_bits, vector_bits, 4, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class CPU:
+    """Threads to use, bits of a vector register, vector registers, and the data caches in bytes: of a core, of a core, shared."""
+
+    cores: int
+    vector_bits: int
+    registers: int
+    l1: int
+    l2: int
+    l3: int
+    mcpu: str = ""  # LLVM's name
+
+    @classmethod
+    def of(cls, target: Described) -> CPU:
+        """The processor that a target describes."""
+        return cls(target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3, target.mcpu)
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits fill a vector register."""
+        return max(1, self.vector_bits // bits)
+
+    @property
+    def caches(self) -> tuple[int, int, int]:
+        """Bytes of the data caches, the nearest first."""
+        return self.l1, self.l2, self.l3
+
+    @property
+    def core(self) -> Core:
+        """Throughputs of one core."""
+        return core_of(self.mcpu, self.vector_bits)
+
+    @property
+    def fmas(self) -> float:
+        """Multiply-adds of whole vectors that begin in a cycle."""
+        return min(2, self.core.fma_bits / self.vector_bits)
+
+    @property
+    def loads(self) -> float:
+        """Whole vectors loaded in a cycle, from the first-level cache."""
+        return min(self.core.reads, self.core.load_bits / self.vector_bits)
+
+    # --- registers ---------------------------------------------------------------------------------------------------------
+
+    def accumulators(self, vectors: int) -> int:
+        """How many accumulators fit the registers beside `vectors` vectors of columns: one register is for an element of the
+        rows, and one stays free for addresses' constants and what the compiler moves."""
+        return self.registers - vectors - 2
+
+    # --- threads -----------------------------------------------------------------------------------------------------------
+
+    def threads(self, cycles: float) -> int:
+        """Threads for work of so many cycles of one core: one where that is less than waking another one costs."""
+        return self.cores if cycles >= WAKE else 1
+
+    def computing(self, bits: int) -> float:
+        """Cycles a multiply-add takes whose factors are in registers."""
+        return 1 / (self.fmas * self.lanes(bits))
+
+    def reading(self, bits: int) -> float:
+        """Cycles an element takes to come from the second-level cache, where elements follow each other."""
+        return LINE_CYCLES[0] * bits / (8 * LINE)
+
+    def copying(self, bits: int) -> float:
+        """Cycles an element takes to come from the second-level cache, and a result to go there."""
+        return 2 * self.reading(bits)
+
+    def transforming(self, bits: int) -> float:
+        """Cycles an element takes in a softmax or a norm."""
+        return ROW_CYCLES / self.lanes(bits)
+
+    # --- shares of a cache -------------------------------------------------------------------------------------------------
+
+    @property
+    def reused(self) -> int:
+        """Bytes of the second-level cache for what is used again and again while other data goes through it: half of it, since
+        a cache that replaces what is least recently used keeps as much of what comes by once."""
+        return max(1, self.l2 // 2)
+
+    @property
+    def strip(self) -> int:
+        """Bytes of the first-level cache for a strip of input that is made where it is used: a third, since the rows that it is
+        made from and those of the result go through the cache too."""
+        return self.l1 // 3
+
+    def product_blocks(self, by_rows: bool, cut: bool) -> tuple[int, int]:
+        """Bytes of the second-level cache for a block of rows and one of columns of a matrix product, so large that both stay
+        there beside what else comes through it.
+
+        All columns come by once for each block of rows: where threads share the columns, a larger block of rows is better. Where
+        the sum is `cut` into parts, results come by again, so that a larger one saves more.
+        """
+        rows, columns = (15, 6) if cut else (8 if by_rows else 12, 9)  # in 24ths: the rest is for results, and for lines ahead
+        return self.l2 * rows // 24, self.l2 * columns // 24
+
+
+# Cycles a cache line takes from the next level out to this one, a vector register a cycle from L1 being the unit: L2 -> L1,
+# L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
+# a second at 3.3 GHz.
+LINE_CYCLES = (2.0, 6.0, 14.0)
+WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
+PAGE = 4096  # bytes of a page, and between rows at multiples of which they fall into the same sets of the first-level cache
+ROW_CYCLES = 16.0  # of a vector in three passes with an exponential: a polynomial of six steps, its scaling, and the passes
+
+# Cycles of work below which a second thread costs more than it saves, some ten microseconds: one that waits for work begins
+# within one or two of them (`python -m benchmarks parallel_region`), but then misses in its caches what the first has in its own.
+WAKE = 1 << 15
+# Cycles of work at the highest rate below which a second thread may cost more than it saves, some forty microseconds: one that
+# sleeps takes a hundred to begin, and threads that share a core or a busy machine are slow to wait for each other.
+WAKE_LATE = 4 * WAKE
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """Streaming multiprocessors, and of each its float32 lanes, resident warps and blocks; bytes of shared memory that a block
+    may have; bytes of the second-level cache; and bytes that memory moves a clock of the multiprocessors. `modern` tells whether
+    copies to shared memory run on their own, and tensor cores can be used."""
+
+    sms: int
+    lanes: int
+    warps: int
+    blocks: int
+    shared: int
+    l2: int
+    memory: float
+    modern: bool = True
+    threads: int = 1024  # of a block, at most
+    registers: int = 255  # of a thread, at most
+    register_file: int = 65536  # of 32 bits, of a multiprocessor
+    virtual: int = 16  # virtual threads that are tried
+
+    @classmethod
+    def of(cls, arch: str) -> GPU:
+        """The GPU of an architecture's name, such as sm_90a; one that is not known is like the one before it, but that its blocks
+        have as much shared memory as any gives."""
+        number = int("".join(c for c in arch if c.isdigit()))
+        near = max((n for n in ARCHITECTURES if n <= number), default=min(ARCHITECTURES))
+        sms, lanes, warps, blocks, shared, l2, memory = ARCHITECTURES[near]
+        room = shared << 10 if near == number else STATIC_SHARED
+        return cls(sms, lanes, warps, blocks, room, l2 << 20, memory, number >= AMPERE)
+
+    @property
+    def l2_bytes(self) -> float:
+        """Bytes a clock that the second-level cache gives to all multiprocessors: 3200 for the 132 of an H100, rounded, and
+        in proportion for others, but no less than memory does."""
+        return max(3200 / 132 * self.sms, self.memory)
+
+    @property
+    def busy(self) -> int:
+        """Threads that keep all multiprocessors busy with work that waits for memory: four warps for each of their schedulers,
+        with some loads under way in each."""
+        return self.sms * WARP_SCHEDULERS * 4 * WARP
+
+    @property
+    def cores(self) -> int:
+        """The lanes of all multiprocessors."""
+        return self.sms * self.lanes
+
+    @property
+    def vector_bits(self) -> int:
+        """The widest load or store of a thread."""
+        return 128
+
+    @property
+    def caches(self) -> tuple[int, int, int]:
+        """Bytes of shared memory, registers and the second-level cache."""
+        return self.shared, 4 * self.register_file, self.l2
+
+
+AMPERE = 80  # the first with asynchronous copies, and with the tensor cores that instructions are emitted for
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that every architecture gives to a block without permission of the driver
+WARP_SCHEDULERS = 4  # of a multiprocessor: each issues an instruction of a warp a clock
+
+# By compute capability: multiprocessors, their lanes, warps and blocks; KiB of shared memory a block may have with permission
+# of the driver; MiB of L2; bytes of memory a clock. The limits of blocks are those of the CUDA C++ programming guide (technical
+# specifications by compute capability), all else is of the product that is named, from its data sheet, rounded.
+ARCHITECTURES: dict[int, tuple[int, int, int, int, int, int, float]] = {
+    70: (80, 64, 64, 32, 96, 6, 588.0),  # V100: 900 GB/s, 1.53 GHz
+    72: (8, 64, 64, 32, 96, 1, 99.0),  # Xavier: 137 GB/s, 1.38 GHz
+    75: (72, 64, 32, 16, 64, 6, 380.0),  # Titan RTX: 672 GB/s, 1.77 GHz
+    80: (108, 64, 64, 32, 163, 40, 1446.0),  # A100: 2039 GB/s, 1.41 GHz
+    86: (84, 128, 48, 16, 99, 6, 400.0),  # A40: 696 GB/s, 1.74 GHz
+    87: (16, 128, 48, 16, 163, 4, 158.0),  # Orin: 205 GB/s, 1.3 GHz
+    89: (142, 128, 48, 24, 99, 96, 347.0),  # L40: 864 GB/s, 2.49 GHz
+    90: (132, 128, 64, 32, 227, 50, 1900.0),  # H100: 3350 GB/s, 1.755 GHz
+    100: (148, 128, 64, 32, 227, 126, 4071.0),  # B200: 8000 GB/s, 1.965 GHz
+    103: (148, 128, 64, 32, 227, 126, 4071.0),  # taken as a B200
+    110: (20, 128, 48, 24, 227, 32, 174.0),  # Thor: 273 GB/s, 1.57 GHz
+    120: (170, 128, 48, 24, 99, 96, 744.0),  # RTX 5090: 1792 GB/s, 2.41 GHz
+    121: (48, 128, 48, 24, 99, 24, 113.0),  # GB10: 273 GB/s, 2.42 GHz
+}
+
+H100 = GPU.of("sm_90")
+Machine = CPU | GPU

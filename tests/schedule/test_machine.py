@@ -1,0 +1,119 @@
+"""The machine model: facts of named targets, and the thresholds and register tiles that follow from them."""
+
+from __future__ import annotations
+
+import pytest
+
+import tir
+from schedule.machine import ARCHITECTURES, CPU, GPU, H100, STATIC_SHARED, WAKE, WAKE_LATE, Core
+
+AVX512 = CPU(2, 512, 32, 32 << 10, 1 << 20, 32 << 20)  # with two multiply-add units of whole vectors
+
+
+def described(options: str) -> CPU:
+    machine = tir.Target(f"llvm -num-cores 2 {options}").machine
+    assert isinstance(machine, CPU)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("options", "lanes", "registers", "fmas", "loads"),
+    [
+        ("-mcpu znver4", 16, 32, 1, 1),  # long vectors take two turns in units of 256 bits
+        ("-mcpu znver4 -vector-bits 256", 8, 32, 2, 2),
+        ("-mcpu znver5", 16, 32, 2, 2),
+        ("-mcpu znver5 -vector-bits 256", 8, 32, 2, 2),  # no more than two begin in a cycle, however short
+        ("-mcpu x86-64-v3", 8, 16, 2, 2),
+        ("-mcpu x86-64-v4", 16, 32, 2, 2),
+    ],
+)
+def test_processors(options, lanes, registers, fmas, loads):
+    machine = described(f"{options} -l1 32768 -l2 1048576 -l3 33554432")
+    assert (machine.lanes(32), machine.registers, machine.fmas, machine.loads) == (lanes, registers, fmas, loads)
+    assert (machine.cores, machine.caches, machine.core.latency) == (2, (32768, 1048576, 33554432), 4)
+    assert machine.lanes(64) == lanes // 2
+
+
+def test_the_core_of_an_unknown_processor_has_two_units():
+    assert described("-mcpu x86-64 -mattr +avx").core == Core(256, 256, 256, 128, 4, 4)
+    assert AVX512.core == Core(1024, 1024, 1024, 512, 4, 4)
+
+
+def test_machines_are_values():
+    assert described("-mcpu znver5") == described("-mcpu znver5")
+    assert len({described("-mcpu znver5"), described("-mcpu znver5"), described("-mcpu znver4")}) == 2
+
+
+@pytest.mark.parametrize(
+    ("cycles", "count"),
+    [
+        (AVX512.computing(32), 1 << 20),  # multiply-adds of matrix products and convolutions
+        (AVX512.reading(32), 1 << 18),  # elements of a matrix that is multiplied by a vector
+        (AVX512.copying(32), 1 << 17),  # elements of elementwise blocks and reductions
+        (AVX512.transforming(32), 1 << 15),  # elements of softmax and layer norm
+        (AVX512.core.latency, 1 << 13),  # iterations that wait for each other
+        (described("-mcpu znver4").computing(32), 1 << 19),  # at half the rate, half as many are worth it
+        (described("-mcpu x86-64-v3").computing(32), 1 << 19),
+        (AVX512.computing(64), 1 << 19),
+        (AVX512.copying(64), 1 << 16),
+    ],
+)
+def test_least_work_for_threads(cycles, count):
+    """One cost of waking a thread stands behind the least work of every kind."""
+    assert AVX512.threads(count * cycles) == 2
+    assert AVX512.threads((count - 1) * cycles) == 1
+
+
+def test_one_core_has_one_thread():
+    assert CPU(1, 512, 32, 1 << 15, 1 << 20, 1 << 25).threads(1e12) == 1
+
+
+def test_four_million_fast_iterations_are_shared_for_sure():
+    assert (1 << 22) * AVX512.computing(32) == WAKE_LATE > WAKE
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+def test_accumulators(registers):
+    """They leave room for the vectors of columns, an element of the rows and a register besides, and for no more."""
+    machine = CPU(1, 256, registers, 1 << 15, 1 << 20, 1 << 25)
+    for vectors in range(1, 5):
+        assert machine.accumulators(vectors) + vectors + 1 == registers - 1
+
+
+def test_shares_of_caches():
+    assert (AVX512.reused, AVX512.strip) == (512 << 10, 32768 // 3)
+    for by_rows in (False, True):
+        for cut in (False, True):
+            rows, columns = AVX512.product_blocks(by_rows, cut)
+            assert AVX512.reused < rows + columns < AVX512.l2  # the rest is for what comes through
+
+
+@pytest.mark.parametrize(
+    ("arch", "sms", "shared", "modern"),
+    [("sm_75", 72, 64, False), ("sm_80", 108, 163, True), ("sm_86", 84, 99, True), ("sm_90", 132, 227, True),
+     ("sm_90a", 132, 227, True), ("sm_100", 148, 227, True)],
+)  # fmt: skip
+def test_gpus(arch, sms, shared, modern):
+    machine = tir.Target("cuda", arch=arch).machine
+    assert machine == GPU.of(arch)
+    assert (machine.sms, machine.shared, machine.modern) == (sms, shared << 10, modern)
+    assert machine.caches == (shared << 10, 256 << 10, machine.l2)
+
+
+def test_limits_of_all_gpus():
+    for number in ARCHITECTURES:
+        machine = GPU.of(f"sm_{number}")
+        assert STATIC_SHARED <= machine.shared < 228 << 10
+        assert machine.cores == machine.sms * machine.lanes and machine.lanes in (64, 128)
+        assert machine.warps * 32 >= machine.threads and machine.blocks <= machine.warps
+        assert machine.memory <= machine.l2_bytes < 64 * machine.sms
+
+
+def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
+    assert GPU.of("sm_88").shared == GPU.of("sm_60").shared == STATIC_SHARED
+    assert (GPU.of("sm_88").sms, GPU.of("sm_60").modern, GPU.of("sm_200").modern) == (GPU.of("sm_87").sms, False, True)
+
+
+def test_an_h100():
+    assert (H100.cores, H100.vector_bits, H100.busy) == (16896, 128, 132 * 512)
+    assert (round(H100.l2_bytes), H100.memory, H100.warps, H100.blocks) == (3200, 1900, 64, 32)
