@@ -130,19 +130,21 @@ class Journal:
         """Whether any candidate was valid, now or earlier, copies included."""
         return self.outcomes["ok"] > 0 or self._copied or any(m.outcome == "ok" for m in self.earlier)
 
-    def retime(self, before: Measurement, after: Measurement) -> None:
-        """Record what a candidate did in a race."""
-        if (identifier := self._identifiers.get(id(before))) is not None:
-            self._keep(Records.retime, identifier, after)
-
-    def won(self, before: Measurement, after: Measurement, certain: bool) -> None:
-        """A candidate won a race; in the records nothing counts as faster than it, if that is `certain`."""
-        self.best = after
-        identifier = self._identifiers.get(id(before))
-        if identifier is None and after.candidate == BASELINE:  # what is to be found again has to be recorded
-            identifier = self._keep(Records.add, self._run, after)
-        if identifier is not None and certain:
-            self._keep(Records.won, identifier, tuple(self._identifiers.values()))
+    def raced(
+        self, entries: Sequence[tuple[Measurement, Measurement]], winner: tuple[Measurement, Measurement] | None, certain: bool
+    ) -> None:
+        """Candidates raced: each as it was before, and in the race. The `winner` is the best, and in the records nothing that is
+        known of here counts as faster, if that is `certain`."""
+        told = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
+        identifier = None
+        if winner is not None:
+            before, self.best = winner
+            identifier = self._identifiers.get(id(before))
+            if identifier is None and self.best.candidate == BASELINE:  # what is to be found again has to be recorded
+                identifier = self._keep(Records.add, self._run, self.best)
+                told |= {} if identifier is None else {identifier: self.best}
+        if told:
+            self._keep(Records.race, self._run, told, identifier if certain else None)
 
     def discard(self, broken: Sequence[Measurement]) -> None:
         """Candidates that were valid broke in a race: the best is one of the others."""

@@ -5,13 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from codegen import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What measured: the `fingerprint` of target and device, the name of the device, the versions of what made the program."""
+
+    fingerprint: str
+    device: str
+    versions: dict[str, str]
+
+    @classmethod
+    def here(cls, target: str | Target) -> Provenance:
+        """That of this process."""
+        return cls(fingerprint(target), device(target), versions())
 
 
 def fingerprint(target: str | Target, cpu: str | None = None) -> str:
@@ -26,6 +40,14 @@ def fingerprint(target: str | Target, cpu: str | None = None) -> str:
     else:
         described = {**asdict(target), "cpu": processor() if cpu is None else cpu}
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def device(target: str | Target) -> str:
+    """The name of what runs programs for the target here: the processor, or the GPU if there is one."""
+    from codegen import Target, backend
+
+    found = backend(Target(target)).device
+    return (found() if found is not None else "") or processor()
 
 
 @cache

@@ -10,12 +10,11 @@ import numpy as np
 from .budget import Budget
 from .events import ShootOut
 from .journal import Journal
-from .measure import BASELINE, Candidate, Measurement, Measurer
+from .measure import BASELINE, BROKEN, Candidate, Measurement, Measurer
 
 LEADERS = 4  # candidates in the race, at most, beside the first ones
 MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
 CHANCE = 4.0  # how much slower a first candidate may be
-BROKEN = ("wrong_result", "crash")  # what is recorded of a candidate although it was valid before
 DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
 
 Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
@@ -32,16 +31,14 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
             journal.measure_peak(measurer)
         entries = list(zip(contenders, comparison.candidates, strict=True))
         busy = disturbed([entry for entry in entries if journal.recorded(entry[0])])
-        for before, after in entries:
-            if after.outcome in BROKEN or (after.outcome == "ok" and not busy):
-                journal.retime(before, after)
+        valid = [entry for entry in entries if entry[1].outcome == "ok"]
+        journal.raced(entries, winner(valid, first) if valid else None, certain=not busy)
         if comparison.numpy:
             journal.numpy = statistics.median(comparison.numpy)
         if comparison.tolerance is not None:
             journal.tolerance = comparison.tolerance
-        if valid := [entry for entry in entries if entry[1].outcome == "ok"]:
+        if valid:
             journal.baseline = next((after for _, after in valid if after.candidate == BASELINE), journal.baseline)
-            journal.won(*winner(valid, first), certain=not busy)
             return
         broken = [before for before, after in entries if after.outcome in BROKEN]
         if not broken:

@@ -2,11 +2,11 @@
 
 from .limits import Limits
 from .local import LocalMeasurer
-from .outcome import BASELINE, NO_BASELINE, OUTCOMES, Baseline, Candidate, Comparison, Measurement, Outcome, count
+from .outcome import BASELINE, BROKEN, NO_BASELINE, OUTCOMES, Baseline, Candidate, Comparison, Measurement, Outcome, count
 from .process import WorkerError
 from .protocol import Measurer
 
 __all__ = [
-    "BASELINE", "NO_BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer", "Measurement",
-    "Measurer", "Outcome", "WorkerError", "count",
+    "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer",
+    "Measurement", "Measurer", "Outcome", "WorkerError", "count",
 ]  # fmt: skip

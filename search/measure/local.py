@@ -399,6 +399,7 @@ class LocalMeasurer:
             message.get("build_seconds", job.build_seconds),
             job.digest,
             max_error=message.get("max_error"),
+            provenance=job.worker.provenance if job.worker is not None else None,
         )
 
 

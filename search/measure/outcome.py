@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
+
+from ..provenance import Provenance
 
 Outcome = Literal[
     "ok", "illegal", "build_error", "build_timeout", "crash", "run_timeout", "wrong_result", "memory"
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+BROKEN: tuple[Outcome, ...] = ("wrong_result", "crash")  # no fault of the machine: such a candidate never wins again
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,15 @@ class Candidate:
     trace: Any
     score: float | None = field(default=None, compare=False)
 
+    def as_json(self) -> dict[str, Any]:
+        """The candidate as JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Candidate:
+        """The candidate whose `as_json` these data are."""
+        return cls(**{**data, "row": tuple(data["row"])})
+
 
 BASELINE = Candidate("unscheduled", (), None)
 NO_BASELINE = "the program as written is for one thread; it ran on this processor, and only for its results"
@@ -40,7 +52,8 @@ class Measurement:
     well because it was far slower than the best. `digest` identifies the scheduled program, so that two traces that make the
     same one are seen to. `duplicate` says that the numbers were taken from an earlier candidate with the same digest.
     `max_error` is set where the result was compared with the reference. `ended` is when it ended, in seconds after its run began
-    (None where no run was told of it).
+    (None where no run was told of it). `provenance` names the device and the versions that measured, as the measurer found them
+    where it did (None: this machine's); it plays no part in comparisons.
     """
 
     candidate: Candidate
@@ -53,11 +66,23 @@ class Measurement:
     duplicate: bool = False
     max_error: float | None = None
     ended: float | None = None
+    provenance: Provenance | None = field(default=None, compare=False)
 
     @property
     def seconds(self) -> float:
         """The median sample; infinity unless the outcome is ok."""
         return statistics.median(self.samples) if self.outcome == "ok" and self.samples else float("inf")
+
+    def as_json(self) -> dict[str, Any]:
+        """The measurement as JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Measurement:
+        """The measurement whose `as_json` these data are."""
+        origin = data["provenance"]
+        own = {"candidate": Candidate.from_json(data["candidate"]), "samples": tuple(data["samples"])}
+        return cls(**{**data, **own, "provenance": None if origin is None else Provenance(**origin)})
 
 
 @dataclass(frozen=True, slots=True)

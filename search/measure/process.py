@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..provenance import Provenance
 from . import wire
 from .memory import Watch
 
@@ -44,7 +45,7 @@ class WorkerSpec:
 
 class WorkerProcess:
     """One child process. `kernels` are the ids of the kernels that it holds; they die with it. `excess` is what it and its
-    children held when that was found to be too much."""
+    children held when that was found to be too much. `provenance` is what it said of itself when it was ready."""
 
     def __init__(self, spec: WorkerSpec, name: str):
         self._spec, self._name = spec, name
@@ -54,6 +55,7 @@ class WorkerProcess:
         self._watch: Watch | None = None
         self.excess: int | None = None
         self.closed = False
+        self.provenance: Provenance | None = None
         self.start()
 
     # --- life ----------------------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class WorkerProcess:
         while not self.ready:
             message = self.receive(self._start_deadline)
             if message is not None and message.get("event") == "ready":
-                self.ready = True
+                self.ready, self.provenance = True, Provenance(**message["provenance"])
                 if self._spec.resident is not None and self._process is not None:
                     self._watch = Watch(self._process.pid, self._spec.resident)
                 return

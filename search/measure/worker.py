@@ -6,7 +6,7 @@ not reach it, and ends itself when its parent does.
 
 Requests, by `op`, and their answers:
 
-start    script (of the function), target, builder, workload, path, directory, memory -> event ready
+start    script (of the function), target, builder, workload, path, directory, memory -> event ready; provenance
 prepare  seed, distribution: write the inputs, and the expected results if the workload is a known one -> ok, expected
 build    id, trace, known, again -> an outcome; digest, seconds
 run      id, best, check, ... : compare its results with the reference unless it is cut off, and time it -> an outcome; samples,
@@ -36,6 +36,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,6 +45,7 @@ import numpy as np
 
 from tir.script import parse
 
+from ..provenance import Provenance
 from . import builder, timing, wire
 from .reference import Arrays, Workload, make_reference
 
@@ -111,9 +113,10 @@ class Worker:
         self.directory = Path(directory)
         if warm := getattr(self._builder, "warm_up", None):
             warm(target)
+        provenance = asdict(Provenance.here(target))
         if memory is not None:
             _limit_memory(memory)
-        return {"event": "ready"}
+        return {"event": "ready", "provenance": provenance}
 
     def _prepare(self, seed: int, distribution: int) -> wire.Message:
         self._arrays = None

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
 
 from ..measure.outcome import OUTCOMES, Candidate, Measurement
-from ..provenance import fingerprint, processor, versions
+from ..provenance import Provenance, fingerprint
 from ..task import Task, structure
 from . import exchange
 from .schema import RecordsError, connect
+from .standing import Standing, standings
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One measured candidate. `workload` is the key of its function, `fingerprint` that of its target and processor, `seconds`
-    the median of the final race, else of the first timing (infinite unless the outcome is ok); `time`, when it ended, and
-    `started`, when its run did, are seconds since 1970."""
+    """One measured candidate. `workload` is the key of its function, `fingerprint` that of its target and device. `first` is its
+    measurement, `measurement` what it is known by: the same, or what it did in its last race that decided something. `seconds`
+    compares it with others: the median of `measurement`, but more than that of the winner of a race that it did not win (infinite
+    unless the outcome is ok). `time`, when it ended, and `started`, when its run did, are seconds since 1970."""
 
     id: str
     run: str
@@ -44,6 +47,7 @@ class Record:
     cpu: str
     versions: dict[str, str]
     seed: int
+    first: Measurement
     measurement: Measurement
     seconds: float
     time: float
@@ -89,7 +93,7 @@ def title(name: str, shape: tuple[int, ...] | None) -> str:
 
 _RECORDS = "candidates JOIN runs USING (run) JOIN workloads ON runs.workload = workloads.key"
 _RECORD = """id, run, workload, name, shape, dtype, fingerprint, target, threads, cpu, versions, seed, sketch, row, trace, score,
-    digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, time, started"""
+    digest, outcome, message, samples, cut, max_error, build_seconds, time, started"""
 
 
 class Records:
@@ -139,80 +143,67 @@ class Records:
     # --- writing -------------------------------------------------------------------------------------------------------
 
     def start(self, task: Task, seed: int = 0) -> str:
-        """Begin a run: who measures what, where, with which versions. Returns its identifier, for `add`."""
+        """Begin a run: what is measured, and, unless measurements say otherwise, that it is here. Returns its identifier, for
+        `add` and `race`."""
         run = uuid.uuid4().hex
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
         known = (task.key, structure(task.func), task.name, shape, dtype, task.flop, task.func.script())
-        own = (run, task.key, fingerprint(task.target), task.target, task.threads, processor(), json.dumps(versions()), int(seed))
+        here = Provenance.here(task.target)
+        versions = json.dumps(here.versions)
+        own = (run, task.key, here.fingerprint, task.target, task.threads, here.device, versions, int(seed))
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
             connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*own, time.time()))
         return run
 
     def add(self, run: str, measurement: Measurement) -> str:
-        """Record what became of a candidate of a run; returns its identifier, for `retime`. It is in the file on return."""
-        m, identifier, now = measurement, uuid.uuid4().hex, time.time()
+        """Record what became of a candidate of a run; returns its identifier, for `race`. It is in the file on return, with the
+        device and the versions that the measurement names."""
+        m, identifier = measurement, uuid.uuid4().hex
         values = {
             "id": identifier,
-            "run": run,
             "sketch": m.candidate.sketch,
             "row": json.dumps(m.candidate.row),
             "trace": json.dumps(m.candidate.trace, separators=(",", ":")),
             "score": _finite(m.candidate.score),
             "digest": m.digest,
-            "outcome": m.outcome,
-            "message": m.message,
-            "samples": json.dumps(m.samples),
-            "race": None,
-            "seconds": _finite(m.seconds),
             "cut": int(m.cut),
-            "max_error": _finite(m.max_error),
             "build_seconds": m.build_seconds,
-            "time": now,
-            "changed": now,
+            **_measured(m),
         }
         with self._transaction() as connection:
+            values["run"] = _run_of(connection, run, m.provenance)
             connection.execute(exchange.insert("candidates", values), values)
         return identifier
 
-    def retime(self, identifier: str, measurement: Measurement) -> None:
-        """Record what a candidate did in a final race: timings beside others, or that it failed after all."""
-        m = measurement
+    def race(self, run: str, raced: Mapping[str, Measurement], winner: str | None) -> None:
+        """Record a race that a run held: what each candidate, by its identifier, did in it, beside its other timings, and who
+        won. Who gave a wrong result or crashed is out; without a winner, as on a busy machine, the race decides nothing else."""
+        race = uuid.uuid4().hex
         with self._transaction() as connection:
-            connection.execute(
-                """UPDATE candidates SET outcome = ?, message = ?, race = ?, seconds = ?, cut = 0, max_error = ?, changed = ?
-                WHERE id = ?""",
-                (m.outcome, m.message, json.dumps(m.samples), _finite(m.seconds), _finite(m.max_error), time.time(), identifier),
-            )
-
-    def won(self, winner: str, others: Iterable[str]) -> None:
-        """Record that a candidate won a race: none of the `others`, identifiers too, counts as faster, whatever its timings, of
-        which the shortest of many is one that had luck."""
-        with self._transaction() as connection:
-            found = connection.execute("SELECT seconds FROM candidates WHERE id = ?", (winner,)).fetchone()
-            if found is None:
-                return
-            least = math.nextafter(found[0], math.inf)
-            connection.executemany(
-                "UPDATE candidates SET seconds = ?, changed = ? WHERE id = ? AND outcome = 'ok' AND seconds < ?",
-                [(least, time.time(), other, least) for other in others if other != winner],
-            )
+            for identifier, m in raced.items():
+                values = {"race": race, "candidate": identifier, "won": int(identifier == winner), **_measured(m)}
+                values["run"] = _run_of(connection, run, m.provenance)
+                connection.execute(exchange.insert("races", values), values)
 
     def prune(self, keep: int = 10) -> int:
         """Remove all but the `keep` fastest valid candidates of each workload and target; returns how many went."""
         if keep < 0:
             raise ValueError(f"keep must be at least 0, got {keep}")
         with self._transaction() as connection:
-            kept = f"""SELECT id FROM (SELECT id, row_number() OVER (
-                PARTITION BY workload, fingerprint ORDER BY max_error IS NULL, seconds) AS place
-                FROM {_RECORDS} WHERE outcome = 'ok') WHERE place <= ?"""
-            removed = connection.execute(f"DELETE FROM candidates WHERE id NOT IN ({kept})", (keep,)).rowcount
+            kept: set[str] = set()
+            for group in _by_task(standings(connection)).values():
+                valid = [i for i, s in group.items() if math.isfinite(s.seconds)]
+                kept |= set(sorted(valid, key=lambda i: group[i].order)[:keep])
+            gone = [(i,) for (i,) in connection.execute("SELECT id FROM candidates") if i not in kept]
+            connection.executemany("DELETE FROM candidates WHERE id = ?", gone)
+            connection.executemany("DELETE FROM races WHERE candidate = ?", gone)
         try:
             self._connection.execute("VACUUM")  # gives the room back
         except sqlite3.OperationalError:
             pass  # others are at work; they, or a later call, will reuse it
-        return removed
+        return len(gone)
 
     # --- reading -------------------------------------------------------------------------------------------------------
 
@@ -223,25 +214,34 @@ class Records:
 
     def best_of(self, key: str, print_: str) -> Record | None:
         """`best`, of any fingerprint."""
-        found = self._records(
-            "workload = ? AND fingerprint = ? AND outcome = 'ok' AND max_error IS NOT NULL ORDER BY seconds LIMIT 1", key, print_
-        )
-        return found[0] if found else None
+        with self._transaction("DEFERRED") as connection:
+            found = standings(connection, "workload = ? AND fingerprint = ?", key, print_)
+            best = min((i for i, s in found.items() if s.checked), key=lambda i: found[i].seconds, default=None)
+            return None if best is None else _records(connection, found, "id = ?", best)[0]
 
     def of(self, key: str, target: str | Target | None = None) -> list[Record]:
         """All candidates of the function with this key, of all targets unless one is given, in the order measured."""
-        if target is None:
-            return self._records("workload = ? ORDER BY candidates.rowid", key)
-        return self._records("workload = ? AND fingerprint = ? ORDER BY candidates.rowid", key, fingerprint(target))
+        where, values = ("workload = ?", (key,))
+        if target is not None:
+            where, values = f"{where} AND fingerprint = ?", (key, fingerprint(target))
+        with self._transaction("DEFERRED") as connection:
+            return _records(connection, standings(connection, where, *values), where, *values)
 
     def list(self) -> list[Summary]:
         """What there is, a row a workload and target, by name."""
-        found = self._rows(
-            f"""SELECT workload, name, shape, fingerprint, max(target), max(threads), max(cpu), count(*), sum(outcome = 'ok'),
-            min(CASE WHEN outcome = 'ok' AND max_error IS NOT NULL THEN seconds END), max(flop), max(time),
-            max(script) FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
-        )
-        return [Summary(*row[:2], _shape(row[2]), *row[3:]) for row in found]
+        with self._transaction("DEFERRED") as connection:
+            found = _by_task(standings(connection))
+            rows = connection.execute(
+                f"""SELECT workload, name, shape, fingerprint, max(target), max(threads), max(cpu), max(flop), max(time),
+                max(script) FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
+            ).fetchall()
+        summaries = []
+        for workload, name, shape, print_, target, threads, cpu, *rest in rows:
+            group = found[workload, print_].values()
+            valid = sum(math.isfinite(s.seconds) for s in group)
+            best = min((s.seconds for s in group if s.checked), default=None)
+            summaries.append(Summary(workload, name, _shape(shape), print_, target, threads, cpu, len(group), valid, best, *rest))
+        return summaries
 
     def near(self, func: PrimFunc, key: str) -> list[Summary]:
         """What there is of the same computation for other shapes."""
@@ -262,9 +262,6 @@ class Records:
 
     def __bool__(self) -> bool:
         return True  # an empty file is one
-
-    def _records(self, where: str, *values: Any) -> list[Record]:
-        return [_record(*row) for row in self._rows(f"SELECT {_RECORD} FROM {_RECORDS} WHERE {where}", *values)]
 
     # --- exchange ------------------------------------------------------------------------------------------------------
 
@@ -289,15 +286,61 @@ def _shape(text: str | None) -> tuple[int, ...] | None:
     return None if text is None else tuple(json.loads(text))
 
 
-def _record(*row: Any) -> Record:
-    (identifier, run, workload, name, shape, dtype, print_, target, threads, cpu, versions_, seed, sketch, numbers, trace, score,
-     digest, outcome, message, samples, race, seconds, cut, max_error, build_seconds, when, started) = row  # fmt: skip
-    candidate = Candidate(sketch, tuple(json.loads(numbers)), json.loads(trace), score)
-    timed = tuple(json.loads(race)) if race else ()
-    measurement = Measurement(
-        candidate, outcome, timed or tuple(json.loads(samples)), message, bool(cut), build_seconds, digest, max_error=max_error
+def _measured(m: Measurement) -> dict[str, Any]:
+    """The columns that a candidate and its part in a race share."""
+    return {
+        "outcome": m.outcome,
+        "message": m.message,
+        "samples": json.dumps(m.samples),
+        "seconds": _finite(m.seconds),
+        "max_error": _finite(m.max_error),
+        "time": time.time(),
+    }
+
+
+def _run_of(connection: sqlite3.Connection, run: str, provenance: Provenance | None) -> str:
+    """The identifier of the part of a run that a device measured; it is made if it is not there."""
+    if provenance is None:
+        return run
+    versions = json.dumps(provenance.versions)
+    own = connection.execute("SELECT fingerprint, cpu, versions FROM runs WHERE run = ?", (run,)).fetchone()
+    if own == (measured := (provenance.fingerprint, provenance.device, versions)):
+        return run
+    part = f"{run}-{hashlib.sha256(json.dumps(measured).encode()).hexdigest()[:8]}"
+    connection.execute(
+        """INSERT OR IGNORE INTO runs SELECT ?, workload, ?, target, threads, ?, ?, seed, started FROM runs WHERE run = ?""",
+        (part, *measured, run),
     )
+    return part
+
+
+def _by_task(found: dict[str, Standing]) -> dict[tuple[str, str], dict[str, Standing]]:
+    groups: dict[tuple[str, str], dict[str, Standing]] = {}
+    for identifier, standing in found.items():
+        groups.setdefault(standing.task, {})[identifier] = standing
+    return groups
+
+
+def _records(connection: sqlite3.Connection, found: dict[str, Standing], where: str, *values: Any) -> list[Record]:
+    rows = connection.execute(f"SELECT {_RECORD} FROM {_RECORDS} WHERE {where} ORDER BY candidates.rowid", values)
+    return [_record(found[row[0]], *row) for row in rows]
+
+
+def _record(standing: Standing, *row: Any) -> Record:
+    (identifier, run, workload, name, shape, dtype, print_, target, threads, cpu, versions, seed, sketch, numbers, trace, score,
+     digest, outcome, message, samples, cut, max_error, build_seconds, when, started) = row  # fmt: skip
+    candidate = Candidate(sketch, tuple(json.loads(numbers)), json.loads(trace), score)
+    origin = Provenance(print_, cpu, json.loads(versions))
+    first = Measurement(
+        candidate, outcome, tuple(json.loads(samples)), message, bool(cut), build_seconds, digest, max_error=max_error,
+        provenance=origin,
+    )  # fmt: skip
+    last = standing.raced
+    known = first if last is None else replace(
+        first, outcome=last.outcome, samples=tuple(json.loads(last.samples)), message=last.message, max_error=last.max_error,
+        cut=False,
+    )  # fmt: skip
     return Record(
-        identifier, run, workload, name, _shape(shape), dtype, print_, target, threads, cpu, json.loads(versions_), seed,
-        measurement, math.inf if seconds is None else seconds, when, started,
+        identifier, run, workload, name, _shape(shape), dtype, print_, target, threads, cpu, origin.versions, seed, first, known,
+        standing.seconds, when, started,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from .schema import RecordsError
 
-TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates"}
+TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates", "race": "races"}
 
 # The columns of each table with the types of their values; those that hold JSON are written as such.
 COLUMNS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -23,12 +23,24 @@ COLUMNS: dict[str, dict[str, type | tuple[type, ...]]] = {
     },
     "candidates": {
         "id": str, "run": str, "sketch": str, "row": list, "trace": object, "score": (int, float, type(None)), "digest": str,
-        "outcome": str, "message": str, "samples": list, "race": (list, type(None)), "seconds": (int, float, type(None)),
-        "cut": bool, "max_error": (int, float, type(None)), "build_seconds": (int, float), "time": (int, float),
-        "changed": (int, float),
+        "outcome": str, "message": str, "samples": list, "seconds": (int, float, type(None)), "cut": bool,
+        "max_error": (int, float, type(None)), "build_seconds": (int, float), "time": (int, float),
+    },
+    "races": {
+        "race": str, "run": str, "candidate": str, "outcome": str, "message": str, "samples": list,
+        "seconds": (int, float, type(None)), "max_error": (int, float, type(None)), "won": bool, "time": (int, float),
     },
 }  # fmt: skip
-JSON = ("shape", "versions", "row", "trace", "samples", "race")
+JSON = ("shape", "versions", "row", "trace", "samples")
+BOOLEAN = ("cut", "won")
+
+IDENTIFIERS = {"workloads": "key", "runs": "run", "candidates": "id"}
+REFERENCES = (  # of a column of one table to a row of another
+    ("runs", "workload", "workloads"),
+    ("candidates", "run", "runs"),
+    ("races", "run", "runs"),
+    ("races", "candidate", "candidates"),
+)
 
 Item = tuple[str, dict[str, Any]]  # a table and a row of it
 
@@ -43,11 +55,10 @@ def lines(connection: sqlite3.Connection) -> Iterator[str]:
     """The contents of a records file, what candidates refer to first."""
     for kind, table in TABLES.items():
         columns = COLUMNS[table]
-        order = "rowid" if table == "candidates" else next(iter(columns))
+        order = {"candidates": "rowid", "races": "race, candidate"}.get(table, next(iter(columns)))
         for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"):
             values = {k: json.loads(v) if k in JSON and v is not None else v for k, v in zip(columns, row, strict=True)}
-            if table == "candidates":
-                values["cut"] = bool(values["cut"])
+            values |= {k: bool(values[k]) for k in BOOLEAN if k in values}
             yield json.dumps({"kind": kind, **values}, separators=(",", ":"))
 
 
@@ -82,26 +93,16 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
 
 
 def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert the rows; of a candidate that is here already, the version written last stays. How many were new, and known."""
-    new = known = 0
-    runs = {run for (run,) in connection.execute("SELECT run FROM runs")}
-    keys = {key for (key,) in connection.execute("SELECT key FROM workloads")}
+    """Insert the rows that are not here already. How many candidates were new, and how many known."""
+    known = {kind: {i for (i,) in connection.execute(f"SELECT {i} FROM {kind}")} for kind, i in IDENTIFIERS.items()}
+    before, count = len(known["candidates"]), 0
     for table, values in sorted(items, key=lambda item: list(COLUMNS).index(item[0])):
-        if table != "candidates":
-            if table == "runs" and values["workload"] not in keys:
-                raise RecordsError(f"run {values['run']} is of the workload {values['workload']}, which is not among the records")
-            connection.execute(insert(table, values).replace("INSERT", "INSERT OR IGNORE", 1), values)
-            (keys if table == "workloads" else runs).add(values["key" if table == "workloads" else "run"])
-            continue
-        if values["run"] not in runs:
-            raise RecordsError(f"candidate {values['id']} is of the run {values['run']}, which is not among the records")
-        here = connection.execute("SELECT changed FROM candidates WHERE id = :id", values).fetchone()
-        if here is None:
-            connection.execute(insert(table, values), values)
-            new += 1
-            continue
-        known += 1
-        if here[0] < values["changed"]:
-            changes = ", ".join(f"{name} = :{name}" for name in values)
-            connection.execute(f"UPDATE candidates SET {changes} WHERE id = :id", values)
-    return new, known
+        for referring, column, to in REFERENCES:
+            if table == referring and values[column] not in known[to]:
+                raise RecordsError(f"a row of {table} is of the {column} {values[column]}, which is not among the records")
+        connection.execute(insert(table, values).replace("INSERT", "INSERT OR IGNORE", 1), values)
+        if table in known:
+            known[table].add(values[IDENTIFIERS[table]])
+        count += table == "candidates"
+    new = len(known["candidates"]) - before
+    return new, count - new

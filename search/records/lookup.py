@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tir.ir import PrimFunc, need_func
 
-from ..provenance import processor
+from ..provenance import device
 from ..task import key
 from .database import Record, Records, Summary
 
@@ -45,7 +45,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     from codegen.target import Target
 
     target, own = Target(target), key(func)
-    asked = f"{func.name} for {target} on {processor()}"
+    asked = f"{func.name} for {target} on {device(target)}"
     record = records.best(own, target)
     if record is not None:
         return Lookup("hit", record, f"{records.path} has {asked}: {record.seconds:.3e} s")
@@ -54,7 +54,7 @@ def look_up(func: PrimFunc, target: str | Target, records: Records) -> Lookup:
     alike = [s for s in here if s.target.split()[:1] == [target.kind]]  # a target of another machine may not be one here
     near = [s for s in alike if s.best is not None]  # of this very target there is none
     if near:
-        nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == processor(), s.last))
+        nearest = max(near, key=lambda s: (s.threads == target.num_cores, s.cpu == device(target), s.last))
         found = records.best_of(own, nearest.fingerprint)
         return Lookup("near", found, f"{records.path} has no {asked}; the nearest is for {nearest.target} on {nearest.cpu}")
     why = f"{records.path} has no {asked}: "

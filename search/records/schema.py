@@ -10,8 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 APPLICATION = 0x74697231  # "tir1": marks a file as ours
-VERSION = 1
+VERSION = 2
 BUSY = 60.0  # seconds to wait for another process's transaction
+
+RACES = """CREATE TABLE races (
+    race TEXT NOT NULL,         -- in which candidates were timed in turns
+    run TEXT NOT NULL,          -- that held it
+    candidate TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    samples TEXT NOT NULL,      -- JSON list: seconds of each turn, in order
+    seconds REAL,               -- median of the samples; NULL unless ok
+    max_error REAL,
+    won INTEGER NOT NULL,       -- a race that nobody won, as of a busy machine, says nothing of times
+    time REAL NOT NULL,         -- when it ended
+    PRIMARY KEY (race, candidate)
+) WITHOUT ROWID"""
 
 TABLES = (
     """CREATE TABLE workloads (
@@ -23,14 +37,15 @@ TABLES = (
     flop INTEGER NOT NULL,
     script TEXT NOT NULL        -- from which the function can be made again
 ) WITHOUT ROWID""",
+    # What a tuning run had measured by one device: a run that several measure is a row each.
     """CREATE TABLE runs (
     run TEXT PRIMARY KEY,
     workload TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,  -- of target and processor
+    fingerprint TEXT NOT NULL,  -- of target and device
     target TEXT NOT NULL,
     threads INTEGER NOT NULL,
-    cpu TEXT NOT NULL,
-    versions TEXT NOT NULL,     -- JSON object
+    cpu TEXT NOT NULL,          -- the name of the device, a processor or a GPU
+    versions TEXT NOT NULL,     -- JSON object: those of the process that measured
     seed INTEGER NOT NULL,
     started REAL NOT NULL
 ) WITHOUT ROWID""",
@@ -45,17 +60,27 @@ TABLES = (
     outcome TEXT NOT NULL,
     message TEXT NOT NULL,
     samples TEXT NOT NULL,      -- JSON list: seconds of each run, in order
-    race TEXT,                  -- JSON list: of those in the final race, if it was in one
-    seconds REAL,               -- median of the race, else of the samples; NULL unless ok
+    seconds REAL,               -- median of the samples; NULL unless ok
     cut INTEGER NOT NULL,       -- stopped after too few runs to be timed well
     max_error REAL,             -- against the reference; NULL where not compared
     build_seconds REAL NOT NULL,
-    time REAL NOT NULL,         -- when it ended, seconds since 1970
-    changed REAL NOT NULL       -- when the row was last written
+    time REAL NOT NULL          -- when it ended, seconds since 1970
 )""",
+    RACES,
     "CREATE INDEX candidates_of_run ON candidates (run, outcome, seconds)",
     "CREATE INDEX runs_of_workload ON runs (workload, fingerprint)",
 )
+
+# From each version to the next. The first had one race a candidate, whose outcome and whose winner went into `seconds`.
+MIGRATIONS = {
+    1: (
+        RACES,
+        """INSERT INTO races SELECT 'of ' || run, run, id, outcome, message, race, NULL, max_error, 0, changed
+        FROM candidates WHERE race IS NOT NULL""",
+        "ALTER TABLE candidates DROP COLUMN race",
+        "ALTER TABLE candidates DROP COLUMN changed",
+    )
+}
 
 
 class RecordsError(Exception):
@@ -101,18 +126,21 @@ def _to_read(path: Path) -> str:
 
 
 def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
-    """Check that the file is ours, or make it so if it is empty and `writable`."""
+    """Check that the file is ours, or make it so if it is empty, or of an earlier version, and `writable`."""
     with _transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
-        ours = _is_ours(connection, path)
-    if not ours and not writable:
+        version = _version(connection, path)
+    if version == 0 and not writable:
         raise RecordsError(f"{path} is not a records file: it is empty, and may not be written")
-    if not ours:
+    if version != VERSION and not writable:
+        raise RecordsError(f"{path} holds records of version {version}, and may not be written to become of version {VERSION}")
+    if version != VERSION:
         with _transaction(connection, "IMMEDIATE"):
-            if not _is_ours(connection, path):  # else another process has made it meanwhile
-                for statement in TABLES:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+            version = _version(connection, path)  # another process may have made it meanwhile
+            statements = TABLES if version == 0 else [s for n in range(version, VERSION) for s in MIGRATIONS[n]]
+            for statement in statements if version != VERSION else ():
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
     if writable:
         _write_ahead(connection)
         connection.execute("PRAGMA synchronous = FULL")
@@ -130,18 +158,18 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
-def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file holds our tables; False if it is empty, RecordsError if it is anything else."""
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the tables in the file; 0 if it is empty, RecordsError if it is no file of ours, or a newer one."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application == APPLICATION:
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise RecordsError(f"{path} holds records of version {version}; this tir reads version {VERSION}")
-        return True
+        return version
     if tables or application or version:
         raise RecordsError(f"{path} is an SQLite file of another program, not a records file")
-    return False
+    return 0
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import tir
 from search.measure import Candidate, Measurement
 from search.measure.reference import Workload
-from search.provenance import fingerprint
+from search.provenance import Provenance, fingerprint
 from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task, key, structure
 from tir import workloads
@@ -78,19 +79,78 @@ def test_the_best_is_the_fastest_that_was_checked_on_this_target(path):
         assert records.best(task(shape=(7, 13, 110)).key, "llvm -num-cores 1") is None
 
 
-def test_a_race_decides_what_is_best_and_keeps_the_first_timings(path):
+WRONG = Measurement(Candidate("s0", (5,), SPLIT), "wrong_result", message="`C` is off", max_error=1.0)
+
+
+def rows(records: Records) -> dict[tuple[int, ...], float]:
+    """The seconds by which each candidate is compared, by its row."""
+    return {r.measurement.candidate.row: r.seconds for r in records.of(task().key, task().target)}
+
+
+def test_a_race_decides_what_is_best_and_first_timings_stay(path):
     with Records(path) as records:
         run = records.start(task())
         lucky, steady, broken = (records.add(run, m) for m in (ok(0.1), ok(0.2, row=(4,)), ok(0.05, row=(5,))))
-        records.retime(lucky, ok(0.4, 0.3, 0.5))
-        records.retime(steady, ok(0.25))
-        records.retime(broken, Measurement(Candidate("s0", (5,), SPLIT), "wrong_result", message="`C` is off", max_error=1.0))
+        before = [line for line in records.export() if '"candidate"' in line]
+        records.race(run, {lucky: ok(0.4, 0.3, 0.5), steady: ok(0.25), broken: WRONG}, steady)
         best = records.best(task().key, "llvm -num-cores 1")
-        assert (best.measurement.candidate.row, best.seconds) == ((4,), 0.25)
-        lines = [json.loads(line) for line in records.export()]
-    assert [(x["samples"], x["race"]) for x in lines if x["kind"] == "candidate"] == [
-        ([0.1], [0.4, 0.3, 0.5]), ([0.2], [0.25]), ([0.05], []),
-    ]  # fmt: skip
+        assert (best.measurement.candidate.row, best.seconds, best.measurement.samples, best.first.samples) == (
+            (4,),
+            0.25,
+            (0.25,),
+            (0.2,),
+        )
+        first, _, third = records.of(task().key)
+        assert (first.seconds, first.measurement.samples, first.first.samples) == (0.4, (0.4, 0.3, 0.5), (0.1,))
+        assert (third.seconds, third.measurement.outcome, third.first.outcome) == (math.inf, "wrong_result", "ok")
+        lines = list(records.export())
+    assert [line for line in lines if line.startswith('{"kind":"candidate"')] == before  # nothing was written over
+    raced = {x["candidate"]: (x["samples"], x["won"]) for x in map(json.loads, lines) if x["kind"] == "race"}
+    assert raced == {lucky: ([0.4, 0.3, 0.5], False), steady: ([0.25], True), broken: ([], False)}
+
+
+def test_what_a_run_knew_is_not_faster_than_the_winner_of_its_race(path):
+    with Records(path) as records:
+        earlier = records.start(task())
+        records.add(earlier, ok(0.05, row=(1,)))
+        other, run = records.start(task()), records.start(task())
+        winner = records.add(run, ok(0.1, row=(2,)))
+        records.add(run, ok(0.11, row=(3,)))
+        records.add(other, ok(0.06, row=(4,)))  # of which the run was not told
+        records.race(run, {winner: ok(0.2)}, winner)
+        above = math.nextafter(0.2, math.inf)
+        assert rows(records) == {(1,): above, (2,): 0.2, (3,): above, (4,): 0.06}
+        records.add(run, ok(0.15, row=(5,)))  # after the race
+        assert rows(records)[5,] == 0.15 and records.best(task().key, task().target).measurement.candidate.row == (4,)
+
+
+def test_a_race_that_nobody_won_says_nothing_of_times(path):
+    with Records(path) as records:
+        run = records.start(task())
+        one, two = records.add(run, ok(0.1)), records.add(run, ok(0.2, row=(5,)))
+        records.race(run, {one: ok(0.9), two: WRONG}, None)
+        assert rows(records) == {(3,): 0.1, (5,): math.inf}
+        assert records.list()[0].valid == 1 and records.prune(keep=5) == 1
+        assert [json.loads(line)["candidate"] for line in records.export() if '"kind":"race"' in line] == [one]
+
+
+def test_records_name_the_device_and_the_versions_that_measured(path):
+    here, there = Provenance.here(task().target), Provenance("f" * 20, "another processor", {"tir": "0.0"})
+    with Records(path) as records:
+        run = records.start(task())
+        mine, other = (records.add(run, replace(ok(0.1), provenance=p)) for p in (here, there))
+        records.race(run, {other: replace(ok(0.3), provenance=there)}, other)
+        (first,), (second,) = ([r for r in records.of(task().key) if r.id == i] for i in (mine, other))
+        assert first.run == run and (first.cpu, first.versions) == (here.device, here.versions)
+        assert (second.fingerprint, second.cpu, second.versions) == ("f" * 20, "another processor", {"tir": "0.0"})
+        assert second.measurement.provenance == there and second.seed == first.seed and second.target == first.target
+        assert (first.seconds, second.seconds) == (0.1, 0.3)  # each is compared with those of its own device
+        assert [(s.cpu, s.records, s.best) for s in sorted(records.list(), key=lambda s: s.best)] == [
+            (here.device, 1, 0.1), ("another processor", 1, 0.3),
+        ]  # fmt: skip
+        with Records(path.with_name("other.db")) as copy:
+            copy.import_(records.export())
+            assert copy.of(task().key) == records.of(task().key)
 
 
 def test_list_summarises_each_task(path):
@@ -141,16 +201,18 @@ def test_export_and_import_are_inverse_and_merging_twice_adds_nothing(path, tmp_
         assert other.of(task().key) == records.of(task().key)
 
 
-def test_merging_keeps_what_was_written_last(path, tmp_path):
+def test_merging_brings_later_races_and_changes_nothing_else(path, tmp_path):
     with Records(path) as records, Records(tmp_path / "other.db") as other:
         run = records.start(task())
         identifier = records.add(run, ok(0.2))
         before = list(records.export())
         other.import_(before)
-        records.retime(identifier, ok(0.3))
+        records.race(run, {identifier: ok(0.3)}, identifier)
         after = list(records.export())
         assert other.import_(after) == (0, 1) and other.of(task().key)[0].seconds == 0.3
         assert other.import_(before) == (0, 1) and other.of(task().key)[0].seconds == 0.3
+        with Records(tmp_path / "third.db") as third, pytest.raises(RecordsError, match="which is not among the records"):
+            third.import_(line for line in after if '"kind":"candidate"' not in line)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +220,7 @@ def test_merging_keeps_what_was_written_last(path, tmp_path):
     [
         ("{", "line 2 is not JSON"),
         ("[]", "line 2 is not a record"),
-        ('{"kind": "thing"}', 'line 2 is not a record: an object with "kind" of workload, run, candidate was expected'),
+        ('{"kind": "thing"}', 'line 2 is not a record: an object with "kind" of workload, run, candidate, race was expected'),
         ('{"kind": "workload", "key": 7}', "line 2: workload.key is missing or of the wrong type: 7"),
         ('{"kind": "workload", "key": "k"}', "line 2: workload.structure is missing or of the wrong type: None"),
     ],
@@ -204,7 +266,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
     expected = {
         text: "is not a records file, or is damaged: file is not a database",
         foreign: "is an SQLite file of another program, not a records file",
-        newer: "holds records of version 99; this tir reads version 1",
+        newer: "holds records of version 99; this tir reads version 2",
         cut: "is not a records file, or is damaged: database disk image is malformed",
     }
     for file, message in expected.items():
@@ -225,6 +287,67 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path):
         Records("/dev/full")
     with pytest.raises(RecordsError, match="cannot open the records file a\\0b"):
         Records("a\0b")
+
+
+def first_version(path: Path) -> None:
+    """A file as the first version made it: candidates (1,) and (2,) raced, and (2,) won, by which (3,) does not count as faster."""
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            """CREATE TABLE workloads (key TEXT PRIMARY KEY, structure TEXT NOT NULL, name TEXT NOT NULL, shape TEXT, dtype TEXT,
+            flop INTEGER NOT NULL, script TEXT NOT NULL) WITHOUT ROWID;
+            CREATE TABLE runs (run TEXT PRIMARY KEY, workload TEXT NOT NULL, fingerprint TEXT NOT NULL, target TEXT NOT NULL,
+            threads INTEGER NOT NULL, cpu TEXT NOT NULL, versions TEXT NOT NULL, seed INTEGER NOT NULL, started REAL NOT NULL
+            ) WITHOUT ROWID;
+            CREATE TABLE candidates (id TEXT NOT NULL UNIQUE, run TEXT NOT NULL, sketch TEXT NOT NULL, row TEXT NOT NULL,
+            trace TEXT NOT NULL, score REAL, digest TEXT NOT NULL, outcome TEXT NOT NULL, message TEXT NOT NULL,
+            samples TEXT NOT NULL, race TEXT, seconds REAL, cut INTEGER NOT NULL, max_error REAL, build_seconds REAL NOT NULL,
+            time REAL NOT NULL, changed REAL NOT NULL);
+            CREATE INDEX candidates_of_run ON candidates (run, outcome, seconds);
+            CREATE INDEX runs_of_workload ON runs (workload, fingerprint);
+            PRAGMA application_id = 1953067569; PRAGMA user_version = 1;"""
+        )
+        own = task()
+        known = (own.key, structure(own.func), "gmm", json.dumps(SHAPE), "float32", own.flop, own.func.script())
+        connection.execute("INSERT INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
+        run = ("r", own.key, fingerprint(own.target), own.target, 1, "a processor", '{"tir": "0.1"}', 7, 10.0)
+        connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", run)
+        raced = [("[0.1]", "[0.3]", 0.3), ("[0.2]", "[0.2]", 0.2), ("[0.15]", None, math.nextafter(0.2, math.inf))]
+        for n, (samples, race, seconds) in enumerate(raced, 1):
+            values = (
+                f"c{n}",
+                "r",
+                "s0",
+                f"[{n}]",
+                json.dumps(SPLIT),
+                "d",
+                "ok",
+                "",
+                samples,
+                race,
+                seconds,
+                0,
+                0.0,
+                0.1,
+                11.0,
+                12.0,
+            )
+            connection.execute(f"INSERT INTO candidates VALUES (?, ?, ?, ?, ?, NULL{', ?' * 11})", values)
+    connection.close()
+
+
+def test_a_file_of_the_first_version_is_made_one_of_this(path, monkeypatch):
+    first_version(path)
+    monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK)
+    with pytest.raises(RecordsError, match="holds records of version 1, and may not be written to become of version 2"):
+        Records(path)
+    monkeypatch.undo()
+    for _ in range(2):
+        with Records(path) as records:
+            assert rows(records) == {(1,): 0.3, (2,): 0.2, (3,): math.nextafter(0.2, math.inf)}
+            assert [r.first.samples for r in records.of(task().key)] == [(0.1,), (0.2,), (0.15,)]
+            found = map(json.loads, records.export())
+            assert {x["candidate"]: x["samples"] for x in found if x["kind"] == "race"} == {"c1": [0.3], "c2": [0.2]}
+            assert records.best(task().key, task().target).measurement.candidate.row == (2,)
 
 
 def test_a_name_is_that_of_a_file_whatever_it_means_elsewhere(tmp_path, monkeypatch):

@@ -152,7 +152,8 @@ def test_what_lost_a_race_keeps_its_own_time(records):
     first, second = sample(sketch, TARGET, 2, np.random.default_rng(0)).tolist()
     run = records.start(OTHER)
     winner, loser = (records.add(run, measured(sketch, row, s)) for row, s in ((first, 0.2), (second, 0.1)))
-    records.won(winner, (winner, loser))
+    records.race(run, {winner: measured(sketch, first, 0.2)}, winner)
+    assert [r.seconds > 0.2 for r in records.of(OTHER.key) if r.id == loser] == [True]
     ((_, _, seconds),) = examples(records, OWN)
     assert seconds.tolist() == [0.2, 0.1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from search.measure.outcome import Measurement
 from search.measure.reference import (
     Workload,
 )
+from search.provenance import Provenance, fingerprint
 from search.task import Task
 from tir import workloads
 
@@ -103,6 +105,24 @@ def test_what_a_candidate_and_its_children_hold_is_limited(task, fake_builder, t
     assert {fault: m.outcome for fault, m in found.items()} == {"touch": "memory", None: "ok"}
     assert found["touch"].message.endswith("GiB more than before, of 0.75 GiB allowed")
     assert resident(group) == 0  # the child has gone with it
+
+
+def test_measurements_name_the_device_and_the_versions_of_the_worker(measurer, task):
+    measurer.prepare()
+    (found,) = measurer.measure([candidate(sleep=0.001)])
+    assert found.provenance == Provenance.here(task.target)
+    back = Measurement.from_json(json.loads(json.dumps(found.as_json())))
+    assert back == found and back.provenance == found.provenance
+
+
+def test_it_is_the_worker_that_says_what_measured(task, fake_builder, tmp_path, monkeypatch):
+    text = "from fake_builder import *\nfrom search import provenance\nprovenance.processor = lambda: 'another processor'\n"
+    (tmp_path / "elsewhere_builder.py").write_text(text + "provenance.versions = lambda: {'tir': '0.0'}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with LocalMeasurer(task, workers=1, builder="elsewhere_builder", limits=QUICK) as measurer:
+        found = [measurer.prepare().measurement, *measurer.measure([candidate(sleep=0.001)])]
+    there = Provenance(fingerprint(task.target, cpu="another processor"), "another processor", {"tir": "0.0"})
+    assert [m.provenance for m in found] == [there, there] and there.fingerprint != fingerprint(task.target)
 
 
 def test_a_pause_ends_the_processes_and_keeps_what_is_known(measurer):
