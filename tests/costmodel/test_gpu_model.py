@@ -6,10 +6,10 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import GPUModel
+from search.backends import search_backend
 from search.family import family
 from search.sample import sample
 from search.space import generate
-from search.strategies import formula
 from tests.search.gpu.candidates import product
 from tir import workloads
 
@@ -90,4 +90,5 @@ def test_it_tells_rows_and_not_sketches_without_tiles_apart():
 
 
 def test_it_is_the_formula_of_gpus():
-    assert isinstance(formula(TARGET), GPUModel) and not isinstance(formula(Target("llvm")), GPUModel)
+    priors = [search_backend(t).prior(t) for t in (TARGET, Target("llvm"))]
+    assert [isinstance(p, GPUModel) for p in priors] == [True, False]

@@ -12,7 +12,7 @@ from codegen.target import Target
 from costmodel.gpu_model import reserved
 from schedule import replay
 from search.gpu.population import _idle, _tiled
-from search.mutate import crossover, operators
+from search.mutate import crossover, mutations
 from search.sample import fit, sample
 from search.space import generate
 from tests.search.gpu.candidates import PRODUCTS, product
@@ -64,8 +64,8 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
         rows = sample(sketch, TARGET, 500, rng)
         assert within(sketch, rows).all()
         assert (fit(sketch, TARGET, rows) == rows).all()
-        for operate in operators(sketch).values():
-            children = operate(sketch, TARGET, rows, rng)
+        for mutation in (m for m in mutations(TARGET).values() if m.suits(sketch)):
+            children = mutation.operate(sketch, TARGET, rows, rng)
             assert within(sketch, children).all() and (fit(sketch, TARGET, children) == children).all()
         mixed = crossover(sketch, TARGET, rows, rows[::-1], rng)
         assert within(sketch, mixed).all()
