@@ -18,13 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Unpack
 
 from tir import dtypes
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Seq, Stmt, Var, seq
 from tir.simplify import simplify
 from tir.size import Chosen, Size, columns_of, formula
-from tir.traverse import loops, stores, walk, walk_stmts
+from tir.traverse import loops, stores, variables, walk, walk_stmts
 
 from .error import ScheduleError
 from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
@@ -40,6 +41,70 @@ Way = Callable[["OpenSchedule"], object]  # a way to go on
 
 class NoSeed(ScheduleError):
     """A number has no seed, where a schedule is made at its seeds."""
+
+
+class Stage(StrEnum):
+    """What became of a block that has no tiles of its own."""
+
+    FUSED = "computed in a tile of another block"
+    ROW = "computed row by row in the loops of its consumers"
+    LANES = "reduced in the lanes of vectors"
+    FACTORED = "reduced in parts"
+    COMBINED = "combines partial results"
+    UNROLLED = "walks constant tensors, which are unrolled"
+    BOUND = "bound to the threads of a GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A block whose loops were cut into levels, and what of it is left to annotation.
+
+    `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
+    the last one a vector. Threads may share as many outer loops as one of `depths` says. `pragma` is the loop below which
+    reductions may be unrolled. What feeds the block may be computed at the loops `places`. `operands` says how packed copies are
+    made.
+    """
+
+    levels: tuple[tuple[str, ...], ...]
+    tile: int = 1
+    depths: tuple[int, ...] = ()
+    pragma: str | None = None
+    places: tuple[str, ...] = ()
+    operands: Operands | None = None
+
+    @staticmethod
+    def of(s: OpenSchedule, block: str, levels: Sequence[Sequence[str]], tile: int, depths: Sequence[int], panels: bool) -> Tiled:
+        """A block with these levels, whose innermost reduction may be unrolled, and in whose outer levels, down to its first
+        reduction, what feeds it may be computed; operands may be packed in front, and with `panels` in the outermost level."""
+        sums = {v for it in s.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
+        reduced = [n for n, level in enumerate(levels) if sums & set(level)]
+        outer = levels[: reduced[0]] if reduced else levels
+        pragma = levels[reduced[-1]][0] if reduced else None
+        places = tuple(level[-1] for level in outer if level)
+        operands = Operands(gathered=not panels, panels=panels)
+        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), pragma, places, operands)
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A block computed in a tile of another block, which it transposes: its loops over channels, and over pixels."""
+
+    channels: str
+    pixels: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """How a tiled block may read packed copies of its operands.
+
+    `gathered`: one whose vectors lie across memory may also be read as it is. Where the outermost level has loops each iteration
+    of which reads another panel of an operand, `panels` lets it be packed there. With `by_blocks` an operand without the
+    vectorised axis is packed block by block: in the last loop of the first two levels.
+    """
+
+    gathered: bool = False
+    panels: bool = True
+    by_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +138,7 @@ class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
     For those who derive one block by block, `pending` are the blocks still to visit, last first, `rules` says what was done so
-    far, `marks` and `levels` what became of which block. A copy goes on by itself.
+    far, and `scheduled` what became of which block. A copy goes on by itself.
     """
 
     def __init__(self, func: PrimFunc, target: Any, pending: Sequence[str] = (), at_seed: bool = False):
@@ -82,8 +147,9 @@ class OpenSchedule(Schedule):
         self.at_seed = at_seed
         self.pending = list(pending)
         self.rules: list[str] = []
-        self.marks: dict[str, str] = {}  # what a rule made of a block: "tiled", "row", "lanes"
-        self.levels: dict[str, list[list[str]]] = {}  # the loops of a tiled block, level by level
+        self.scheduled: dict[str, Tiled | Turned | Stage] = {}  # what was made of a block; no other rule shall take it
+        self.copies: dict[str, str] = {}  # of a block, the copy out of the buffer in which it accumulates
+        self.partial: set[str] = set()  # blocks that compute partial results
         self.tiles: list[Tile] = []
         self.choices: list[Choice] = []
         self.lengths: dict[tuple[str, str], list[int]] = {}  # the open lengths of an axis of a block, from `sizes`
@@ -99,7 +165,7 @@ class OpenSchedule(Schedule):
     def copy(self) -> OpenSchedule:
         result = object.__new__(type(self))
         for name, value in vars(self).items():
-            setattr(result, name, value.copy() if isinstance(value, (list, dict)) else value)
+            setattr(result, name, value.copy() if isinstance(value, (list, dict, set)) else value)
         return result
 
     def take(self, other: OpenSchedule) -> None:
@@ -135,6 +201,11 @@ class OpenSchedule(Schedule):
         units = {x.name: (0, 0) for x in loops(self.func.body) if x.extent == Const(1)}
         binding = simplify(it.binding, units)
         return binding.name if isinstance(binding, Var) else None
+
+    def tiled(self, name: str) -> Tiled | None:
+        """How a block was tiled; None if it was not."""
+        found = self.scheduled.get(name)
+        return found if isinstance(found, Tiled) else None
 
     def open_loops(self) -> set[str]:
         """The loops that a split with open lengths made."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from schedule import ScheduleError
 from schedule.library.elementwise import traffic
 from schedule.machine import WAKE_LATE
-from schedule.open_schedule import OpenSchedule, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Turned, Way, element_bits, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
@@ -17,7 +17,6 @@ from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 from .packs import choose_packs
 from .rules.tiling import walks_memory
 
-TILED = ("tiled", "packed", "direct")  # marks of blocks with levels of their own
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
@@ -68,9 +67,9 @@ def iterations(state: OpenSchedule, loop: str) -> int:
 def _movable(state: OpenSchedule, block: str) -> bool:
     """Whether a stage, such as the padding of a convolution, may be computed within the one tiled block that reads it."""
     consumers = state.get_consumers(block)
-    if block in state.marks or state.is_output(block) or state.block(block).is_reduction or len(consumers) != 1:
+    if block in state.scheduled or state.is_output(block) or state.block(block).is_reduction or len(consumers) != 1:
         return False
-    return state.marks.get(consumers[0]) in TILED and isinstance(state.block(block).body, Store)
+    return state.tiled(consumers[0]) is not None and isinstance(state.block(block).body, Store)
 
 
 def _place(state: OpenSchedule, movable: list[str]) -> None:
@@ -85,7 +84,7 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
     def at(loop: str) -> Way:
         def way(new: OpenSchedule) -> None:
             new.compute_at(block, loop, preserve_unit_loops=True)
-            new.marks[block] = "fused"
+            new.scheduled[block] = Stage.FUSED
             _place(new, rest)
 
         return way
@@ -95,22 +94,10 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
         _place(new, rest)
 
     ways: dict[str, Way] = {"a nest of its own": lambda new: _place(new, rest)}
-    ways |= {f"at {loop}": at(loop) for loop in _tops(state, consumer)}
+    tiled = state.tiled(consumer)
+    assert tiled is not None
+    ways |= {f"at {loop}": at(loop) for loop in tiled.places}
     state.branch(f"place of {block}", ways | {"inline": inline}, block=consumer, role=Role.LOCATION)
-
-
-def _tops(state: OpenSchedule, block: str) -> list[str]:
-    """The last loops of the levels of a tiled block, down to its reductions; none of a packed product, for which the copy of an
-    operand is made in tiles."""
-    if state.marks[block] == "packed":
-        return []
-    drives = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
-    found = []
-    for level in state.levels[block]:
-        if drives & set(level):
-            break
-        found += level[-1:]
-    return found
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------------
@@ -118,7 +105,7 @@ def _tops(state: OpenSchedule, block: str) -> list[str]:
 
 def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
-        if state.marks.get(block) not in TILED:
+        if state.tiled(block) is None:
             _vectorize_last(state, block)
             _combine_lanes(state, block)
     for nest in roots(state):
@@ -128,7 +115,9 @@ def _annotate(state: OpenSchedule) -> None:
 def _mark_tile(state: OpenSchedule, block: str) -> None:
     """Unroll the loops of the innermost tile of a block, but for the one of its vectors: these are of whole registers, or of half
     of one, of which a tile may have an odd number."""
-    loops = [loop for level in state.levels[block][-1 if state.marks[block] == "tiled" else -2 :] for loop in level]
+    tiled = state.tiled(block)
+    assert tiled is not None
+    loops = [loop for level in tiled.levels[-tiled.tile :] for loop in level]
     if not loops:  # every axis has one element
         return
     *others, last = loops
@@ -159,13 +148,13 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     if store is None or not store.indices:
         return
     nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
-    if any(x.kind is Kind.VECTORIZED for x in nest) or _turns(state, block):
+    if any(x.kind is Kind.VECTORIZED for x in nest) or isinstance(state.scheduled.get(block), Turned):
         return
     names = [loop.name for loop in nest]
     driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
     # The innermost of the loops that drive the axis, as those further out are levels of tiles. Computed in a tile, it has an open
     # length, and the one iteration of its stand-in.
-    open_lengths = state.marks.get(block) == "fused"
+    open_lengths = state.scheduled.get(block) == Stage.FUSED
     loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
@@ -179,27 +168,22 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
 
 
 def _turn(state: OpenSchedule, block: str) -> None:
-    """Have the consumer of a convolution that turns round its tiles go through squares of as many channels and pixels as a vector
-    has lanes: they are turned round in registers."""
-    if not _turns(state, block):
+    """Have the consumer of a convolution that transposes its tiles go through squares of as many channels and pixels as a vector
+    has lanes: they are transposed in registers."""
+    turned = state.scheduled.get(block)
+    if not isinstance(turned, Turned):
         return
-    (channels,), (pixels,) = state.levels[block]
     lanes = state.target.lanes(element_bits(state.block(block)))
-    _, channel = state.split(channels, [None, lanes])
-    pixels, pixel = state.split(pixels, [None, lanes])
+    _, channel = state.split(turned.channels, [None, lanes])
+    pixels, pixel = state.split(turned.pixels, [None, lanes])
     state.reorder(pixels, channel, pixel)
     state.unroll(channel)
     state.vectorize(pixel)
 
 
-def _turns(state: OpenSchedule, block: str) -> bool:
-    """Whether a block turns round the tiles of a convolution."""
-    return state.marks.get(block) == "fused" and block in state.levels
-
-
 def _combine_lanes(state: OpenSchedule, block: str) -> None:
     """Let the backend combine the partial results of a reduction in lanes in pairs."""
-    if state.marks.get(block) == "lanes" and state.block(block).is_reduction:
+    if state.scheduled.get(block) == Stage.LANES and state.block(block).is_reduction:
         innermost = state.loop(state.get_loops(block)[-1])
         if innermost.kind is Kind.SERIAL:
             state.annotate(innermost.name, "combine_lanes", True)
@@ -213,7 +197,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         chain.append(chain[-1].body)
     names = [x.name for x in chain]
     inside = [b.name for b in walk_stmts(chain[0]) if isinstance(b, Block)]
-    tiled = [b for b in inside if state.marks.get(b) in TILED]
+    tiled = [b for b in inside if state.tiled(b) is not None]
     owner = (tiled or inside[-1:] or [""])[0]
 
     def finish(new: OpenSchedule, depth: int) -> None:
@@ -254,21 +238,11 @@ def _legal(state: OpenSchedule, loops: list[str]) -> bool:
     return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
 
 
-def _depths(state: OpenSchedule, tiled: list[str], loops: int, units: int) -> list[int]:
-    """How many loops of a nest may be parallel: of a tiled block those of the outermost level, or one less; of a packed product
-    also blocks of columns, where these come next; of a convolution also the rows of pixels; elsewhere all but the last of the
-    nest, or one, after the `units` outermost ones that have one iteration."""
-    if not tiled:
-        return [loops - 1, units + 1]
-    levels = state.levels[tiled[0]]
-    outermost = len(levels[0])
-    match state.marks[tiled[0]]:
-        case "tiled":
-            return [outermost, outermost - 1]
-        case "packed":
-            return [outermost] if levels[1] else [outermost, outermost + 1]
-        case _:
-            return [outermost, outermost + len(levels[1])]
+def _depths(state: OpenSchedule, tiled: list[str], loops: int, units: int) -> Sequence[int]:
+    """How many loops of a nest may be parallel: of a tiled block what it says, elsewhere all but the last of the nest, or one,
+    after the `units` outermost ones that have one iteration."""
+    first = state.tiled(tiled[0]) if tiled else None
+    return [loops - 1, units + 1] if first is None else first.depths
 
 
 def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Way, few: bool) -> None:
@@ -277,12 +251,12 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
         then(state)
         return
     block, *rest = tiled
-    place = None
-    if state.marks[block] == "packed":
-        outermost, parts, *_ = state.levels[block]
-        place = parts[0] if parts else outermost[-1]
-        if not parts and shared is not None and shared not in outermost:
-            place = None  # threads share columns, and each of them needs all rows
+    found = state.tiled(block)
+    assert found is not None and found.operands is not None
+    outermost, parts, *_ = found.levels
+    place = [*outermost, *parts][-1] if found.operands.by_blocks else None
+    if shared is not None and shared not in outermost:
+        place = None  # threads share columns, and each of them needs all rows
     choose_packs(state, block, place, lambda new: _choose_packs(new, rest, shared, then, few), few)
 
 
@@ -301,13 +275,10 @@ def _share(state: OpenSchedule, block: str, owner: str, alike: bool) -> None:
 
 def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
-    if state.marks.get(block) not in ("tiled", "direct"):
-        return
-    sums = {v for it in state.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
-    level = next((level for level in reversed(state.levels[block]) if sums & set(level)), [])
-    if level:
+    tiled = state.tiled(block)
+    if tiled is not None and tiled.pragma is not None:
         most = state.choose(f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
-        state.annotate(level[0], "pragma_auto_unroll_max_step", most)
+        state.annotate(tiled.pragma, "pragma_auto_unroll_max_step", most)
 
 
 def _fetch(state: OpenSchedule, block: str) -> None:

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, is_spatial
 from schedule.open_trace import Role
 from tir.ir import Block, Const, For, Kind
 from tir.traverse import blocks, path_to, variables, walk_stmts
@@ -66,7 +66,7 @@ def _placements(state: OpenSchedule) -> list[tuple[str, tuple[tuple[str, str], .
 
 def _movable(state: OpenSchedule, block: str) -> bool:
     """Whether a stage is neither tiled, nor tied to one that is, nor an output."""
-    return state.marks.get(block) in (None, "rfactor") and not state.is_output(block)
+    return state.scheduled.get(block) in (None, Stage.FACTORED) and not state.is_output(block)
 
 
 def _candidates(state: OpenSchedule, block: str) -> list[str]:
@@ -84,7 +84,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
         if any(x is not loop for x in level) or loop.kind is not Kind.SERIAL:
             break
         reduces = any(_reduces(state, b, loop.name) for b in consumers)
-        if reduces and state.marks.get(consumers[0]) != "tiled":
+        if reduces and state.tiled(consumers[0]) is None:
             break
         if reduced and not reduces:
             break
@@ -136,7 +136,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     # As many as give every thread 16 iterations, where the lengths are known; then the other numbers.
     enough = next((n for n in range(1, len(chain)) if _length(state, chain[:n]) > 16 * state.target.num_cores), len(chain))
     depths = sorted(range(1, len(chain) + 1), key=lambda n: (abs(n - enough), -n))[:DEPTHS]
-    owner = next((b for b in stages if state.marks.get(b) == "tiled"), stages[-1])
+    owner = next((b for b in stages if state.tiled(b) is not None), stages[-1])
     ways = {f"{n} parallel": parallel(n) for n in depths}
     if not state.branch(f"parallel loops of {stages[-1]}", ways, block=owner, role=Role.PARALLEL):
         _finish_nest(state, nest, stages)
@@ -161,12 +161,12 @@ def _outer_spatial(state: OpenSchedule, nest: str, stages: list[str]) -> list[st
 
 def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None:
     for block in stages:
-        if state.block(block).is_reduction and state.marks.get(block) != "constants":
+        if state.block(block).is_reduction and state.scheduled.get(block) != Stage.UNROLLED:
             first = _own_loop(state, block, outermost)
             if first is not None:
                 _unroll(state, block, first)
     for block in stages:
-        if state.marks.get(block) != "constants":
+        if state.scheduled.get(block) != Stage.UNROLLED:
             _vectorize(state, block)
 
 
@@ -192,7 +192,7 @@ def _vectorize(state: OpenSchedule, block: str) -> None:
             break
         inner = loop
         own.append(loop)
-        if state.marks.get(block) == "tiled" or loop.annotations:
+        if state.tiled(block) is not None or loop.annotations:
             break
         if _length(state, [x.name for x in own]) > VECTOR and len(own) > 1:
             own.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
@@ -27,7 +27,7 @@ def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, 
 def _operands(state: OpenSchedule, block: str) -> list[str]:
     """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
     b = state.block(block)
-    nest = next(s for s in path_to(state.func.body, block) if isinstance(s, For)) if state.marks[block] != "packed" else b
+    nest = b if operands_of(state, block).by_blocks else next(s for s in path_to(state.func.body, block) if isinstance(s, For))
     written = {s.buffer.name for s in stores(nest)}
     found = []
     for buffer in dict.fromkeys(load.buffer.name for load in loads(b.body) if load.buffer.name not in written):
@@ -39,6 +39,13 @@ def _operands(state: OpenSchedule, block: str) -> list[str]:
         if trial.get_loops(copy):  # more than one element
             found.append(buffer)
     return found
+
+
+def operands_of(state: OpenSchedule, block: str) -> Operands:
+    """How a tiled block may read packed copies."""
+    tiled = state.tiled(block)
+    assert tiled is not None and tiled.operands is not None
+    return tiled.operands
 
 
 def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[str], then: Way, few: bool) -> None:
@@ -60,9 +67,10 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     vector = {t.axis for t in state.tiles if t.block == block and t.vector}
     along = load.indices[-1]
     turned = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
-    if not turned or state.marks[block] == "tiled":  # else vectors would be gathered from as many lines as they have lanes
+    how = operands_of(state, block)
+    if not turned or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
         ways["as it is"] = way(lambda new: None)
-    if axes & vector or state.marks[block] != "packed":
+    if axes & vector or not how.by_blocks:
         ways["in front"] = way(lambda new: _in_front(new, block, load, turned))
         panels = _panels(state, block, axes)
         if panels is not None:
@@ -81,10 +89,11 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
 def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     """The loop in each iteration of which a convolution or a batched product reads another part of an operand with these axes:
     the last such loop of the outermost level, if the others are outside of it."""
-    if state.marks[block] == "tiled":
+    tiled = state.tiled(block)
+    if tiled is None or not operands_of(state, block).panels:
         return None
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
-    outermost = state.levels[block][0]
+    outermost = list(tiled.levels[0])
     own = [loop for loop in outermost if drives[loop] in axes]
     return own[-1] if own and outermost[: len(own)] == own else None
 
@@ -144,7 +153,10 @@ def _by_tiles(state: OpenSchedule, block: str, buffer: str, place: str | None) -
 
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
     """Like `_by_tiles`, with the sum inside the rows of a tile while the order is taken down."""
-    (sum_loop,), (row_loop,) = state.levels[block][-3][-1:], state.levels[block][-2]
+    tiled = state.tiled(block)
+    assert tiled is not None
+    *_, sums, (row_loop,), _ = tiled.levels
+    sum_loop = sums[-1]
     state.reorder(row_loop, sum_loop)
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     state.reorder(sum_loop, row_loop)

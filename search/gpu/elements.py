@@ -28,7 +28,7 @@ class InlineElements:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
-        if b.is_reduction or state.is_output(block) or block in state.marks:
+        if b.is_reduction or state.is_output(block) or block in state.scheduled:
             return Verdict.SKIP
         ends = any(state.block(p).is_reduction and elementwise_consumer(state, p) == block for p in state.get_producers(block))
         if ends and elementwise_consumer(state, block) is None:

@@ -8,7 +8,7 @@ from math import prod
 from schedule import ScheduleError
 from schedule.library_cuda import rows as patterns
 from schedule.machine import GPU, STATIC_SHARED
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Block, Call, Store
@@ -34,7 +34,7 @@ class CrossThreadReduction:
     name = "cross-thread reduction"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        if block in state.marks or _group(state, block) is None:
+        if block in state.scheduled or _group(state, block) is None:
             return Verdict.SKIP
         return Verdict.APPLY
 
@@ -58,7 +58,7 @@ def _group(state: OpenSchedule, block: str) -> patterns.Rows | None:
     tiled = {b.name for b in blocks(state.func) if b.is_reduction and _worth_tiling(b, state.target.machine)}
     if block in tiled or state.get_loops(block) != [x for _, x in state.axes(block)]:
         return None
-    return patterns.matches(state, block, {*state.marks, *tiled})
+    return patterns.matches(state, block, {*state.scheduled, *tiled})
 
 
 def _worth_tiling(b: Block, gpu: GPU) -> bool:
@@ -93,7 +93,7 @@ def _share(state: OpenSchedule, group: patterns.Rows, keep: Sequence[str]) -> No
         s.bind(inner, "threadIdx.y")
     for name in (*stages, group.last):
         _spread(state, name, inner, threads)
-        state.marks[name] = "rows"
+        state.scheduled[name] = Stage.BOUND
         if name in state.pending:
             state.pending.remove(name)
 

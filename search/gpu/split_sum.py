@@ -9,7 +9,7 @@ from schedule.library.structure import Contraction, extent
 from schedule.library_cuda import products, split_sum, windows
 from schedule.library_cuda.products import matches
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Stage
 from tir.traverse import blocks
 
 from ..rules.rule import Verdict
@@ -29,7 +29,7 @@ class SplitSum:
     name = "split sum"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        known = {block, f"parts of {block}"} & set(state.marks)
+        known = block in state.scheduled or block in state.partial
         if known or state.get_loops(block) != [loop for _, loop in state.axes(block)]:
             return Verdict.SKIP
         c = matches(state.block(block))
@@ -44,13 +44,13 @@ class SplitSum:
             new = state.fired(f"{self.name} in {n}", block)
             known = {b.name for b in blocks(new.func)}
             try:
-                product, result = windows.as_matrices(new, c, None if after in state.marks else after)
+                product, result = windows.as_matrices(new, c, None if after in state.scheduled else after)
                 parts, partial = windows.as_matrices(new, split_sum.apply(new, product, n), None)
             except ScheduleError:
                 continue
             new.made |= {name: new.block(name) for name in (block, parts.block)}
-            new.marks[block] = "combined"
-            new.marks[f"parts of {parts.block}"] = block
+            new.scheduled[block] = Stage.COMBINED
+            new.partial.add(parts.block)
             new.pending += [b.name for b in blocks(new.func) if b.name not in (*known, result, partial)]
             results.append(new)
         return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule.library.structure import Contraction, extent, last_axis, loop_of
 from schedule.library_cuda import products
 from schedule.library_cuda.tensor_cores import TF32, Instruction, align, instruction, load_fragments
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Stage
 from tir.ir import Block, annotation
 from tir.memory import WARP
 
@@ -28,7 +28,7 @@ class TileForTensorCores:
     name = "tiling for tensor cores"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        known = block in state.marks or state.get_loops(block) != [loop for _, loop in state.axes(block)]
+        known = block in state.scheduled or state.get_loops(block) != [loop for _, loop in state.axes(block)]
         return Verdict.SKIP if known or _how(state, state.block(block)) is None else Verdict.ONLY
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
@@ -100,7 +100,7 @@ def _tile(state: OpenSchedule, c: Contraction, how: Instruction) -> None:
     s.reorder(outer, across_warps, rows, rest)
     _bind_warps(state, [outer, across_warps])
     for name in (block, f"{block}_update", first, after, *shared, *held):
-        state.marks[name] = "tiled"
+        state.scheduled[name] = Stage.BOUND
 
 
 def _bind_warps(state: OpenSchedule, loops: list[str]) -> None:

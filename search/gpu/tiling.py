@@ -8,7 +8,7 @@ from math import prod
 from types import MappingProxyType
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.schedule import Schedule
 from tir import dtypes
@@ -58,7 +58,7 @@ class TileThroughShared:
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         axes = state.axes(block)
-        if block in state.marks or len(axes) != len(b.iters) or not isinstance(b.body, Store) or b.init is None:
+        if block in state.scheduled or len(axes) != len(b.iters) or not isinstance(b.body, Store) or b.init is None:
             return Verdict.SKIP
         if not reuses_data(b) or state.get_loops(block) != [loop for _, loop in axes]:
             return Verdict.SKIP
@@ -110,7 +110,7 @@ def _tile(state: OpenSchedule, block: str, ours: bool) -> None:
         run_ahead(state, block, grid, step, STAGES)
     unroll_upto(state, block, step, UNROLL)
     for name in (block, f"{block}_update", first, after, *copies):
-        state.marks[name] = "tiled"
+        state.scheduled[name] = Stage.BOUND
 
 
 def _read_once(block: Block) -> list[str]:
@@ -125,7 +125,7 @@ def accumulate(state: OpenSchedule, block: str, scope: str) -> str:
     """Let a block accumulate in buffers of a scope; the stage that writes what it computed: its elementwise consumer, or a
     copy."""
     after = elementwise_consumer(state, block)
-    if after is not None and after not in state.marks and not state.is_output(block):
+    if after is not None and after not in state.scheduled and not state.is_output(block):
         state.set_scope(block, 0, scope)
         return after
     return state.cache_write(block, 0, scope)
@@ -150,7 +150,7 @@ def inline_producers(state: OpenSchedule, copy: str) -> None:
     computed where a reduction makes its input."""
     for name in state.get_producers(copy):
         b = state.block(name)
-        if b.init is not None or name in state.marks or state.get_consumers(name) != [copy]:
+        if b.init is not None or name in state.scheduled or state.get_consumers(name) != [copy]:
             continue
         if any(isinstance(n, Call) for n in walk(b.body)) and any(state.block(p).is_reduction for p in state.get_producers(name)):
             continue

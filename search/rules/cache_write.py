@@ -32,7 +32,7 @@ class CacheWrite:
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         try:
-            new.marks[f"copy of {block}"] = new.cache_write(block, 0, "local")
+            new.copies[block] = new.cache_write(block, 0, "local")
         except ScheduleError:
             return []
         new.pending.append(block)  # to be tiled, with the copy computed in the tile

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from schedule import ScheduleError
 from schedule.library.structure import Contraction
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 
@@ -43,17 +44,18 @@ class FuseProducts:
         try:
             if after is not None:
                 Packing().tile(new, c, like=after)
-                outer = new.levels[after][0][-1]
+                outer = levels_of(new, after)[0][-1]
             else:
                 Packing().tile(new, c)
                 nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
                 outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
-            new.merge(new.levels[block][0][-1], outer)
+            new.merge(levels_of(new, block)[0][-1], outer)
         except ScheduleError:
             return []
         for b in (block, after):
             if b is not None:
-                new.levels[b] = [new.get_loops(b)[:depth], *new.levels[b][1:]]
+                levels = tuple(new.get_loops(b)[:depth]), *levels_of(new, b)[1:]
+                new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
         return [new]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
@@ -74,10 +76,11 @@ class FuseProducts:
             return []
         (after,) = hosts
         if after is not None:
-            return consumers if len(state.levels[after][0]) == depth and not state.levels[after][1] else []
+            outermost, parts, *_ = levels_of(state, after)
+            return consumers if len(outermost) == depth and not parts else []
         nests = [[s for s in path_to(state.func.body, b) if isinstance(s, For)] for b in consumers]
         shared = nests[0][:depth]
-        stages = all(state.marks.get(b) in (None, "row", "lanes") for b in consumers)
+        stages = all(state.scheduled.get(b) in (None, Stage.ROW, Stage.LANES) for b in consumers)
         own = all(len(nest) > depth and all(x is y for x, y in zip(nest, shared, strict=False)) for nest in nests)
         lengths = [x.extent for x in shared] == [it.extent for it in (*c.batch, c.rows[-1])]
         return consumers if elementwise is None and stages and own and lengths else []
@@ -86,8 +89,18 @@ class FuseProducts:
 def host(state: OpenSchedule, block: str) -> str | None:
     """The packed product in whose outermost loops a block is, or that it is."""
     around = {s.name for s in path_to(state.func.body, block) if isinstance(s, For)}
-    packed = [b for b, mark in state.marks.items() if mark == "packed" and state.levels[b][0][-1] in around]
+    packed = [
+        b for b, t in state.scheduled.items()
+        if isinstance(t, Tiled) and t.operands is not None and t.operands.by_blocks and t.levels[0][-1] in around
+    ]  # fmt: skip
     return packed[0] if packed else None
+
+
+def levels_of(state: OpenSchedule, block: str) -> tuple[tuple[str, ...], ...]:
+    """The loops of a packed product, level by level."""
+    tiled = state.tiled(block)
+    assert tiled is not None
+    return tiled.levels
 
 
 def block_of_rows(state: OpenSchedule, block: str) -> list[int]:

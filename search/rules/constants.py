@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from tir.ir import annotation
 
 from .rule import Verdict
@@ -24,7 +24,7 @@ class UnrollConstants:
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
         named = annotation(b.annotations, CONSTANT_TENSORS, ())
-        return Verdict.ONLY if named and block not in state.marks and len(state.axes(block)) == len(b.iters) else Verdict.SKIP
+        return Verdict.ONLY if named and block not in state.scheduled and len(state.axes(block)) == len(b.iters) else Verdict.SKIP
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
@@ -48,6 +48,5 @@ class UnrollConstants:
                 new.unroll(loop)
         except ScheduleError:
             return []
-        new.marks[block] = "constants"
-        new.levels[block] = [outer, inner, unrolled]
+        new.scheduled[block] = Stage.UNROLLED
         return [new]

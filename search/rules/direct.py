@@ -8,7 +8,7 @@ from schedule import ScheduleError
 from schedule.library import transposed
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import loop_of
-from schedule.open_schedule import OpenSchedule, extent
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent
 from tir.ir import Iter
 
 from .rule import Verdict
@@ -32,7 +32,7 @@ class DirectConvolution:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
-        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+        if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         c = matches(state.block(block))
         lanes = state.target.lanes(c.contraction.bits) if c is not None else 0
@@ -54,14 +54,15 @@ class DirectConvolution:
             new.reorder(*groups, c0, *rows, p0, *sums, *within, c1)
             if consumer is not None:
                 new.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
-                new.marks[consumer] = "fused"
+                new.scheduled[consumer] = Stage.FUSED
             if c.turned:
                 new.transform_layout(block, ("write", 0), _channels_last(c))
-                new.levels[consumer] = _squares(new, consumer, c)
+                new.scheduled[consumer] = _squares(new, consumer, c)
         except ScheduleError:
             return []
-        new.marks[block] = "direct"
-        new.levels[block] = [[*groups, c0], rows, [p0], sums, within, [c1]]
+        levels = [[*groups, c0], rows, [p0], sums, within, [c1]]
+        depth = len(levels[0])
+        new.scheduled[block] = Tiled.of(new, block, levels, 2, (depth, depth + len(rows)), panels=True)
         return [new]
 
 
@@ -79,7 +80,7 @@ class TransposedConvolution:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
-        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+        if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         t = transposed.matches(state.block(block))
         lanes = state.target.lanes(t.c.bits) if t is not None else 0
@@ -105,11 +106,11 @@ class TransposedConvolution:
             new.reorder(*panels, *others, p0, *reduced, *within, c1)
             if consumer is not None:
                 new.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
-                new.marks[consumer] = "fused"
+                new.scheduled[consumer] = Stage.FUSED
         except ScheduleError:
             return []
-        new.marks[block] = "direct"
-        new.levels[block] = [panels, others, [p0], reduced, within, [c1]]
+        levels = [panels, others, [p0], reduced, within, [c1]]
+        new.scheduled[block] = Tiled.of(new, block, levels, 2, (len(panels), len(panels) + len(others)), panels=True)
         return [new]
 
 
@@ -132,11 +133,11 @@ def _split(state: OpenSchedule, block: str, it: Iter, loop: str, vector: bool = 
     return state.split(loop, [None, *sizes])
 
 
-def _squares(state: OpenSchedule, consumer: str, c: Convolution) -> list[list[str]]:
-    """The two loops of a tile that its consumer turns round: over channels, and over pixels."""
+def _squares(state: OpenSchedule, consumer: str, c: Convolution) -> Turned:
+    """The two loops of a tile that its consumer transposes: over channels, and over pixels."""
     indices = c.contraction.store.indices
     nest = state.get_loops(consumer)[-len(indices) :]
-    return [[next(loop for loop, i in zip(nest, indices, strict=True) if i == c.channels[-1].var)], [nest[-1]]]
+    return Turned(next(loop for loop, i in zip(nest, indices, strict=True) if i == c.channels[-1].var), nest[-1])
 
 
 def _channels_last(c: Convolution) -> str:

@@ -30,7 +30,7 @@ class Inline:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
-        if b.is_reduction or state.is_output(block) or block in state.marks:
+        if b.is_reduction or state.is_output(block) or block in state.scheduled:
             return Verdict.SKIP
         if self.once and _read_once(state, block):
             return Verdict.ONLY if _legal(state, block) else Verdict.SKIP
@@ -62,7 +62,7 @@ class InlineAgain:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
-        if b.is_reduction or state.is_output(block) or block in state.marks or not isinstance(b.body, Store):
+        if b.is_reduction or state.is_output(block) or block in state.scheduled or not isinstance(b.body, Store):
             return Verdict.SKIP
         consumers = [state.block(c) for c in state.get_consumers(block)]
         buffer = b.body.buffer.name

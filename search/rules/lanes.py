@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
 from tir.affine import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
@@ -26,17 +26,17 @@ class ReduceInLanes:
     name = "reduce in lanes"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        if state.marks.get(block, "row") != "row" or self._loop(state, block) is None:
+        if state.scheduled.get(block, Stage.ROW) != Stage.ROW or self._loop(state, block) is None:
             return Verdict.SKIP
         return Verdict.ONLY
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         new = state.fired(self.name, block)
         try:
-            partial = self._in_row(new, block) if block in new.marks else self._at_root(new, block)
+            partial = self._in_row(new, block) if block in new.scheduled else self._at_root(new, block)
         except ScheduleError:
             return []
-        new.marks[block] = new.marks[partial] = "lanes"
+        new.scheduled[block] = new.scheduled[partial] = Stage.LANES
         return [new]
 
     def _in_row(self, state: OpenSchedule, block: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule import ScheduleError
 from schedule.library import gemm
 from schedule.library.structure import Contraction, last_axis, loop_of
-from schedule.open_schedule import OpenSchedule, extent
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Iter
 
 from .rule import Verdict
@@ -33,7 +33,7 @@ class Packing:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
-        if not ANY.applies(state, block) or consumer in state.marks:
+        if not ANY.applies(state, block) or consumer in state.scheduled:
             return Verdict.SKIP
         return Verdict.APPLY if product(state, block) is not None else Verdict.SKIP
 
@@ -71,9 +71,14 @@ class Packing:
         state.reorder(*(loop for level in levels for loop in level))
         if consumer is not None:
             state.reverse_compute_at(consumer, r0 if parts else c1, preserve_unit_loops=True)
-            state.marks[consumer] = "fused"
-        state.marks[c.block] = "packed"
-        state.levels[c.block] = levels
+            state.scheduled[consumer] = Stage.FUSED
+        depth = len(levels[0])
+        state.scheduled[c.block] = Tiled(
+            tuple(map(tuple, levels)),
+            tile=2,
+            depths=(depth,) if parts else (depth, depth + 1),
+            operands=Operands(by_blocks=True),
+        )
 
     def _split(self, state: OpenSchedule, c: Contraction, it: Iter, levels: int, like: str | None = None) -> list[str]:
         axis = next((a for b, a in state.lengths if b == like), None)

@@ -8,7 +8,7 @@ from schedule import ScheduleError
 from schedule.library import pixels
 from schedule.library.conv2d import Convolution, matches
 from schedule.library.structure import size
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from tir.ir import Iter
 from tir.traverse import variables
 
@@ -32,7 +32,7 @@ class PixelsInLanes:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
-        if not ANY.applies(state, block) or consumer in state.marks or f"copy of {block}" in state.marks:
+        if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         c = matches(state.block(block))
         if c is None or c.members is not None or not c.turned:
@@ -69,9 +69,9 @@ class PixelsInLanes:
         s = state
         s.reverse_compute_at(consumer, s.get_loops(block)[len(nest.outer) + 1], preserve_unit_loops=True)
         s.vectorize(s.get_loops(consumer)[-1])
-        state.marks[consumer] = "fused"
-        state.marks[block] = "direct"
-        state.levels[block] = [s.get_loops(block)[: len(nest.outer) + 2], [], nest.sums, [c1], [p1]]
+        state.scheduled[consumer] = Stage.FUSED
+        levels = [s.get_loops(block)[: len(nest.outer) + 2], [], nest.sums, [c1], [p1]]
+        state.scheduled[block] = Tiled.of(state, block, levels, 2, (len(levels[0]),), panels=True)
 
     def _split(self, state: OpenSchedule, c: Convolution, loop: str, axes: Sequence[Iter], vector: bool) -> list[str]:
         block = c.contraction.block

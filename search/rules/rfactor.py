@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from tir.ir import Block, Iter
 
@@ -41,7 +41,7 @@ class Rfactor:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b = state.block(block)
-        untouched = block not in state.marks and f"copy of {block}" not in state.marks
+        untouched = block not in state.scheduled and block not in state.copies
         if b.init is None or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
         return Verdict.APPLY if b.is_reduction and self.needed(b, state.target.num_cores) else Verdict.SKIP
@@ -61,7 +61,7 @@ class Rfactor:
                 continue
             if which == "inner":
                 new.reorder(*(x for x in new.get_loops(partial) if x != pair[1]), pair[1])
-            new.marks[block] = new.marks[partial] = "rfactor"
+            new.scheduled[block] = new.scheduled[partial] = Stage.FACTORED
             results.append(new)
         return results
 
@@ -87,7 +87,7 @@ class ReduceInThreads:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         b, machine = state.block(block), state.target.machine
-        untouched = not {block, f"copy of {block}", f"parts of {block}"} & set(state.marks)
+        untouched = block not in state.scheduled and block not in state.copies and block not in state.partial
         if b.init is None or not b.is_reduction or not untouched or len(state.axes(block)) != len(b.iters):
             return Verdict.SKIP
         work = spatial_size(b) * reduce_size(b)
@@ -110,8 +110,8 @@ class ReduceInThreads:
                 new.reorder(part, *others)
         except ScheduleError:
             return []
-        new.marks[block] = "combined"
-        new.marks[f"parts of {partial}"] = block
+        new.scheduled[block] = Stage.COMBINED
+        new.partial.add(partial)
         new.pending.append(partial)
         return [new]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent, is_spatial
 from tir import dtypes
 from tir.ir import Const, For, Var, const_shape
 from tir.traverse import loads, path_to, stores
@@ -48,7 +48,7 @@ class FuseRows:
             new.compute_at(block, place, preserve_unit_loops=True)
         except ScheduleError:
             return []
-        new.marks[block] = "row"
+        new.scheduled[block] = Stage.ROW
         if new.block(block).is_reduction:
             new.pending.append(block)  # it may still be reduced in lanes
         return [new]
@@ -58,7 +58,7 @@ class FuseRows:
         take these rows."""
         consumers = state.get_consumers(block)
         hosts = {host(state, b) for b in consumers}
-        if block in state.marks or state.is_output(block) or len(hosts) != 1 or None in hosts:
+        if block in state.scheduled or state.is_output(block) or len(hosts) != 1 or None in hosts:
             return None
         producers = state.get_producers(block)
         if any(elementwise_consumer(state, p) == block for p in producers):
@@ -67,7 +67,9 @@ class FuseRows:
             return None
         (after,) = hosts
         assert after is not None
-        outermost, parts, *_ = state.levels[after]
+        tiled = state.tiled(after)
+        assert tiled is not None
+        outermost, parts, *_ = tiled.levels
         return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
 
     def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:
@@ -81,10 +83,11 @@ class FuseRows:
 
     def _place(self, state: OpenSchedule, block: str) -> str | None:
         """The innermost loop common to all consumers of which each iteration needs other rows of this block."""
-        if block in state.marks or state.is_output(block):
+        if block in state.scheduled or state.is_output(block):
             return None
         consumers = state.get_consumers(block)
-        if not consumers or any(state.marks.get(c) in ("tiled", "packed", "direct", "fused") for c in consumers):
+        made = [state.scheduled.get(c) for c in consumers]
+        if not made or any(isinstance(m, Tiled | Turned) or m == Stage.FUSED for m in made):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
         common = []

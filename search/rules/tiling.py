@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
 from tir.ir import Block, Const, Expr, Store, Var, annotation
 from tir.traverse import loads, stores, variables
 
@@ -83,7 +83,7 @@ class Tiling:
     def applies(self, state: OpenSchedule, block: str) -> bool:
         """Whether the block is to be tiled, and has its loops to itself, as it was written."""
         b = state.block(block)
-        if block in state.marks or len(state.axes(block)) != len(b.iters) or not self.needed(b):
+        if block in state.scheduled or len(state.axes(block)) != len(b.iters) or not self.needed(b):
             return False
         return state.get_loops(block) == [loop for _, loop in state.axes(block)]
 
@@ -114,8 +114,8 @@ class Tiling:
         ordered = [loop for level in levels for loop in level]
         if len(ordered) > 1:
             state.reorder(*ordered)
-        state.marks[block] = "tiled"
-        state.levels[block] = levels
+        depth = len(levels[0])
+        state.scheduled[block] = Tiled.of(state, block, levels, 1, (depth, depth - 1), panels=False)
 
     def _vector(self, state: OpenSchedule, block: str) -> str | None:
         """The axis that will be vectorised."""
@@ -181,10 +181,10 @@ class TilingWithFusion:
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         consumer = elementwise_consumer(state, block)
-        if consumer is None or consumer in state.marks or not self.tiling.applies(state, block):
+        if consumer is None or consumer in state.scheduled or not self.tiling.applies(state, block):
             return Verdict.SKIP
         # A consumer that is the copy out of a cache stage exists only to be fused.
-        return Verdict.ONLY if self.only or state.marks.get(f"copy of {block}") == consumer else Verdict.APPLY
+        return Verdict.ONLY if self.only or state.copies.get(block) == consumer else Verdict.APPLY
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
         results = []
@@ -193,13 +193,15 @@ class TilingWithFusion:
             consumer = elementwise_consumer(new, block)
             assert consumer is not None
             self.tiling.apply(new, block)
-            at = [loop for level in new.levels[block][:depth] for loop in level]
+            tiled = new.tiled(block)
+            assert tiled is not None
+            at = [loop for level in tiled.levels[:depth] for loop in level]
             if not at:
                 continue
             try:
                 new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
             except ScheduleError:
                 continue
-            new.marks[consumer] = "fused"
+            new.scheduled[consumer] = Stage.FUSED
             results.append(new)
         return results
