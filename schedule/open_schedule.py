@@ -53,6 +53,7 @@ class Stage(StrEnum):
     COMBINED = "combines partial results"
     UNROLLED = "walks constant tensors, which are unrolled"
     BOUND = "bound to the threads of a GPU"
+    DONE = "scheduled by a rule that leaves it to no other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Stage
 from search.rules import (
     CacheWrite,
     FuseRows,
@@ -163,8 +163,8 @@ def test_tiles_of_an_axis():
         "v_rw": (3, True, 1, False),
     }
     assert sorted(c for t in new.tiles for c in t.columns) == list(range(new.columns)) == list(range(12))
-    assert [len(level) for level in new.levels["conv"]] == [4, 3, 3, 3, 3, 3]  # one image: its axis stays outermost
-    assert new.levels["conv"][-1] == ["co_3", "oh_3", "ow_3"]
+    assert [len(level) for level in new.tiled("conv").levels] == [4, 3, 3, 3, 3, 3]  # one image: its axis stays outermost
+    assert new.tiled("conv").levels[-1] == ("co_3", "oh_3", "ow_3")
 
 
 def test_lanes_are_counted_in_the_width_of_what_is_computed():
@@ -183,7 +183,7 @@ def test_the_vectorised_axis_goes_innermost():
     C = te.compute((7, 109), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     D = te.compute((109, 7), lambda j, i: C[i, j], name="D")
     (new,) = MultiLevelTiling().apply(state(te.create_prim_func([A, B, D])), "C")
-    assert new.levels["C"][-1] == ["i_3", "j_3"]
+    assert new.tiled("C").levels[-1] == ("i_3", "j_3")
 
 
 def test_cache_write_leaves_the_block_to_be_tiled_with_its_copy():
@@ -234,7 +234,7 @@ def test_a_reduction_in_lanes():
     (new,) = ReduceInLanes().apply(s, "Y")
     assert new.pending == []
     assert [(c.name, c.options) for c in new.choices] == [("Y rows", (1, 2, 4)), ("Y lanes", (16, 32, 48))] and new.columns == 2
-    assert {b: new.marks[b] for b in ("Y", "Y_rf")} == {"Y": "lanes", "Y_rf": "lanes"}
+    assert new.scheduled["Y"] == new.scheduled["Y_rf"] == Stage.LANES
     assert ReduceInLanes().applies(new, "Y") is Verdict.SKIP
     assert [b.name for b in blocks(new.func)] == ["Y_rf", "Y"]
     assert len([x for x in loops(new.func.body) if x.name.startswith("i_0")]) == 1
@@ -268,7 +268,7 @@ def test_threads_share_a_reduction_with_few_results():
     assert only(ReduceInThreads(), matmul(109, 2000, 5)) == set()
     (new,) = ReduceInThreads().apply(state(total(10000)), "S")
     assert [(c.name, c.options) for c in new.choices] == [("S parts", (2, 4, 8, 10, 16))]
-    assert new.marks["S"] == "combined" and ReduceInThreads().applies(new, "S_rf") is Verdict.SKIP
+    assert new.scheduled["S"] == Stage.COMBINED and ReduceInThreads().applies(new, "S_rf") is Verdict.SKIP
     assert rules_of(generate(total(10000), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes", "S: reduce in lanes"]
     assert rules_of(generate(total(1 << 20), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes"]  # surely worth it
     assert rules_of(generate(total(1 << 20), ONE)) == ["S: reduce in lanes"]
@@ -301,7 +301,7 @@ def test_a_stage_that_is_read_across_rows_is_not_fused():
 def test_fused_rows():
     func = te.create_prim_func(list(_row_maximum()))
     (new,) = FuseRows().apply(state(func), "top")
-    assert new.marks["top"] == "row"
+    assert new.scheduled["top"] == Stage.ROW
     same_numbers(func, new.func)
     assert (
         without_header(new.script)

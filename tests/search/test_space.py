@@ -10,6 +10,7 @@ import pytest
 import search.space
 from codegen.target import Target
 from schedule import replay
+from schedule.open_schedule import Stage
 from search.rules import DEFAULT, Skip, Verdict, rule
 from search.sample import sample
 from search.space import generate
@@ -42,7 +43,7 @@ class Strips:
     name = "strips"
 
     def applies(self, state, block):
-        return Verdict.APPLY if len(state.axes(block)) == 3 and block not in state.marks else Verdict.SKIP
+        return Verdict.APPLY if len(state.axes(block)) == 3 and block not in state.scheduled else Verdict.SKIP
 
     def apply(self, state, block):
         new = state.fired(self.name, block)
@@ -51,7 +52,7 @@ class Strips:
         j_0, j_1 = new.split(j, [None, *new.sizes(block, new.block(block).iters[1].var.name)])
         new.reorder(j_0, k, j_1)
         new.vectorize(j_1)
-        new.marks[block] = "strips"
+        new.scheduled[block] = Stage.DONE
         return [new]
 
 
@@ -79,11 +80,11 @@ def test_a_rule_may_put_its_block_back():
         name = "twice"
 
         def applies(self, state, block):
-            return Verdict.ONLY if block not in state.marks else Verdict.SKIP
+            return Verdict.ONLY if block not in state.scheduled else Verdict.SKIP
 
         def apply(self, state, block):
             new = state.fired(self.name, block)
-            new.marks[block] = "seen"
+            new.scheduled[block] = Stage.DONE
             new.pending.append(block)
             return [new]
 

@@ -57,7 +57,7 @@ def test_two_products_share_the_loop_over_blocks_of_rows():
     (new,) = FuseProducts().apply(packed(MLP, "F"), "C")
     first, exponential, second = ([x for x in path_to(new.func.body, b) if isinstance(x, For)] for b in "CDF")
     assert first[0] is exponential[0] is second[0] and first[1] is not second[1]
-    assert new.levels["C"][0] == new.levels["F"][0] == [first[0].name]
+    assert new.tiled("C").levels[0] == new.tiled("F").levels[0] == (first[0].name,)
     rows = {t.columns for t in new.tiles if t.axis == "v_m"}
     assert len(rows) == 1 and len(new.tiles) == 4  # of both, the rows have the same tiles
     well_formed(new.func)

@@ -52,10 +52,10 @@ def test_a_direct_convolution():
     """Its levels; the channels are innermost in the copy from which the consumer turns tiles round."""
     (new,) = DirectConvolution().apply(state(convolution()), "conv")
     nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
-    assert nest == [loop for level in new.levels["conv"] for loop in level]
-    assert [len(level) for level in new.levels["conv"]] == [1, 2, 1, 3, 2, 1]  # as the class says
+    assert nest == [loop for level in new.tiled("conv").levels for loop in level]
+    assert [len(level) for level in new.tiled("conv").levels] == [1, 2, 1, 3, 2, 1]  # as the class says
     assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v_co": (17, True), "v_oh": (7, False), "v_ow": (13, False)}
-    assert new.marks == {"conv": "direct", "Y": "fused"}
+    assert set(new.scheduled) == {"conv", "Y"} and new.tiled("Y") is None
     assert str(new.block("conv").body.buffer.shape[-1]) == "17"
     same_numbers(convolution(), new.func, seeds=(0,))
 
@@ -63,7 +63,7 @@ def test_a_direct_convolution():
 def test_channels_that_are_last_are_not_turned():
     func = workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func
     (new,) = DirectConvolution().apply(state(func), "Y")
-    assert new.marks == {"Y": "direct"} and [b.name for b in blocks(new.func)] == ["pad", "Y"]
+    assert set(new.scheduled) == {"Y"} and [b.name for b in blocks(new.func)] == ["pad", "Y"]
     same_numbers(func, new.func, seeds=(0,))
 
 

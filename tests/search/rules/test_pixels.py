@@ -49,7 +49,7 @@ def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
         "v5": (35, True, ("v_oh", "v_ow")),
     }
     nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
-    assert nest == [loop for level in new.levels["conv"] for loop in level]
+    assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     same_numbers(func, new.func, seeds=(0,))
     (new,) = PixelsInLanes().apply(state(convolution(kernel=1, padding=0)), "conv")
     assert "reindex" not in " ".join(b.name for b in blocks(new.func))
