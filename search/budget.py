@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 
 BATCH = 16  # candidates proposed at once
-LEAST_BATCH = 2.0  # candidates, where there is no time left for more
+LEAST_BATCH = 2  # candidates, where there is no time left for more
 POLISH = 0.15  # share of the budget, the last, that goes to candidates next to the best
 RACE = 0.15  # share of the seconds that is kept for races, unless these take less
 LONGEST_RACE = 0.3  # share of the seconds, where calls are so long that rounds of a race take longer
+
+Clock = Callable[[], float]  # seconds since whenever
 
 
 class Budget:
@@ -21,13 +23,7 @@ class Budget:
     """
 
     def __init__(
-        self,
-        trials: int | None,
-        seconds: float | None,
-        *,
-        race: float = 3.0,
-        tasks: int = 1,
-        clock: Callable[[], float] = time.monotonic,
+        self, trials: int | None, seconds: float | None, race: float = 3.0, tasks: int = 1, clock: Clock = time.monotonic
     ):
         self.trials, self.seconds, self.tasks = trials, seconds, tasks
         self.measured = 0
@@ -83,7 +79,7 @@ class Budget:
         searches can do. A candidate takes `each` seconds: there are fewer where there is no time left for many."""
         batch = BATCH
         if self.seconds is not None and each > 0:
-            batch = int(min(BATCH, max(LEAST_BATCH, (self.seconds - self.reserve - self.elapsed) / each)))
+            batch = min(BATCH, max(LEAST_BATCH, int((self.seconds - self.reserve - self.elapsed) / each)))
         left = batch if self.left is None else self.left
         last = int(POLISH * self.trials) if self.trials is not None and polishes else 0
         if left > last and not self.polishing:

@@ -31,6 +31,9 @@ WRITTEN = 0.06  # share of a budget in seconds, at most, that the program as wri
 ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
 
 
+Turn = tuple["Session", int, bool]  # who measures, how many candidates, and whether next to the best
+
+
 class Session:
     """A task that is tuned as far as it is asked to; a context manager that ends its worker processes.
 
@@ -68,11 +71,11 @@ class Session:
         """Whether the search has nothing new to propose, or nothing can be measured."""
         return self.error is not None or (self._loop is not None and self._loop.exhausted)
 
-    def share(self) -> tuple[int, bool]:
-        """How many candidates the next step has, and whether next to the best, where the whole budget is for this task."""
-        if self._loop is None:
-            return self._budget.share(polishes=True)[0], False
-        return self._budget.share(self._loop.polishes, self._loop.pace)
+    def turns(self) -> Iterator[Turn]:
+        """Turns until the budget or the space is used up, where the whole budget is for this task."""
+        while not self._budget.spent and not self.exhausted:
+            known = (True, 0.0) if self._loop is None else (self._loop.polishes, self._loop.pace)
+            yield (self, *self._budget.share(*known))
 
     def step(self, n: int, polish: bool = False) -> None:
         """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
@@ -136,9 +139,6 @@ class Session:
         except ScheduleError as error:  # no reason not to search
             self._journal.problem = f"there is no default schedule: {error}"
             return search, []
-
-
-Turn = tuple[Session, int, bool]  # who measures, how many candidates, and whether next to the best
 
 
 @contextmanager

@@ -109,6 +109,8 @@ def tune_tasks(
     _check(subjects, trials, seconds, objective, strategy)
     options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
     check_options(options)
+    if isinstance(search, Search) and not isinstance(search, type):
+        raise ValueError(f"several tasks need a search each: a name, or what makes one of a task; got {search!r}")
     own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
     unique = list({(t.key, t.workload): t for t in own}.values())
     place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
@@ -171,19 +173,13 @@ class _Scheduler:
     """Decides who is next in one call of `tune_tasks`."""
 
     def __init__(
-        self,
-        sessions: Sequence[Session],
-        budget: Budget,
-        value: Objective,
-        strategy: str,
-        allocation: Allocation,
-        seed: int,
+        self, tuned: Sequence[Session], budget: Budget, value: Objective, strategy: str, allocation: Allocation, seed: int
     ):
-        self._sessions, self._budget, self._value = sessions, budget, value
+        self._sessions, self._budget, self._value = tuned, budget, value
         self._strategy, self._allocation = strategy, allocation
         self._rng = np.random.default_rng(seed)
-        self._histories = [History(s.task.flop, group(s.task.func, s.task.flop)) for s in sessions]
-        self._size = _size(budget.trials, len(sessions))
+        self._histories = [History(s.task.flop, group(s.task.func, s.task.flop)) for s in tuned]
+        self._size = _size(budget.trials, len(tuned))
         self._polished: set[int] = set()
         self.rounds: list[Round] = []
 

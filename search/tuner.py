@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from .options import Options, check_budget, check_options
 from .protocol import Search
 from .records import Records
 from .result import NothingFound, Result
-from .session import Session, Turn, default_candidate, drive, sessions
+from .session import default_candidate, drive, sessions
 from .task import Task
 
 if TYPE_CHECKING:
@@ -78,11 +78,5 @@ def autotune(
     budget = Budget(trials, seconds, race=(limits or Limits()).race)
     task = Task.of(func, target, workload=workload)
     with sessions([task], budget, options, [callbacks]) as (session,):
-        interrupted = drive([session], _alone(session, budget))
+        interrupted = drive([session], session.turns())
     return session.result(interrupted)
-
-
-def _alone(session: Session, budget: Budget) -> Iterator[Turn]:
-    """Turns of one task until the budget or the space is used up."""
-    while not budget.spent and not session.exhausted:
-        yield (session, *session.share())

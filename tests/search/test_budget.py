@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from search.budget import BATCH, Budget
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.search.clock import Clock
 
 
 def budget(trials=None, seconds=None, *, at=0.0, measured=0, rounds=0.0, **options):

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from search.allocation import Allocation, History, choose, expel, gradients, group
-from search.events import Finished, Measured, Started
+from search.budget import Budget
+from search.events import Finished, Measured, ShootOut, Started
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Limits, Measurement, WorkerError
 from search.records import Records
 from search.task import flop
 from search.task_scheduler import Subject, geometric_mean_speedup, latency_requirements, tune_tasks
+from tests.search.clock import Clock
 from tests.search.programs import argmax, matmul
 from tir import workloads
 
@@ -150,6 +152,39 @@ def test_equal_functions_are_tuned_once():
 def test_an_interruption_returns_the_best():
     result, _ = tune([[*falling(1.0, 0.9, 5), "interrupt"], [1.0] * 100], 64)
     assert result.interrupted and result.results[0].seconds == pytest.approx(0.9**4)
+
+
+def test_an_interrupted_race_loses_nothing():
+    def interrupt(task, event):
+        if isinstance(event, ShootOut) and task.func is LARGE:
+            raise KeyboardInterrupt
+
+    result, _ = tune([falling(1.0, 0.9, 5), [2.0] * 5, [3.0] * 5], 15, callbacks=[interrupt])
+    assert result.interrupted and [r.seconds for r in result.results] == [pytest.approx(0.9**4), 2.0, 3.0]
+
+
+def test_workers_that_are_lost_lose_no_result():
+    result, _ = tune([[2.0, 1.0, "broken"], ["broken"], ["crash"] * 9], 64)
+    assert [r and (r.seconds, r.problem) for r in result.results] == [(1.0, "no worker starts"), None, None]
+    assert result.problems[:2] == ("", "no worker starts")
+    assert result.problems[2].startswith("no valid candidate for main: 9 crash")
+
+
+def test_seconds_are_a_limit_within_a_round_too(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (*Budget.__init__.__defaults__[:-1], clock))
+
+    def pass_time(task, event):
+        clock.now += 1.0 if isinstance(event, Measured) else 0.0
+
+    result, each = tune([falling(1e-3, 0.99), falling(1e-3, 0.99)], None, seconds=20.0, callbacks=[pass_time])
+    assert each == [16, 1] and result.elapsed == 17.0  # 3 s are kept for the two races
+    assert [r.trials for r in result.results] == [16, 1]
+
+
+def test_a_search_for_all_tasks_is_refused():
+    with pytest.raises(ValueError, match="several tasks need a search each"):
+        tune([[1.0], [1.0]], 4, search=Curve([1.0]))
 
 
 def test_callbacks_get_the_task():

@@ -87,18 +87,9 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
                 progress = LiveProgress() if live else LineProgress(sys.stderr)
                 stack.callback(progress.close)
                 callbacks.append(progress)
-            return autotune(
-                program.func,
-                target,
-                args.trials if args.trials is not None or args.seconds is not None else 64,
-                args.seconds,
-                records=records,
-                seed=args.seed,
-                callbacks=callbacks,
-                limits=Limits(run=args.timeout),
-                workload=program.workload,
-                **{**options, **named},
-            )
+            trials = args.trials if args.trials is not None or args.seconds is not None else 64
+            own = {"records": records, "seed": args.seed, "callbacks": callbacks, "limits": Limits(run=args.timeout)}
+            return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
         except RecordsError as error:
             raise Usage(f"--records: {error}") from None
         except VerifyError as error:
