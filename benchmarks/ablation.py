@@ -7,6 +7,9 @@ With `--minutes M` a row makes as many seeds as its share of the time allows, al
 DIR` all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended; and
 `DIR/ablation.md` and a picture for each number of threads show all rows measured so far.
 
+`no bandit` gives all sketches as many trials; `concrete features` lowers every candidate that is scored, in place of one symbolic
+program for all rows of a variant, which makes runs many times as long.
+
 `best` is the speed of what was found relative to the fastest of the row, the median over the seeds, with its quartiles; `area`
 the mean of the same over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest; `a run` the
 seconds of one. As in figure 7 of the Ansor paper (OSDI 2020), except that times are those of this machine.
@@ -25,12 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tir
-from search import Search, generate
+from search.bandit import Uniform
+from search.evolution import Settings
+from search.family import concrete
 from search.measure import Candidate, Limits, LocalMeasurer
 from search.measure.reference import Workload
 from search.records import Records
 from search.result import NothingFound
-from search.strategies import MODELS, SEARCHES
+from search.strategies import search
 from search.task import Task
 from search.tuner import autotune, default_candidate
 
@@ -39,21 +44,18 @@ from .budget import used
 from .options import Options
 from .runner import Roof, circumstances
 
-
-def without_start(task: Task) -> Search:
-    """The search of the full space, but that it does not begin with the row that is most like the library's schedule."""
-    target = tir.Target(task.target)
-    model, prior = MODELS["gbdt"](target)
-    return SEARCHES["evolution"](generate(task.func, target), target, model, prior, None)
-
-
+# Arguments of `search.strategies.search`, beside the task; those that replace parts of the evolution come last.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    "full": {"search": "evolution", "model": "gbdt", "space": "full"},
-    "no start": {"search": without_start},
-    "ansor space": {"search": "evolution", "model": "gbdt", "space": "ansor"},
-    "limited space": {"search": "evolution", "model": "gbdt", "space": "limited"},
-    "random search": {"search": "random", "model": "none", "space": "full"},
-    "no model": {"search": "evolution", "model": "none", "space": "full"},
+    "full": {},
+    "no start": {"start": None},
+    "ansor space": {"space": "ansor"},
+    "limited space": {"space": "limited"},
+    "random search": {"search": "random", "model": "none"},
+    "no model": {"model": "none"},
+    "no bandit": {"bandit": Uniform},
+    "no crossover": {"settings": Settings(crossover=0.0)},
+    "no polish": {"settings": Settings(polish=False)},
+    "concrete features": {"describe": concrete},
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -147,7 +149,7 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
             try:
                 autotune(
                     task.func, task.target, left, records=records, seed=seed, first=(), workload=task.workload,
-                    limits=LIMITS, **parts,
+                    limits=LIMITS, search=lambda task: search(task, **parts),
                 )  # fmt: skip
             except NothingFound:
                 pass
@@ -228,7 +230,8 @@ INTRODUCTION = """# What the parts of the search are worth
 
 Made by `python -m benchmarks ablation --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
 timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. But in
-the full space evolution begins with the row of a sketch that is most like that schedule, unless it has `no start`. `best` is
+the full space evolution begins with the row of a sketch that is most like that schedule, unless it has `no start`. `no bandit`
+gives all sketches as many trials; `concrete features` lowers every candidate to describe it to the cost model. `best` is
 the median over the seeds, beside its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has
 90 per cent of the fastest; `a run` the median seconds of one.
 """

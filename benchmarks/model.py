@@ -1,9 +1,10 @@
-"""How well the cost model orders candidates that it was not taught of, by how many it was taught.
+"""How well the cost model orders candidates that it has not learned from, by how many it has learned from.
 
 For each row candidates are measured first, half of them drawn at random and half proposed by the search; with `--save DIR` they
 are kept in `DIR/ROW.db`, so that a second run only learns. Then, for a few draws, those held out are ordered by a formula (the
-tile model), by models that were taught so many of the others, and by one that was taught only the other rows that `DIR` holds,
-as a warm start is.
+tile model), by models that learned from so many of the others, and by one that learned only from the other rows that `DIR` holds,
+as a warm start does. Each learns with both losses: `times` add up over the statements of a program, or `throughputs`, as in the
+Ansor paper.
 
 `pairs` is the share of pairs of candidates more than 2 per cent apart in the right order, `of a sketch` that of pairs from one
 sketch; `top 5%` the share of the fastest twentieth among as many that score highest; `best of 8` the speed of the best of the
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tir
-from costmodel import CostModel, Family, GBDTModel
+from costmodel import Boosting, CostModel, Family, GBDTModel, Loss, ThroughputSum, TimeSum
 from costmodel.metrics import best_of_top, top_recall
 from search.backends import search_backend
 from search.family import family
@@ -42,6 +43,8 @@ TRIALS = 512  # candidates to measure
 
 TAUGHT = (32, 64, 128, 256)  # of them
 
+LOSSES: dict[str, Loss] = {"times": TimeSum(), "throughputs": ThroughputSum()}
+
 HELD = 1 / 3  # the share of them that is held out
 
 DRAWS = 3
@@ -60,7 +63,7 @@ class Known(NamedTuple):
 
 
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
-    """A result for the formula, one for each number of candidates taught, and one for those of other rows."""
+    """A result for the formula; by loss, one for each number of candidates taught, and one for those of other rows."""
     target = tir.Target("llvm", num_cores=options.threads)
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))
@@ -72,28 +75,35 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     draws = [np.random.default_rng([options.seed, n]).permutation(total) for n in range(DRAWS)]
     held = [order[: max(1, round(HELD * total))] for order in draws]
 
-    def result(name: str, taught: Sequence[Sequence[Known]]) -> dict[str, Any]:
+    def result(name: str, taught: Sequence[Sequence[Known]], loss: str = "-") -> dict[str, Any]:
         found, took = [], []
         for seed, (test, lessons) in enumerate(zip(held, taught, strict=True)):
             model: CostModel = search_backend(target).prior(target)
             if lessons:
-                model = learner = GBDTModel(target.machine, seed)
+                model = GBDTModel(target.machine, seed, Boosting(loss=LOSSES[loss]))
                 for known in lessons:
-                    learner.update(*known)
+                    model.update(*known)
             begin = time.perf_counter()
             model.score(mine[0].about, mine[0].rows[:1])  # what is new is learned when it is first asked for
             took.append(time.perf_counter() - begin)
             found.append(figures([(model.score(k.about, k.rows), k.seconds) for k in chosen(mine, test)]))
         means = {name: float(np.mean([f[name] for f in found])) for name in found[0]}
-        return {"taught": name, "held_out": len(held[0]), **means, "fit_ms": 1e3 * float(np.median(took)), **circumstances()}
+        return {
+            "taught": name,
+            "loss": loss,
+            "held_out": len(held[0]),
+            **means,
+            "fit_ms": 1e3 * float(np.median(took)),
+            **circumstances(),
+        }
 
     yield result("a formula", [()] * DRAWS)
     for count in TAUGHT:
         if count <= total - len(held[0]):
             parts = [chosen(mine, order[len(test) : len(test) + count]) for order, test in zip(draws, held, strict=True)]
-            yield result(str(count), parts)
+            yield from (result(str(count), parts, loss) for loss in LOSSES)
     if others:
-        yield result("other rows", [others] * DRAWS)
+        yield from (result("other rows", [others] * DRAWS, loss) for loss in LOSSES)
 
 
 def figures(judged: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:

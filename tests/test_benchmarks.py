@@ -22,6 +22,10 @@ from benchmarks.compile_time import PHASES
 from benchmarks.options import Options
 from benchmarks.runner import THREAD_VARIABLES, Effort, Timing, race, ratios, spread
 from schedule.primitive import REGISTRY
+from search import strategies
+from search.measure import Measurement
+from search.task import Task
+from tir import workloads
 from tir.ir import const_shape
 
 SMALL = {
@@ -473,6 +477,24 @@ def test_ablation_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mon
     assert page.count("\n## 1 thread\n") == page.count("\n### gemm-61\n") == page.count("| random search | 1 | 3 |") == 1
     assert "Default schedule: " in page and "% of the peak of arithmetic" in page and "Means over the rows" not in page
     json.dumps(results, allow_nan=False)
+
+
+ABLATIONS = import_module("benchmarks.ablation").CONFIGURATIONS
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_each_ablation_is_a_search(name: str) -> None:
+    """It proposes, learns, and proposes something else; what it leaves out is left out."""
+    task = Task.of(workloads.make("gmm", (13, 7, 40)).func, "llvm -num-cores 1")
+    search = strategies.search(task, **ABLATIONS[name])
+    rng = np.random.default_rng(0)
+    first = search.propose(16, rng)
+    search.tell([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])
+    second = search.propose(4, rng)
+    assert len(first) == 16 and len(second) == 4 and not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in second}
+    if name != "random search":
+        assert bool(search.polish(2, rng)) == (name != "no polish")
+        assert (search.scored["concrete"] > 0) == (name == "concrete features")
 
 
 def test_ablation_makes_as_many_seeds_as_there_is_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

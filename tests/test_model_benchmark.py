@@ -18,12 +18,16 @@ def test_what_was_measured_is_kept_and_judged(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(model, "TAUGHT", (4, 64))
     options = Options(trials=8, save=str(tmp_path))
     alone = list(model.measure("gemm-61", options))
-    assert [r["taught"] for r in alone] == ["a formula", "4"]  # there are not enough for 64
+    assert [(r["taught"], r["loss"]) for r in alone] == [
+        ("a formula", "-"),
+        ("4", "times"),
+        ("4", "throughputs"),
+    ]  # too few for 64
     for row in ("softmax", "softmax"):
         results = list(model.measure(row, options))
         with Records(tmp_path / f"{row}.db") as records:
             assert len(records) == 8
-    assert [r["taught"] for r in results] == ["a formula", "4", "other rows"]
+    assert [r["taught"] for r in results] == ["a formula", "4", "4", "other rows", "other rows"]
     for result in (*alone, *results):
         assert all(0 <= result[name] <= 1 for name in ("pairs", "of_a_sketch", "top_5%", "best_of_8"))
         json.dumps(result, allow_nan=False)
