@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tir import dtypes
-from tir.ir import Buffer, Const, Expr, PrimFunc, Var
-from tir.simplify import simplify
-from tir.traverse import stores, substitute
+from tir.ir import Buffer, PrimFunc
+from tir.traverse import stores
+
+from .arguments import ArgumentError, checked
 
 if TYPE_CHECKING:
     from .report import Report
-
-
-class ArgumentError(TypeError, ValueError):
-    """An argument of a kernel that does not fit its parameter."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,16 @@ def _seconds(s: float) -> str:
         if s >= scale:
             return f"{s / scale:.3g} {unit}"
     return f"{s * 1e9:.3g} ns"
+
+
+def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:
+    """At least `runs` samples, each the seconds of one of `calls` calls, and at least `seconds` of them if `max_runs` do."""
+    samples: list[float] = []
+    begin = time.perf_counter()
+    while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):
+        samples.append(sample())
+    low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
+    return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
 
 
 class Kernel:
@@ -118,67 +125,30 @@ class Kernel:
             raise self._no_memory()
         once = time.perf_counter() - start
         calls = 1 if once >= 1e-3 else min(10_000, max(1, int(1e-3 / max(once, 1e-8))))
-        samples: list[float] = []
         enabled = gc.isenabled()
         gc.disable()
+
+        def sample() -> float:
+            start = time.perf_counter()
+            for _ in range(calls):
+                entry(*pointers)
+            return (time.perf_counter() - start) / calls
+
         try:
-            begin = time.perf_counter()
-            while len(samples) < runs or (time.perf_counter() - begin < seconds and len(samples) < max_runs):
-                start = time.perf_counter()
-                for _ in range(calls):
-                    entry(*pointers)
-                samples.append((time.perf_counter() - start) / calls)
+            return sampled(sample, calls, seconds, runs, max_runs)
         finally:
             if enabled:
                 gc.enable()
-        low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
-        return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""
-        name, params = self.func.name, self.func.params
-        if len(arrays) != len(params):
-            raise ArgumentError(
-                f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}"
-            )
-        sizes: dict[str, Expr] = {}
-        for p, a in zip(params, arrays, strict=True):
-            if isinstance(p, Var):
-                if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
-                    raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
-                low, high = dtypes.limits(p.dtype)
-                if not low <= a <= high:
-                    raise ArgumentError(f"{name}: {p.name} is a size and must fit {p.dtype}, got {a}")
-                sizes[p.name] = Const(int(a))
-        words: list[int] = []
-        spans: list[tuple[int, int, str]] = []
-        for p, a in zip(params, arrays, strict=True):
-            if isinstance(p, Var):
-                words.append(int(a))
-                continue
-            address = self._check(p, a, sizes)
-            words.append(address)
-            spans.append((address, address + a.nbytes, p.name))
-        for i, (start, end, first) in enumerate(spans):
-            for other_start, other_end, second in spans[i + 1 :]:
-                if start < other_end and other_start < end and {first, second} & self._written:
-                    out = first if first in self._written else second
-                    raise ArgumentError(f"{name}: {first} and {second} overlap in memory, and {out} is written; pass a copy")
-        return words
+        return list(checked(self.func, self._written, arrays, self._address).values())
 
-    def _check(self, p: Buffer, a, sizes: dict[str, Expr]) -> int:
+    def _address(self, p: Buffer, a, shape: tuple[int, ...]) -> int:
         name = self.func.name
         if not isinstance(a, np.ndarray):
             near = "; its .numpy() is one" if hasattr(a, "numpy") else ", such as np.asarray makes"
             raise ArgumentError(f"{name}: {p.name} must be a numpy array, got {type(a).__name__}{near}")
-        dims = [d if isinstance(d, Const) else simplify(substitute(d, sizes)) for d in p.shape]
-        if not all(isinstance(d, Const) for d in dims):
-            known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
-            raise ArgumentError(
-                f"{name}: the shape ({known}) of {p.name} depends on sizes that are no parameters of the function; "
-                "list them there, too (te.var)"
-            )
-        shape = tuple(int(d.value) for d in dims)  # type: ignore[attr-defined]
         if a.shape != shape:
             raise ArgumentError(f"{name}: {p.name} must have shape {shape}, got {a.shape}")
         wanted = dtypes.storage(p.dtype)

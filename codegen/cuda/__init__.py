@@ -7,18 +7,20 @@ from typing import Any
 from tir.ir import PrimFunc
 
 from ..passes.gpu_kernels import GPUError
-from .compile import CompileError
+from .compile import CompileError, compile_cubin
 from .driver import DeviceArray, DeviceError
 from .emit import cuda_source, emit
 from .kernel import CudaKernel
-from .kernel import build as _build
 from .program import DeviceFunction, Program, lower_cuda
 
 
 def build(func: PrimFunc, target: Any) -> CudaKernel:
     """Compile a scheduled function. Raises GPUError for a schedule without a meaning on a GPU, CompileError, ImportError."""
     program = lower_cuda(func, target)
-    return _build(program, emit(program), target)
+    source = emit(program)
+    return CudaKernel(
+        program, source, compile_cubin(source.text, target.arch, fast_math=target.fast_math, lines=source.lines), target
+    )
 
 
 __all__ = [

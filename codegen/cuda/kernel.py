@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import time as clock
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -14,7 +13,8 @@ import numpy as np
 from tir import dtypes
 from tir.ir import Buffer, PrimFunc
 
-from ..kernel import ArgumentError, Timing
+from ..arguments import ArgumentError, checked
+from ..kernel import Timing, sampled
 from .banks import ways
 from .compile import Binary, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
@@ -94,13 +94,15 @@ class CudaKernel:
     def _prepared(self, arrays: tuple, stream: int = 0) -> tuple[list[tuple], list]:
         """The launches of one call, with their arguments, and what must live until they are done."""
         context()
-        pointers, sizes, alive = self._arguments(arrays)
+        alive: list[Any] = []
+        words = checked(self.func, self._written, arrays, partial(self._address, alive))
+        sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
         for b in self.program.temporaries:
-            pointers[b.name] = self._workspace(stream, b, tuple(evaluate(d, sizes) for d in b.shape)).pointer
+            words[b.name] = self._workspace(stream, b, tuple(evaluate(d, sizes) for d in b.shape)).pointer
         steps = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
-            values = tuple(pointers[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
+            values = tuple(words[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
             types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else _SCALARS[p.dtype] for p in k.params)
             steps.append((self._module.function(k.name, shared), grid, k.block, shared, values, types))
         return steps, alive
@@ -115,47 +117,23 @@ class CudaKernel:
             known = self._workspaces[stream, b.name] = DeviceArray(shape, dtype)
         return known
 
-    def _arguments(self, arrays: tuple) -> tuple[dict[str, int], dict[str, int], list]:
-        name, params = self.func.name, self.func.params
-        if len(arrays) != len(params):
-            raise ArgumentError(
-                f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}"
-            )
-        sizes: dict[str, int] = {}
-        for p, a in zip(params, arrays, strict=True):
-            if not isinstance(p, Buffer):
-                if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
-                    raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
-                sizes[p.name] = int(a)
-        pointers: dict[str, int] = {}
-        spans: list[tuple[int, int, str]] = []
-        alive: list = []
-        for p, a in zip(params, arrays, strict=True):
-            if not isinstance(p, Buffer):
-                continue
-            try:
-                address, shape, dtype, contiguous, owner = described(a)
-            except TypeError as error:
-                raise ArgumentError(f"{name}: {p.name} {error}") from None
-            wanted = tuple(evaluate(d, sizes) for d in p.shape)
-            if shape != wanted:
-                raise ArgumentError(f"{name}: {p.name} must have shape {wanted}, got {shape}")
-            if dtype not in (p.dtype, dtypes.storage(p.dtype).name):
-                raise ArgumentError(f"{name}: {p.name} must have dtype {p.dtype}, got {dtype}")
-            if not contiguous:
-                raise ArgumentError(f"{name}: {p.name} must be C-contiguous")
-            if address % ALIGNMENT:
-                raise ArgumentError(f"{name}: {p.name} must be aligned to {ALIGNMENT} bytes, address {address:#x}; pass a copy")
-            end = address + prod(shape) * dtypes.nbytes(p.dtype)
-            for start, stop, other in spans:
-                if start < end and address < stop and {other, p.name} & self._written:
-                    raise ArgumentError(
-                        f"{name}: {other} and {p.name} overlap in memory, and one of them is written; pass a copy"
-                    )
-            spans.append((address, end, p.name))
-            pointers[p.name] = address
-            alive.append(owner)
-        return pointers, sizes, alive
+    def _address(self, alive: list[Any], p: Buffer, a: Any, wanted: tuple[int, ...]) -> int:
+        """The address of an array; what keeps it alive is added to `alive`."""
+        name = self.func.name
+        try:
+            address, shape, dtype, contiguous, owner = described(a)
+        except TypeError as error:
+            raise ArgumentError(f"{name}: {p.name} {error}") from None
+        if shape != wanted:
+            raise ArgumentError(f"{name}: {p.name} must have shape {wanted}, got {shape}")
+        if dtype not in (p.dtype, dtypes.storage(p.dtype).name):
+            raise ArgumentError(f"{name}: {p.name} must have dtype {p.dtype}, got {dtype}")
+        if not contiguous:
+            raise ArgumentError(f"{name}: {p.name} must be C-contiguous")
+        if address % ALIGNMENT:
+            raise ArgumentError(f"{name}: {p.name} must be aligned to {ALIGNMENT} bytes, address {address:#x}; pass a copy")
+        alive.append(owner)
+        return address
 
     def time(self, *arrays: Any, seconds: float = 0.2, runs: int = 10, max_runs: int = 200, flush: bool = True) -> Timing:
         """Time launches with CUDA events: after one to warm up, at least `runs` samples and `seconds` in all.
@@ -186,20 +164,7 @@ class CudaKernel:
             synchronize()
             first = sample(1)
             calls = 1 if flush or first >= 50e-6 else min(100, int(50e-6 / max(first, 1e-6)) + 1)
-            samples: list[float] = []
-            begin = clock.perf_counter()
-            while len(samples) < runs or (clock.perf_counter() - begin < seconds and len(samples) < max_runs):
-                samples.append(sample(calls))
+            return sampled(lambda: sample(calls), calls, seconds, runs, max_runs)
         finally:
             call("cuEventDestroy", start)
             call("cuEventDestroy", end)
-        low, median, high = np.quantile(samples, (0.25, 0.5, 0.75))
-        return Timing(float(median), (float(low), float(high)), len(samples), calls, tuple(samples))
-
-
-def build(program: Program, source: Source, target: Any) -> CudaKernel:
-    """Compile a program for the target's architecture. Raises CompileError, and ImportError without NVRTC."""
-    from .compile import compile_cubin
-
-    binary = compile_cubin(source.text, target.arch, fast_math=target.fast_math, lines=source.lines)
-    return CudaKernel(program, source, binary, target)

@@ -1,0 +1,66 @@
+"""What a kernel is called with, checked against the parameters of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tir import dtypes
+from tir.ir import Buffer, Const, Expr, PrimFunc
+from tir.simplify import simplify
+from tir.traverse import substitute
+
+Address = Callable[[Buffer, Any, tuple[int, ...]], int]
+
+
+class ArgumentError(TypeError, ValueError):
+    """An argument of a kernel that does not fit its parameter."""
+
+
+def checked(func: PrimFunc, written: Set[str], arrays: tuple, address: Address) -> dict[str, int]:
+    """The arguments by the names of their parameters, in order: sizes, and addresses of arrays.
+
+    `address(parameter, array, shape)` gives the address of an array that fits a buffer of that shape; `written` are the buffers
+    that may share no memory with another. Raises ArgumentError, as `address` does.
+    """
+    name, params = func.name, func.params
+    if len(arrays) != len(params):
+        raise ArgumentError(f"{name} takes {len(params)} argument(s) ({', '.join(p.name for p in params)}), got {len(arrays)}")
+    sizes: dict[str, Expr] = {}
+    for p, a in zip(params, arrays, strict=True):
+        if not isinstance(p, Buffer):
+            if not isinstance(a, (int, np.integer)) or isinstance(a, bool):
+                raise ArgumentError(f"{name}: {p.name} is a size and must be an int, got {type(a).__name__}")
+            low, high = dtypes.limits(p.dtype)
+            if not low <= a <= high:
+                raise ArgumentError(f"{name}: {p.name} is a size and must fit {p.dtype}, got {a}")
+            sizes[p.name] = Const(int(a))
+    words: dict[str, int] = {}
+    spans: list[tuple[int, int, str]] = []
+    for p, a in zip(params, arrays, strict=True):
+        if not isinstance(p, Buffer):
+            words[p.name] = int(a)
+            continue
+        shape = _shape(name, p, sizes)
+        start = words[p.name] = address(p, a, shape)
+        end = start + prod(shape) * dtypes.nbytes(p.dtype)
+        for other_start, other_end, other in spans:
+            if start < other_end and other_start < end and {other, p.name} & written:
+                out = other if other in written else p.name
+                raise ArgumentError(f"{name}: {other} and {p.name} overlap in memory, and {out} is written; pass a copy")
+        spans.append((start, end, p.name))
+    return words
+
+
+def _shape(name: str, p: Buffer, sizes: Mapping[str, Expr]) -> tuple[int, ...]:
+    dims = [d if isinstance(d, Const) else simplify(substitute(d, sizes)) for d in p.shape]
+    if not all(isinstance(d, Const) for d in dims):
+        known = ", ".join(map(str, p.shape)) + "," * (len(p.shape) == 1)
+        raise ArgumentError(
+            f"{name}: the shape ({known}) of {p.name} depends on sizes that are no parameters of the function; "
+            "list them there, too (te.var)"
+        )
+    return tuple(int(d.value) for d in dims)  # type: ignore[attr-defined]
