@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tir.affine import Interval
-from tir.ir import Buffer, Call, Const, Evaluate, Expr, For, Let, PrimFunc, Stmt, Var
-from tir.traverse import stores, walk, walk_stmts
+from tir.ir import Buffer, Call, Const, Evaluate, Expr, PrimFunc, Stmt, Var
+from tir.traverse import stores
 
 from ..build import lower
+from ..passes.free import free_names
 from ..passes.gpu_buffers import hoist_shared
-from ..passes.gpu_kernels import Nest, map_kernels, ranges_of, used
+from ..passes.gpu_kernels import Nest, map_kernels, ranges_of
 
 LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
 
@@ -65,19 +66,12 @@ def split_host_device(func: PrimFunc) -> Program:
 
     def launch(nest: Nest) -> Stmt:
         shared, body = hoist_shared(nest.body)
-        used_there = used(body)
+        scalars, buffers = free_names(body)
         bound = {v.name for v in nest.axes.values()}
-        params = tuple(b for b in known if b.name in used_there) + tuple(_free(body, bound))
+        params = (*(b for b in known if b.name in buffers), *(v for name, v in scalars.items() if name not in bound))
         kernels.append(DeviceFunction(nest.name, params, nest.grid, nest.block, nest.axes, shared, body, nest.resident))
         return Evaluate(Call(LAUNCH, (Const(len(kernels) - 1),), "int32"))
 
     host = map_kernels(func, launch, whole=True).body
     needed = {p.name for k in kernels for p in k.params}
     return Program(func, host, tuple(kernels), tuple(b for b in func.allocs if b.name in needed))
-
-
-def _free(body: Stmt, bound: set[str]) -> list[Var]:
-    """The variables that a kernel takes as arguments: symbolic sizes and loops of the host."""
-    inside = bound | {s.var.name for s in walk_stmts(body) if isinstance(s, (For, Let))}
-    found = {n.name: n for n in walk(body) if type(n) is Var and n.name not in inside}
-    return list(found.values())

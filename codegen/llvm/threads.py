@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tir.ir import Allocate, Buffer, Const, For, Let, Node, Stmt, Store, Var
-from tir.traverse import children, walk
+from tir.ir import Const, For, Store
+from tir.traverse import walk
 
 from ..passes.chunks import PARTS, Chunks, chunks
+from ..passes.free import free_names
 from . import cores
 from .values import Frame, Value
 from .writer import Writer
@@ -41,7 +42,7 @@ class Threads(Writer):
             passed.append(Value(self.buffers[name], "ptr"))
             worker.buffers[name] = worker.fresh(name)
             parameters.append(Value(worker.buffers[name], "ptr noalias"))
-        for name in sorted(variables - set(self.constants)):
+        for name in sorted(variables.keys() - set(self.constants)):
             passed.append(self.env[name])
             worker.define(name, Value(worker.fresh(name), self.env[name].type))
             parameters.append(worker.env[name])
@@ -159,34 +160,3 @@ class Threads(Writer):
             answer = self.op(f"call i32 @omp_get_{question}()", "i32")
             result.append(self.op(f"zext {answer} to i64", "i64").name)
         return result[0], result[1]
-
-
-def free_names(s: Stmt) -> tuple[set[str], set[str]]:
-    """The variables and the buffers that `s` uses and does not make."""
-    used: tuple[set[str], set[str]] = set(), set()
-
-    def visit(n: Node, bound: frozenset[str]) -> None:
-        match n:
-            case Var(name):
-                if name not in bound:
-                    used[0].add(name)
-            case For(var, extent, body):
-                visit(extent, bound)
-                visit(body, bound | {var.name})
-            case Let(var, value, body):
-                visit(value, bound)
-                visit(body, bound | {var.name})
-            case Allocate(buffer, body):
-                visit(buffer, bound | {buffer.name})
-                visit(body, bound | {buffer.name})
-            case Buffer(name, shape):
-                if name not in bound:
-                    used[1].add(name)
-                for d in shape:
-                    visit(d, bound)
-            case _:
-                for c in children(n):
-                    visit(c, bound)
-
-    visit(s, frozenset())
-    return used

@@ -27,6 +27,7 @@ from tir.memory import SHARED
 from tir.simplify import simplify
 from tir.traverse import fresh, loads, map_children, names, rewrite, stores, substitute, walk_stmts
 
+from .copies import renamed
 from .gpu_kernels import GPUError, Nest, compute_capability, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
@@ -94,7 +95,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
 
     def load(k: Expr) -> Stmt:
         """Load tile k, if there is one."""
-        return If(simplify(k < loop.extent), substitute(at(_again(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
+        return If(simplify(k < loop.extent), substitute(at(renamed(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
 
     commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
     p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))
@@ -105,16 +106,6 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
     for b in reversed(tiles):
         body = Allocate(wide[b.name], body)
     return body
-
-
-def _again(s: Stmt, taken: set[str]) -> Stmt:
-    """A copy of `s` whose loops have names of their own."""
-    match s:
-        case For(var, _, body) if s.kind is not Kind.THREAD:
-            new = var.with_(name=fresh(taken, var.name))
-            return s.with_(var=new, body=_again(substitute(body, {var.name: new}), taken))  # type: ignore[arg-type]
-        case _:
-            return map_children(s, lambda c: _again(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
 
 def copied(value: Expr, dtype: str) -> tuple[Load, Expr | None] | None:

@@ -7,6 +7,8 @@ from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Sto
 from tir.simplify import simplify_tree
 from tir.traverse import fresh, map_children, names, substitute, walk
 
+from .copies import renamed
+
 MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
 
 
@@ -45,7 +47,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 pieces.append(For(outer, Const(whole), inner, kind) if whole > 1 else _at(inner, outer.name, Const(0)))
                 if tail:
                     last = var.with_(name=fresh(taken, f"{var.name}_tail"))
-                    rest = _rename_loops(_at(body, var.name, last + whole * w), taken)
+                    rest = renamed(_at(body, var.name, last + whole * w), taken)
                     pieces.append(lanes(last, tail, rest))
                 return seq(*pieces)
             case _:
@@ -56,16 +58,6 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
 def _at(s: Stmt, name: str, value: Expr) -> Stmt:
     return substitute(s, {name: value})  # type: ignore[return-value]
-
-
-def _rename_loops(s: Stmt, taken: set[str]) -> Stmt:
-    """A copy of `s` whose loops have names of their own."""
-    match s:
-        case For(var, _, body):
-            new = var.with_(name=fresh(taken, var.name))
-            return s.with_(var=new, body=_rename_loops(_at(body, var.name, new), taken))
-        case _:
-            return map_children(s, lambda c: _rename_loops(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
 
 def widest(s: Stmt) -> int:

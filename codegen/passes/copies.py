@@ -1,0 +1,16 @@
+"""Copies of a statement."""
+
+from __future__ import annotations
+
+from tir.ir import For, Kind, Stmt
+from tir.traverse import fresh, map_children, substitute
+
+
+def renamed(s: Stmt, taken: set[str]) -> Stmt:
+    """A copy of `s` whose loops, but for those bound to threads, have names of their own, which are added to `taken`."""
+    match s:
+        case For(var, _, body) if s.kind is not Kind.THREAD:
+            new = var.with_(name=fresh(taken, var.name))
+            return s.with_(var=new, body=renamed(substitute(body, {var.name: new}), taken))  # type: ignore[arg-type]
+        case _:
+            return map_children(s, lambda c: renamed(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]

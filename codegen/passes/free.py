@@ -1,0 +1,38 @@
+"""What a statement uses and does not make."""
+
+from __future__ import annotations
+
+from tir.ir import Allocate, Buffer, For, Let, Node, Stmt, Var
+from tir.traverse import children
+
+
+def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:
+    """The variables and the buffers that `s` uses and does not make, by name, in order."""
+    variables: dict[str, Var] = {}
+    buffers: dict[str, Buffer] = {}
+
+    def visit(n: Node, bound: frozenset[str]) -> None:
+        match n:
+            case Var(name):
+                if name not in bound:
+                    variables.setdefault(name, n)
+            case For(var, extent, body):
+                visit(extent, bound)
+                visit(body, bound | {var.name})
+            case Let(var, value, body):
+                visit(value, bound)
+                visit(body, bound | {var.name})
+            case Allocate(buffer, body):
+                visit(buffer, bound | {buffer.name})
+                visit(body, bound | {buffer.name})
+            case Buffer(name, shape):
+                if name not in bound:
+                    buffers.setdefault(name, n)
+                for d in shape:
+                    visit(d, bound)
+            case _:
+                for c in children(n):
+                    visit(c, bound)
+
+    visit(s, frozenset())
+    return variables, buffers
