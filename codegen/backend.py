@@ -16,38 +16,37 @@ from tir.ir import PrimFunc
 from .passes import CPU_PASSES, GPU_PASSES, Pass
 
 if TYPE_CHECKING:
+    from schedule.machine import Machine
+
     from .cache import ObjectCache
     from .cuda import CudaKernel
     from .kernel import Kernel
     from .target import Target
 
 
+def _processor(target: Target) -> Machine:
+    from schedule.machine import CPU
+
+    return CPU.of(target)
+
+
 @dataclass(frozen=True)
 class Backend:
-    """One kind of target.
-
-    `passes` lower a function, in order, and `build` makes a kernel of one as it is scheduled. `texts` are the stages that `dump`
-    shows behind the passes, and `shown` the one that it shows unless told otherwise, by default the script after each pass.
-    `options` checks the options that a target is given, raising ValueError, and returns those of the kind with their defaults;
-    `spelled` is the target as a string.
-
-    Kernels run on the processor of the host, or on a `device` of its own, whose name that gives (empty where there is none): then
-    `described` are the options of a target that decide how fast a kernel is, `here` the ones of the device of this machine, and
-    `missing` says why no kernel can run, empty if one can. `builder` is the module by which worker processes make kernels.
-    """
+    """One kind of target. Kernels run on the processor of the host, or on a `device` of its own."""
 
     kind: str
-    build: Callable[[PrimFunc, Target, ObjectCache | None], Any]
-    passes: tuple[Pass, ...] = ()
-    texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)
-    shown: str | None = None
-    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
-    spelled: Callable[[Target], str] = lambda target: target.kind
-    device: Callable[[], str] | None = None
-    described: tuple[str, ...] = ()
-    here: Callable[[], dict[str, Any]] = dict
-    missing: Callable[[], str] = lambda: ""
-    builder: str = "search.measure.builder"
+    build: Callable[[PrimFunc, Target, ObjectCache | None], Any]  # a kernel of a scheduled function
+    passes: tuple[Pass, ...] = ()  # that lower a function, in order
+    texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)  # stages of `dump` behind the passes
+    shown: str | None = None  # the stage that `dump` shows unless told otherwise; None: the script after each pass
+    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}  # those of the kind, of what a target was given
+    spelled: Callable[[Target], str] = lambda target: target.kind  # the target as a string
+    machine: Callable[[Target], Machine] = _processor  # what templates and cost models see of it
+    device: Callable[[], str] | None = None  # the name of the device here, empty where there is none
+    described: tuple[str, ...] = ()  # options that decide how fast kernels are on a device
+    here: Callable[[], dict[str, Any]] = dict  # options that describe the device here
+    missing: Callable[[], str] = lambda: ""  # why no kernel can run here; empty if one can
+    builder: str = "search.measure.builder"  # the module by which worker processes make kernels
 
     def pass_names(self) -> list[str]:
         """The names of the passes in order; the second run of one is called `name_2`."""
@@ -163,6 +162,12 @@ def _cuda_source(func: PrimFunc, target: Target) -> str:
     return cuda_source(func, target)
 
 
+def _cuda_machine(target: Target) -> Machine:
+    from schedule.machine import GPU
+
+    return GPU.of(target.arch)
+
+
 def _cuda_device() -> str:
     from .cuda.driver import device_name
 
@@ -208,6 +213,7 @@ BACKENDS: dict[str, Backend] = {
             shown="cuda",
             options=_cuda_options,
             spelled=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
+            machine=_cuda_machine,
             device=_cuda_device,
             described=("arch", "fast_math"),
             here=_cuda_here,

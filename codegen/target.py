@@ -69,9 +69,7 @@ class Target:
     @property
     def machine(self) -> Machine:
         """What the machine is, as templates and cost models see it."""
-        from schedule.machine import CPU, GPU
-
-        return GPU.of(self.arch) if self.kind == "cuda" else CPU.of(self)
+        return backend(self).machine(self)
 
 
 _OPTIONS = ("num_cores", "mcpu", "mattr", "vector_bits", "l1", "l2", "l3", "arch", "fast_math", "kind")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from codegen import Backend
+from codegen import BACKENDS, Backend
 from codegen.passes import CPU_PASSES
 from costmodel import RandomModel
 from search.backends import SearchBackend
@@ -17,12 +17,17 @@ from search.space import SPACES
 from tir.interpreter import run
 from tir.ir import PrimFunc
 
-__all__ = ["BACKEND", "SEARCH_BACKEND", "compile", "schedule"]
+__all__ = ["BACKEND", "SEARCH_BACKEND", "compile", "schedule", "warm_up"]
 
 
 def compile(func: PrimFunc, target: object) -> Callable[..., None]:
     """The function as what interprets it."""
     return lambda *arrays: run(func, *arrays)
+
+
+def warm_up(target: str) -> None:
+    """Register the kind in a worker process."""
+    BACKENDS.setdefault("interpreted", BACKEND)
 
 
 BACKEND = Backend(
