@@ -216,47 +216,50 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
     threads = {nest.axes[f"threadIdx.{a}"].name for a in owners}
     parts: set[tuple] = set()
     offsets: list[np.ndarray | None] = []
-    inner: dict[str, Interval] = {}
-
-    def note(indices: tuple[Expr, ...]) -> None:
+    for indices, inside in _places(body, buffer.name, ranges):
+        inner = {name: interval for name, interval in inside.items() if name not in ranges}
         part, rests = [], []
         for i in indices:
             still: Polynomial = {}
             rest: Polynomial = {}
-            for m, c in polynomial(simplify(i, {**ranges, **inner})).items():
+            for m, c in polynomial(simplify(i, inside)).items():
                 own = not any(variables(atom) & threads for atom in m) and (not m or any(variables(a) & set(inner) for a in m))
                 (rest if own else still)[m] = c
             part.append(frozenset(still.items()))
             rests.append(to_expr(rest))
         parts.add(tuple(part))
-        known = all(variables(i) <= threads | set(inner) | set(ranges) and not loads(i) for i in indices)
+        known = all(variables(i) <= threads | set(inside) and not loads(i) for i in indices)
         offsets.append(_values(rests, inner) if known else None)
-
-    def visit(s) -> None:
-        match s:
-            case For(var, extent, inside):
-                inner[var.name] = extent_range(extent, ranges)
-                visit(inside)
-                del inner[var.name]
-                return
-            case Load(b, indices) | Store(b, indices) if b.name == buffer.name:
-                note(indices)
-        for c in children(s):
-            if not isinstance(c, Buffer):
-                visit(c)
-
-    visit(body)
     hint = "put it in shared memory (set_scope), or give all its statements the same thread loops"
     if len(parts) != 1:
         raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a "
                        f"thread may read what another wrote; {hint}")  # fmt: skip
-    known = [x for x in offsets if x is not None]
-    touched = distinct(np.concatenate(known))[0] if len(known) == len(offsets) else None
+    finite = [x for x in offsets if x is not None]
+    touched = distinct(np.concatenate(finite))[0] if len(finite) == len(offsets) else None
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
     if single or self_contained(body, buffer, ranges):
         return
     if touched is None or not _apart(nest, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
+
+
+def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tuple[Expr, ...], dict[str, Interval]]]:
+    """The indices of each access to a buffer, with the ranges of the variables around it."""
+    found: list[tuple[tuple[Expr, ...], dict[str, Interval]]] = []
+
+    def visit(n, inside: dict[str, Interval]) -> None:
+        match n:
+            case For(var, extent, body):
+                visit(body, {**inside, var.name: extent_range(extent, inside)})
+                return
+            case Load(b, indices) | Store(b, indices) if b.name == name:
+                found.append((indices, inside))
+        for c in children(n):
+            if not isinstance(c, Buffer):
+                visit(c, inside)
+
+    visit(s, dict(ranges))
+    return found
 
 
 def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | None:
@@ -308,20 +311,7 @@ def fold_gaps(func: PrimFunc, target) -> PrimFunc:
 
 
 def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt:
-    found: list[tuple[Polynomial, dict[str, Interval]]] = []
-
-    def visit(s, inner: dict[str, Interval]) -> None:
-        match s:
-            case For(var, extent, inside):
-                visit(inside, {**inner, var.name: extent_range(extent, inner)})
-                return
-            case Load(b, indices) | Store(b, indices) if b.name == name:
-                found.append((polynomial(simplify(indices[d], inner)), inner))
-        for c in children(s):
-            if not isinstance(c, Buffer):
-                visit(c, inner)
-
-    visit(body, dict(ranges))
+    found = [(polynomial(simplify(indices[d], inner)), inner) for indices, inner in _places(body, name, ranges)]
     strides = sorted({abs(c) for p, _ in found for m, c in p.items() if m} - {1})
     for stride in reversed(strides):
         split = [(*_halves(p, stride), inner) for p, inner in found]

@@ -194,7 +194,7 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
             resident.append(_resident(s))
             # The inner loop of an axis hides the outer one, whose variable the body does not use.
             body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
-            return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body)
+            return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body, annotations=())
         return map_children(s, lambda c: visit(c, around) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 
     body = visit(s, {})

@@ -139,6 +139,20 @@ def test_kernels_have_one_form():
     ]
 
 
+def test_annotations_of_thread_loops_do_not_reach_the_kernel():
+    """Not even the one by which passes know the loops around a kernel whose threads run together."""
+    texts = []
+    for name in ("together", "other"):
+        s = Schedule(matmul(7, 3, 5))
+        i, j, _ = s.get_loops("C")
+        s.bind(i, "blockIdx.x")
+        s.bind(j, "threadIdx.x")
+        s.annotate(j, name, True)
+        texts.append(tir.dump(s.func, "cuda"))
+        assert name not in tir.dump(s.func, "cuda", after="unify_thread_binding")
+    assert texts[0] == texts[1]
+
+
 def test_unknown_gpu_passes_are_refused():
     with pytest.raises(ValueError) as unknown:
         codegen.lower(GPU_FUNC, codegen.Target("cuda"), after="split_vectors")
