@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from schedule import ScheduleError
-from schedule.library.elementwise import traffic
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Turned, Way, element_bits, extent, is_spatial
 from schedule.open_trace import About, Role
+from schedule.templates.elementwise import traffic
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts

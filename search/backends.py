@@ -9,7 +9,7 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GPUModel, TileModel
-from schedule import Schedule, library, library_cuda
+from schedule import Schedule, library_cuda, templates
 from tir.ir import PrimFunc
 
 from . import sample
@@ -55,7 +55,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             draw=sample.draw,
             fit=sample.fit_tiles,
             prior=lambda target: TileModel(target.machine),
-            library=library.schedule,
+            library=templates.schedule,
             begins=True,
         ),
         SearchBackend(

@@ -15,7 +15,7 @@ from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc, annotation
 
-from ..library.structure import is_elementwise
+from ..templates.structure import is_elementwise
 from . import elements, products, rows, split_sum, tensor_cores, windows
 from .launch import follower
 

@@ -8,7 +8,7 @@ from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
 from tir.traverse import loads, stores, variables
 
-from ..library.structure import is_elementwise, iterations
+from ..templates.structure import is_elementwise, iterations
 from .launch import follower
 
 THREADS = 256

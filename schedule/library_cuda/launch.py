@@ -11,7 +11,7 @@ from tir import dtypes
 from tir.ir import Binary, Block, Const, Expr, Load, Var
 from tir.traverse import loads, stores
 
-from ..library.structure import Contraction, extent, iterations
+from ..templates.structure import Contraction, extent, iterations
 
 LANES = 16  # bytes that a thread loads at once
 GROUP = 8  # rows of blocks that run together

@@ -18,7 +18,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Cast, Const, Load
 from tir.traverse import rewrite
 
-from ..library.structure import Contraction, contraction, is_plain, loop_of, size
+from ..templates.structure import Contraction, contraction, is_plain, loop_of, size
 from .launch import fetch, rasterise, stage
 from .tensor_cores import TF32_TILES, Instruction, WarpTile, multiply
 from .tensor_cores import TILES as WARP_TILES

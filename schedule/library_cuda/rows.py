@@ -17,7 +17,7 @@ from tir.ir import Axis, Block, Call, Const, Load, Store, Var
 from tir.memory import WARP
 from tir.traverse import loads, variables, walk
 
-from ..library.structure import is_elementwise
+from ..templates.structure import is_elementwise
 from .launch import LANES
 
 STREAMING = 256  # threads of a row that is too long for registers

@@ -7,7 +7,7 @@ from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Axis, Const, Var
 
-from ..library.structure import Contraction, extent, loop_of, size
+from ..templates.structure import Contraction, extent, loop_of, size
 from . import rows
 from .products import matches
 

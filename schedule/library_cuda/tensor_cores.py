@@ -15,7 +15,7 @@ from tir import dtypes
 from tir.ir import Load, Var
 from tir.memory import WARP
 
-from ..library.structure import Contraction, iterations, last_axis, loop_of, size
+from ..templates.structure import Contraction, iterations, last_axis, loop_of, size
 from .launch import fetch, rasterise, stage
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa

@@ -13,7 +13,7 @@ from schedule.schedule import Schedule
 from tir.ir import Iter, Load
 from tir.traverse import variables
 
-from ..library.structure import Contraction, extent
+from ..templates.structure import Contraction, extent
 from .products import matches
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
-from schedule.library.structure import Contraction, extent
 from schedule.library_cuda import products, split_sum, windows
 from schedule.library_cuda.products import matches
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage
+from schedule.templates.structure import Contraction, extent
 from tir.traverse import blocks
 
 from ..rules.rule import Verdict

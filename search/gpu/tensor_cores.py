@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from schedule.library.structure import Contraction, extent, last_axis, loop_of
 from schedule.library_cuda import products
 from schedule.library_cuda.tensor_cores import TF32, Instruction, align, instruction, load_fragments
 from schedule.open_schedule import OpenSchedule, Stage
+from schedule.templates.structure import Contraction, extent, last_axis, loop_of
 from tir.ir import Block, annotation
 from tir.memory import WARP
 

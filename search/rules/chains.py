@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from schedule import ScheduleError
-from schedule.library.structure import Contraction
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
+from schedule.templates.structure import Contraction
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule import ScheduleError
-from schedule.library import transposed
-from schedule.library.conv2d import Convolution, matches
-from schedule.library.structure import loop_of
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent
+from schedule.templates import transposed
+from schedule.templates.conv2d import Convolution, matches
+from schedule.templates.structure import loop_of
 from tir.ir import Iter
 
 from .rule import Verdict

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from schedule.library import gemm
-from schedule.library.structure import Contraction, last_axis, loop_of
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.templates import gemm
+from schedule.templates.structure import Contraction, last_axis, loop_of
 from tir.ir import Iter
 
 from .rule import Verdict

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule import ScheduleError
-from schedule.library import pixels
-from schedule.library.conv2d import Convolution, matches
-from schedule.library.structure import size
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
+from schedule.templates import pixels
+from schedule.templates.conv2d import Convolution, matches
+from schedule.templates.structure import size
 from tir.ir import Iter
 from tir.traverse import variables
 

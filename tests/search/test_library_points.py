@@ -8,9 +8,9 @@ import pytest
 
 from codegen import lower
 from codegen.target import Target
-from schedule import Schedule, library, replay
-from schedule.library import Processor, conv2d, depthwise, gemm
+from schedule import Schedule, replay
 from schedule.primitive import find_block
+from schedule.templates import Processor, conv2d, depthwise, gemm
 from search.sketch import Sketch
 from search.space import generate
 from tests.search.programs import elementwise_chain, row_minimum, total
@@ -123,7 +123,7 @@ def test_two_products_with_an_exponential_between(shape, target):
             if (c.block, it.var.name) in sizes:
                 for column, size in zip(sizes[c.block, it.var.name].columns, levels, strict=True):
                     found[column] = size
-    known = library.schedule(func, target)
+    known = templates.schedule(func, target)
     assert known is not None
     made = signature(replay(func, sketch.trace(found)).func, target)
     assert straight(made) == straight(signature(known.func, target))
@@ -191,7 +191,7 @@ def test_sums_of_rows():
     sketch = sketch_with(func, TWO, "multi-level tiling", without="cache")
     found = row(sketch, {"v_j": (1, 4, 256), "v_k": (8,)}, pack_x="as it is", pack_B="as it is")
     made = signature(replay(func, sketch.trace(found)).func, TWO)
-    known = library.schedule(func, TWO)
+    known = templates.schedule(func, TWO)
     assert known is not None and made == signature(known.func, TWO)
 
 
@@ -209,7 +209,7 @@ def test_sums_of_rows():
 )
 def test_rows_and_sums(func):
     """What has few numbers: the first of each choice makes what the library does."""
-    known = library.schedule(func, TWO)
+    known = templates.schedule(func, TWO)
     assert known is not None
     made = [signature(replay(func, s.trace(s.stand_ins())).func, TWO) for s in generate(func, TWO)]
     assert signature(known.func, TWO) in made
@@ -217,13 +217,15 @@ def test_rows_and_sums(func):
 
 def test_a_signature_tells_programs_apart():
     func = row_minimum(4096, 1024)
-    assert signature(func, TWO) == [(0, 4096, "serial"), (1, 1024, "serial")] != signature(library.schedule(func, TWO).func, TWO)
+    assert (
+        signature(func, TWO) == [(0, 4096, "serial"), (1, 1024, "serial")] != signature(templates.schedule(func, TWO).func, TWO)
+    )
     s = Schedule(func)
     s.parallel(s.get_loops("Y")[0])
     assert signature(s.func, TWO) == [(0, 4096, "parallel"), (1, 1024, "serial")]
 
 
 def assert_same(func: PrimFunc, sketch: Sketch, found: list[int], target: Target, unrolled: bool = True) -> None:
-    made, known = replay(func, sketch.trace(found)).func, library.schedule(func, target)
+    made, known = replay(func, sketch.trace(found)).func, templates.schedule(func, target)
     assert known is not None
     assert signature(made, target, unrolled) == signature(known.func, target, unrolled)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from schedule import Schedule, library, replay
+from schedule import Schedule, replay
 from search.evolution import Evolution
 from search.measure import Measurement
 from search.sample import fit
@@ -38,7 +38,7 @@ TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 <<
 )
 def test_what_the_library_makes_has_a_twin(name, shape, target):
     func = workloads.make(name, shape).func
-    known = library.schedule(func, target)
+    known = templates.schedule(func, target)
     assert known is not None
     sketch, row = twin(generate(func, target), known.func, target)
     made = replay(func, sketch.trace(row)).func
@@ -47,7 +47,7 @@ def test_what_the_library_makes_has_a_twin(name, shape, target):
 
 def test_its_tiles_are_those_of_the_known_program():
     func = workloads.make("conv2d_nhwc", (1, 13, 13, 32, 64, 3, 1, 1)).func
-    sketch, row = twin(generate(func, TWO)[:2], library.schedule(func, TWO).func, TWO)
+    sketch, row = twin(generate(func, TWO)[:2], templates.schedule(func, TWO).func, TWO)
     assert "Y: direct convolution" in sketch.rules
     assert {t.axis: [row[c] for c in t.columns] for t in sketch.tiles} == {"v_co": [32], "v_h": [1], "v_w": [13]}
 
@@ -55,7 +55,7 @@ def test_its_tiles_are_those_of_the_known_program():
 @pytest.mark.parametrize(("name", "shape"), [("gmm", (61, 67, 109)), ("gmm", (7, 13, 109, 3)), ("softmax", (7, 109))])
 def test_a_twin_is_its_own_twin(name, shape):
     func = workloads.make(name, shape).func
-    sketch, row = twin(generate(func, TWO), library.schedule(func, TWO).func, TWO)
+    sketch, row = twin(generate(func, TWO), templates.schedule(func, TWO).func, TWO)
     assert (fit(sketch, TWO, row[None]) == row).all()
     again, same = twin([sketch], replay(func, sketch.trace(row)).func, TWO)
     assert again is sketch and same.tolist() == row.tolist()
@@ -73,7 +73,9 @@ def test_programs_of_other_tiles_have_none():
 def test_evolution_begins_with_it():
     func = matmul(109, 300, 400)
     task = Task.of(func, "llvm -num-cores 2")
-    sketch, row = twin(generate(func, Target(task.target)), library.schedule(func, Target(task.target)).func, Target(task.target))
+    sketch, row = twin(
+        generate(func, Target(task.target)), templates.schedule(func, Target(task.target)).func, Target(task.target)
+    )
     begun, rng = search(task, model="tile"), np.random.default_rng(0)
     first, *others = begun.propose(4, rng)
     assert (first.sketch, first.row) == (sketch.name, tuple(row.tolist()))
@@ -92,6 +94,6 @@ def test_other_spaces_and_searches_know_nothing_of_it(options, monkeypatch):
 
 def test_what_the_library_does_not_know_begins_at_random() -> None:
     func, target = argmax(), Target("llvm -num-cores 1")
-    assert library.schedule(func, target) is None
+    assert templates.schedule(func, target) is None
     begun = search(Task.of(func, "llvm -num-cores 1"), model="none")
     assert begun._start == [] and begun.propose(2, np.random.default_rng(0))

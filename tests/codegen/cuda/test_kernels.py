@@ -11,9 +11,9 @@ import tir
 from codegen.cuda import GPUError, emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
 from schedule import Schedule, ScheduleError, library_cuda
-from schedule.library.structure import contraction
 from schedule.library_cuda import products
 from schedule.primitive import find_block
+from schedule.templates.structure import contraction
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tir import te, workloads

@@ -8,10 +8,10 @@ from math import ceil
 import pytest
 
 import tir
-from schedule import library
-from schedule.library import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
-from schedule.library.division import balanced, partial_results
+from schedule import templates
 from schedule.primitive import find_block
+from schedule.templates import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
+from schedule.templates.division import balanced, partial_results
 from tir import te
 
 WIDE, NARROW = Processor(1, 512, 32, 48 << 10, 1 << 20, 32 << 20), Processor(2, 256, 16, 32 << 10, 1 << 18, 8 << 20)
@@ -80,7 +80,7 @@ def test_dot_products():
     k = te.reduce_axis((0, 4096), name="k")
     func = te.create_prim_func([A, B, te.compute((4, 130), lambda i, j: te.sum(A[i, k] * B[j, k], axis=k), name="C")])
     assert dots.matches(find_block(func, "C"))
-    assert "T.parallel" in library.schedule(func, tir.Target("llvm -num-cores 8")).script
+    assert "T.parallel" in templates.schedule(func, tir.Target("llvm -num-cores 8")).script
     once = tir.script.parse(
         "from tir.script import tir as T\n\n\n@T.prim_func\n"
         "def f(A: T.Buffer((4, 130)), B: T.Buffer((33, 130)), C: T.Buffer((4, 33))):\n"
@@ -158,9 +158,9 @@ def test_unknown_functions_are_left_alone():
                 j = T.axis.spatial(n, i)
                 Y[j] = X[j] + T.float32(1)
 
-    assert library.schedule(symbolic, tir.Target("llvm")) is None
+    assert templates.schedule(symbolic, tir.Target("llvm")) is None
     narrow = tir.workloads.make("conv2d_nhwc", (1, 8, 8, 3, 4, 3, 1, 1))  # fewer channels than lanes
-    assert library.schedule(narrow.func, tir.Target("llvm")) is None
+    assert templates.schedule(narrow.func, tir.Target("llvm")) is None
 
 
 def test_panels_that_fill_the_cache_are_cut_into_parts():

@@ -1,6 +1,6 @@
 """Schedules that are known to be good, by pattern: composed from primitives, for any shape, on a CPU.
 
-    s = library.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
+    s = templates.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
 
 A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, and how to `apply`
 it to a Schedule, with tile sizes of your own or computed ones.

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tir
-from schedule import library, replay
-from schedule.library.structure import epilogue
+from schedule import replay, templates
 from schedule.primitive import find_block
-from tests.schedule.library import patterns
+from schedule.templates.structure import epilogue
+from tests.schedule.templates import patterns
 from tir import te
 
 ROUNDS = 12  # shapes for each pattern
@@ -28,7 +28,7 @@ def test_random_shapes(name, cores):
     recognised = 0
     for _ in range(ROUNDS):
         case = patterns.PATTERNS[name](rng)
-        s = library.schedule(case.func, target)
+        s = templates.schedule(case.func, target)
         if s is None:
             continue
         recognised += 1
@@ -52,7 +52,7 @@ def test_products_that_threads_share(sizes, cores):
     M, K, N = sizes
     instance = tir.workloads.make("gmm", (M, K, N))
     target = tir.Target("llvm", num_cores=cores)
-    s = library.schedule(instance.func, target)
+    s = templates.schedule(instance.func, target)
     assert s is not None
     assert ("T.parallel" in s.script) == (cores == 2)
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
@@ -94,7 +94,7 @@ def test_products_that_threads_share(sizes, cores):
 def test_workloads(name, shape, cores):
     instance = tir.workloads.make(name, shape)
     target = tir.Target("llvm", num_cores=cores)
-    s = library.schedule(instance.func, target)
+    s = templates.schedule(instance.func, target)
     assert s is not None
     assert ("T.parallel" in s.script) == (cores == 2)
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
@@ -117,7 +117,7 @@ def test_workloads_with_a_small_cache(name, shape, cores):
     """Sums of convolutions in parts; rows shorter than two rounds of vectors; operands whose dimensions are permuted."""
     instance = tir.workloads.make(name, shape)
     target = tir.Target("llvm -l2 32768", num_cores=cores)
-    s = library.schedule(instance.func, target)
+    s = templates.schedule(instance.func, target)
     assert s is not None
     inputs, outputs = instance.inputs(np.random.default_rng(0)), instance.outputs()
     tir.build(s.func, target)(*inputs, *outputs)
@@ -131,7 +131,7 @@ def test_permuted_operands_are_read_where_they_are():
     def copies(a, b, rows):
         turned = te.compute((40, 30), lambda k, j: b[j, k], name="turned")
         k = te.reduce_axis((0, 40), name="k")
-        s = library.schedule(
+        s = templates.schedule(
             te.create_prim_func(
                 [
                     *{a.name: a, b.name: b}.values(),
@@ -154,25 +154,25 @@ def blocks(name: str, shape: tuple[int, ...]):
 
 
 def test_channels_of_a_group_see_the_same_channels_of_the_image():
-    grouped = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1, 1, 3))["Y"])
+    grouped = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1, 1, 3))["Y"])
     assert grouped is not None and grouped.members == 32 and [it.var.name for it in grouped.channels] == ["v_co"]
     for cores in (1, 2):
-        processor = library.Processor.of(tir.Target("llvm", num_cores=cores))
-        assert 32 % library.conv2d.tiles(grouped, processor).channels == 0
-    plain = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
+        processor = tir.Target("llvm", num_cores=cores).machine
+        assert 32 % templates.conv2d.tiles(grouped, processor).channels == 0
+    plain = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
     assert plain is not None and plain.members is None
-    assert library.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
+    assert templates.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_pixels_as_lanes(cores):
     """Convolutions of any shape with channels before pixels, tiles of any size, whatever would be chosen for them."""
     target = tir.Target("llvm", num_cores=cores)
-    processor, rng = library.Processor.of(target), np.random.default_rng(cores)
+    processor, rng = target.machine, np.random.default_rng(cores)
     seen = 0
     while seen < ROUNDS:
         case = patterns.convolution(rng)
-        found = library.conv2d.matches(find_block(case.func, "Y"))
+        found = templates.conv2d.matches(find_block(case.func, "Y"))
         if found is None or not found.turned:
             continue
         seen += 1
@@ -187,10 +187,10 @@ def test_pixels_as_lanes(cores):
 
 def test_when_pixels_are_lanes():
     """Few pixels, or a short sum; an image is read in place where its pixels lie as those of the result do."""
-    processor = library.Processor.of(tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432"))
+    processor = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432").machine
 
     def found(*shape):
-        return library.conv2d.matches(blocks("conv2d", shape)["conv"])
+        return templates.conv2d.matches(blocks("conv2d", shape)["conv"])
 
     few, many = found(1, 7, 7, 512, 512, 3, 3, 1, 1), found(1, 56, 56, 64, 64, 3, 3, 1, 1)
     assert library.pixels.suits(few, processor) and not library.pixels.in_place(few)
@@ -199,37 +199,37 @@ def test_when_pixels_are_lanes():
     assert library.pixels.suits(short, processor) and library.pixels.in_place(short)
     assert not library.pixels.in_place(strided)
     assert not library.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
-    last = library.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
+    last = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
     assert not library.pixels.suits(last, processor)
 
 
 def test_a_tile_wider_than_the_row_stays_in_registers():
     target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
     func = tir.workloads.make("conv2d", (1, 7, 7, 64, 48, 3, 3, 1, 1)).func
-    found = library.conv2d.matches(find_block(func, "conv"))
+    found = templates.conv2d.matches(find_block(func, "conv"))
     s = tir.Schedule(func)
-    library.pixels.apply(s, found, library.Processor.of(target), library.pixels.Tiles(6, 64), epilogue="Y")
+    library.pixels.apply(s, found, target.machine, library.pixels.Tiles(6, 64), epilogue="Y")
     inner = max(tir.build(s.func, target).report().loops, key=lambda loop: loop.fma)
     assert (inner.fma, inner.stores) == (24, 0)
 
 
 def test_few_channels_are_no_lanes():
-    processor = library.Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 1"))
+    processor = tir.Target("llvm -mcpu x86-64-v4 -num-cores 1").machine
     for shape, fits in (
         ((1, 9, 7, 64, 3, 4, 2, 1), True),
         ((1, 9, 7, 64, 16, 4, 2, 1), False),
         ((1, 9, 7, 40, 3, 4, 2, 1), False),
     ):
-        found = library.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
+        found = templates.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
         assert found is not None and library.narrow.suits(found, processor) == fits
         assert library.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
-    assert library.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
+    assert templates.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
 
 
 def test_pixels_of_a_transposed_convolution_have_classes():
-    found = library.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
+    found = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 3, 1))["Y"])
     assert found is not None and found.channels.var.name == "v_co"
     assert [(x.pixel.var.name, x.kernel.var.name, x.stride) for x in found.classes] == [("v_h", "v_rh", 3), ("v_w", "v_rw", 3)]
-    whole = library.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
+    whole = templates.transposed.matches(blocks("conv2d_transpose", (1, 7, 9, 12, 32, 5, 1, 1))["Y"])
     assert whole is not None and whole.classes == ()
-    assert library.transposed.matches(blocks("softmax", (7, 13))["total"]) is None
+    assert templates.transposed.matches(blocks("softmax", (7, 13))["total"]) is None
