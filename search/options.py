@@ -51,55 +51,49 @@ def check_budget(trials: Any, seconds: Any, least: int = 1) -> None:
         raise ValueError(f"seconds must be positive, got {seconds!r}")
 
 
-def check_options(o: Options) -> None:
+def check_options(options: Options) -> None:
     """ValueError for a value of one of the options that no run can do anything with."""
-    if o.records is not None and not isinstance(o.records, (str, Path, Records)):
-        raise ValueError(f"records takes the name of a file or an open Records, got {o.records!r}")
-    if not _is(Integral, o.seed) or not 0 <= o.seed < SEEDS:
-        raise ValueError(f"seed must be an integer of at least 0, and below 2**63, got {o.seed!r}")
-    if not _is_list(o.callbacks, callable):
-        raise ValueError(f"callbacks takes a list of functions of one event, got {o.callbacks!r}")
-    if o.limits is not None:
-        _check_limits(o.limits)
-    if o.workers is not None and (not _is(Integral, o.workers) or o.workers < 1):
-        raise ValueError(f"workers must be at least 1, got {o.workers!r}")
-    if o.builder is not None and not isinstance(o.builder, str):
-        raise ValueError(f"builder takes the name of a module, got {o.builder!r}")
-    if o.measurer is not None and not callable(o.measurer):
-        raise ValueError(f"measurer takes what makes a search.Measurer of a task, got {o.measurer!r}")
-    if o.first is not None and not callable(o.first) and not _is_list(o.first, lambda c: isinstance(c, Candidate)):
-        raise ValueError(f"first takes a list of search.measure.Candidate, got {o.first!r}")
-    check_names(search=o.search, model=o.model, space=o.space)
-    _check_search(o)
-
-
-def _check_search(o: Options) -> None:
-    """ValueError for a search that cannot be one, or options that it cannot have."""
-    if o.rules is not None:
-        from .rules import Rule
-
-        if not _is_list(o.rules, lambda r: isinstance(r, Rule)):
-            raise ValueError(f"rules takes a list of sketch rules, as search.rules.rule makes of a function, got {o.rules!r}")
-    if o.search is None or isinstance(o.search, str):
-        return
-    if not (o.model is o.space is o.rules is None):
-        raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
-    if not callable(o.search):
-        from .protocol import Search
-
-        if not isinstance(o.search, Search):
-            takes = "a name, an object with propose and tell, or what makes one of the task"
-            raise ValueError(f"search takes {takes}; got {o.search!r}")
-
-
-def _check_limits(limits: Any) -> None:
-    """ValueError for a limit that is no number of seconds, runs or bytes; `min_seconds` and `min_runs` may be 0."""
-    if not isinstance(limits, Limits):
-        raise ValueError(f"limits takes search.Limits, got {limits!r}")
-    for name, value in asdict(limits).items():
+    for name, (good, takes) in _CHECKS.items():
+        value = getattr(options, name)
+        if value is not getattr(Options, name) and not good(value):
+            raise ValueError(f"{name} {takes}, got {value!r}")
+    for name, value in asdict(options.limits or Limits()).items():  # min_seconds and min_runs may be 0, memory may be None
         number = _is(Real, value) and (value > 0 or (value == 0 and name.startswith("min_")))
         if not number and not (name == "memory" and value is None):
             raise ValueError(f"Limits.{name} should be a positive number, got {value!r}")
+    check_names(search=options.search, model=options.model, space=options.space)
+    named = options.search is None or isinstance(options.search, str)
+    if not named and not (options.model is options.space is options.rules is None):
+        raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
+
+
+def _is_search(value: Any) -> bool:
+    from .protocol import Search
+
+    return isinstance(value, (str, Search)) or callable(value)
+
+
+def _is_rules(value: Any) -> bool:
+    from .rules import Rule
+
+    return _is_list(value, lambda r: isinstance(r, Rule))
+
+
+# Of each option what can be given, and what to say of anything else.
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "records": (lambda v: isinstance(v, (str, Path, Records)), "takes the name of a file or an open Records"),
+    "seed": (lambda v: _is(Integral, v) and 0 <= v < SEEDS, "must be an integer of at least 0, and below 2**63"),
+    "callbacks": (lambda v: _is_list(v, callable), "takes a list of functions of one event"),
+    "limits": (lambda v: isinstance(v, Limits), "takes search.Limits"),
+    "workers": (lambda v: _is(Integral, v) and v >= 1, "must be at least 1"),
+    "builder": (lambda v: isinstance(v, str), "takes the name of a module"),
+    "measurer": (callable, "takes what makes a search.Measurer of a task"),
+    "first": (
+        lambda v: callable(v) or _is_list(v, lambda c: isinstance(c, Candidate)), "takes a list of search.measure.Candidate"
+    ),
+    "rules": (_is_rules, "takes a list of sketch rules, as search.rules.rule makes of a function"),
+    "search": (_is_search, "takes a name, an object with propose and tell, or what makes one of the task"),
+}  # fmt: skip
 
 
 def check_names(**chosen: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from tir.ir import PrimFunc
 
 from .allocation import Allocation, History, Objective, choose, expel, group
-from .budget import Budget
+from .budget import BATCH, Budget
 from .events import Event
 from .measure import Candidate, Limits, Measurer, WorkerError
 from .measure.reference import Workload
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from codegen import Target
     from costmodel import CostModel
 
-ROUND = 16  # candidates, at most
-LEAST = 4  # candidates, unless the budget is too small for that
+LEAST = 4  # candidates of a round, unless the budget is too small for that
 ROUNDS = 4  # a task, on average, at least
 STRATEGIES = ("gradient", "round-robin")
 
@@ -149,8 +148,8 @@ def _check(
 def _size(trials: int | None, tasks: int) -> int:
     """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
     if trials is None:
-        return ROUND
-    return min(ROUND, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
+        return BATCH
+    return min(BATCH, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
 
 
 def _labelled(callback: Callable[[Task, Event], None], task: Task) -> Callable[[Event], None]:

@@ -93,23 +93,13 @@ def _best_of_all(records: Records, as_json: bool) -> int:
 
 
 def _described(r: Record) -> dict[str, Any]:
+    m, candidate = r.measurement, r.measurement.candidate
+    own = ("workload", "target", "seconds", "name", "shape", "threads", "cpu", "versions", "seed", "time")
+    measured = {"max_error": m.max_error, "samples": m.samples}
     return {
-        "workload": r.workload,
-        "target": r.target,
-        "seconds": r.seconds,
-        "name": r.name,
-        "shape": None if r.shape is None else list(r.shape),
-        "threads": r.threads,
-        "cpu": r.cpu,
-        "max_error": r.measurement.max_error,
-        "samples": list(r.measurement.samples),
-        "sketch": r.measurement.candidate.sketch,
-        "row": list(r.measurement.candidate.row),
-        "trace": r.measurement.candidate.trace,
-        "versions": r.versions,
-        "seed": r.seed,
-        "time": r.time,
-    }
+        **{name: getattr(r, name) for name in own}, **measured, "sketch": candidate.sketch, "row": candidate.row,
+        "trace": candidate.trace,
+    }  # fmt: skip
 
 
 def _best(records: Records, name: str, args: argparse.Namespace) -> int:
