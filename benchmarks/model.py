@@ -24,7 +24,7 @@ import numpy as np
 
 import tir
 from costmodel import Boosting, CostModel, Family, GBDTModel, Loss, ThroughputSum, TimeSum
-from costmodel.metrics import best_of_top, top_recall
+from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
 from search.backends import search_backend
 from search.family import family
 from search.measure.reference import Workload
@@ -109,22 +109,13 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 def figures(judged: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
     """How well candidates are ordered, given as scores and seconds for each sketch."""
     scores, seconds = (np.concatenate(parts) for parts in zip(*judged, strict=True))
-    inside = [(len(s), *ordered(x, s)) for x, s in judged]
-    right, pairs = (sum(entry[n] for entry in inside) for n in (1, 2))
-    everywhere = ordered(scores, seconds)
+    right, wrong, tied = np.sum([count_pairs(x, s, APART) for x, s in judged], axis=0).tolist()
     return {
-        "pairs": everywhere[0] / max(1.0, everywhere[1]),
-        "of_a_sketch": right / max(1.0, pairs),
+        "pairs": float(np.nan_to_num(pair_accuracy(scores, seconds, APART))),
+        "of_a_sketch": (right + tied / 2) / max(1, right + wrong + tied),
         "top_5%": top_recall(scores, seconds, max(1, len(seconds) // 20)),
         "best_of_8": best_of_top(scores, seconds, 8),
     }
-
-
-def ordered(scores: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """How many pairs are in the right order, equal scores counting half, and how many there are, of those that are APART."""
-    faster = (1 + APART) * seconds[:, None] < seconds[None, :]
-    higher, equal = scores[:, None] > scores[None, :], scores[:, None] == scores[None, :]
-    return np.count_nonzero(faster & higher) + 0.5 * np.count_nonzero(faster & equal), float(np.count_nonzero(faster))
 
 
 def chosen(known: Sequence[Known], places: np.ndarray) -> list[Known]:

@@ -8,16 +8,22 @@ from __future__ import annotations
 import numpy as np
 
 
-def pair_accuracy(scores: np.ndarray, seconds: np.ndarray) -> float:
-    """The share of pairs with different times that the scores order rightly; ties count half (Ansor, OSDI 2020, section 7.4).
+def count_pairs(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> tuple[int, int, int]:
+    """Of the pairs whose times differ by more than the share `apart`: how many have scores in the right order, in the wrong one,
+    and equal ones."""
+    faster = (1 + apart) * seconds[:, None] < seconds[None, :]
+    right = np.count_nonzero(faster & (scores[:, None] > scores[None, :]))
+    wrong = np.count_nonzero(faster & (scores[:, None] < scores[None, :]))
+    return right, wrong, np.count_nonzero(faster) - right - wrong
+
+
+def pair_accuracy(scores: np.ndarray, seconds: np.ndarray, apart: float = 0.0) -> float:
+    """The share of these pairs that the scores order rightly; ties count half (Ansor, OSDI 2020, section 7.4).
 
     0.5 is guessing; NaN if there is no such pair.
     """
-    faster = seconds[:, None] < seconds[None, :]
-    higher, equal = scores[:, None] > scores[None, :], scores[:, None] == scores[None, :]
-    right = np.count_nonzero(faster & higher) + 0.5 * np.count_nonzero(faster & equal)
-    pairs = np.count_nonzero(faster)
-    return right / pairs if pairs else float("nan")
+    right, wrong, tied = count_pairs(scores, seconds, apart)
+    return (right + tied / 2) / (right + wrong + tied) if right + wrong + tied else float("nan")
 
 
 def top_recall(scores: np.ndarray, seconds: np.ndarray, k: int) -> float:

@@ -30,8 +30,7 @@ Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarra
 def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Move a factor of one level of an axis to another level of it; the outermost level takes part."""
     result = rows.copy()
-    tiles = [t for t in sketch.tiles if t.columns]
-    for t, own in _assigned(tiles, len(rows), rng):
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         levels = _levels(t, result[own])
         some = np.arange(len(levels))
         source = np.argmax(rng.random(levels.shape) * (levels > 1), axis=1)
@@ -49,7 +48,7 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
 def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Double or halve one inner level of an axis."""
     result = rows.copy()
-    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
         size = result[own, column]
         result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
@@ -60,7 +59,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
     """Take the next larger or smaller size for one inner level of an axis, imperfect ones included; a vector gets longer or
     shorter by as many elements as it has lanes."""
     result = rows.copy()
-    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         position = rng.integers(len(t.columns), size=len(own))
         larger = rng.random(len(own)) < 0.5
         for k, column in enumerate(t.columns):
@@ -87,7 +86,7 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
     """Draw all levels of one axis anew."""
     result = rows.copy()
     drawn = sample(sketch, target, len(rows), rng)
-    for t, own in _assigned([t for t in sketch.tiles if t.columns], len(rows), rng):
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
     return fit(sketch, target, result)
 
@@ -104,6 +103,10 @@ def choose(roles: Set[Role]) -> Operator:
         return fit(sketch, target, result)
 
     return operate
+
+
+def _open_tiles(sketch: Sketch) -> list[Tile]:
+    return [t for t in sketch.tiles if t.columns]
 
 
 def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
@@ -136,14 +139,13 @@ def mutations(target: Target) -> dict[str, Mutation]:
         "pragma": (PRAGMA, search_backend(target).unrolling),
         "choose": (OTHERS, 0.1),
     }
-    table = {name: Mutation(o, TILE_SIZE / len(TILE_OPERATORS), _has_tiles) for name, o in TILE_OPERATORS.items()}
+    table = {
+        name: Mutation(o, TILE_SIZE / len(TILE_OPERATORS), lambda sketch: bool(_open_tiles(sketch)))
+        for name, o in TILE_OPERATORS.items()
+    }
     for name, (own, probability) in roles.items():
         table[name] = Mutation(choose(own), probability, lambda sketch, own=own: bool(_open_choices(sketch, own)))
     return table
-
-
-def _has_tiles(sketch: Sketch) -> bool:
-    return any(t.columns for t in sketch.tiles)
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:

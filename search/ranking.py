@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodel import CostModel, Family
-from costmodel.metrics import rank_correlation
+from costmodel.metrics import count_pairs, rank_correlation
 
 from .measure import Measurement
 
@@ -68,12 +68,5 @@ class TrustedModel:
 def _pairs(batch: Batch) -> tuple[float, float]:
     """How many pairs of candidates of one sketch the scores have in the right and in the wrong order; times within NOISE of each
     other, and two that failed, count for nothing."""
-    right = wrong = 0.0
-    for scores, seconds in batch:
-        first, second = np.triu_indices(len(scores), 1)
-        a, b = seconds[first], seconds[second]
-        slower = np.where(a > (1 + NOISE) * b, 1, np.where(b > (1 + NOISE) * a, -1, 0))
-        lower = np.where(scores[second] > scores[first], 1, np.where(scores[second] < scores[first], -1, 0))
-        right += float(np.sum(slower * lower > 0))
-        wrong += float(np.sum(slower * lower < 0))
-    return right, wrong
+    counts = [count_pairs(scores, seconds, NOISE) for scores, seconds in batch]
+    return float(sum(right for right, _, _ in counts)), float(sum(wrong for _, wrong, _ in counts))

@@ -18,12 +18,13 @@ INF = float("inf")
 def test_pair_accuracy_counts_pairs(n):
     rng = np.random.default_rng(n)
     scores, seconds = rng.integers(0, 5, n).astype(float), rng.integers(1, 6, n).astype(float)
-    right, pairs = 0.0, 0
-    for i, j in itertools.permutations(range(n), 2):
-        if seconds[i] < seconds[j]:
-            pairs += 1
-            right += 1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0
-    assert pair_accuracy(scores, seconds) == pytest.approx(right / pairs, rel=1e-12)
+    for apart in (0.0, 0.5):
+        right, pairs = 0.0, 0
+        for i, j in itertools.permutations(range(n), 2):
+            if (1 + apart) * seconds[i] < seconds[j]:
+                pairs += 1
+                right += 1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0
+        assert pair_accuracy(scores, seconds, apart) == pytest.approx(right / pairs, rel=1e-12)
 
 
 def test_perfect_and_reversed_and_constant():
