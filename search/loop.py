@@ -12,7 +12,7 @@ import numpy as np
 from .budget import Budget
 from .events import Prepared, RoundEnded
 from .journal import Journal
-from .measure import Candidate, Measurement, Measurer
+from .measure import BuildsAhead, Candidate, Measurement, Measurer
 from .protocol import CountsRows, HasRate, HasSketches, Polishes, RanksItself, Search, WarmStarts, WarmsUp
 from .race import LEADERS
 from .ranking import correlation
@@ -93,7 +93,7 @@ class Loop:
             search.tell(known)
         first = first[: self._budget.left]
         proposed = _candidates(search.propose(n - len(first), self._rng)) if n > len(first) else ()
-        if hasattr(self._measurer, "build_ahead"):
+        if isinstance(self._measurer, BuildsAhead):
             self._measurer.build_ahead([*first, *proposed], prepared.is_set)
         return search, first, proposed
 

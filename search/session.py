@@ -19,7 +19,7 @@ from .budget import Budget
 from .events import Callback, Finished, Started
 from .journal import Journal
 from .loop import Loop, Proposer
-from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, WorkerError
+from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
 from .options import Options
 from .protocol import Search
 from .race import race
@@ -94,7 +94,7 @@ class Session:
 
     def pause(self) -> None:
         """Let go of the worker processes until the next step, where the measurer can."""
-        if hasattr(self._measurer, "pause"):
+        if isinstance(self._measurer, Pauses):
             self._measurer.pause()
 
     def race(self) -> None:

@@ -4,9 +4,9 @@ from .limits import Limits
 from .local import LocalMeasurer
 from .outcome import BASELINE, BROKEN, NO_BASELINE, OUTCOMES, Baseline, Candidate, Comparison, Measurement, Outcome, count
 from .process import WorkerError
-from .protocol import Measurer
+from .protocol import BuildsAhead, Measurer, Pauses
 
 __all__ = [
-    "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "Candidate", "Comparison", "Limits", "LocalMeasurer",
-    "Measurement", "Measurer", "Outcome", "WorkerError", "count",
+    "BASELINE", "BROKEN", "NO_BASELINE", "OUTCOMES", "Baseline", "BuildsAhead", "Candidate", "Comparison", "Limits",
+    "LocalMeasurer", "Measurement", "Measurer", "Outcome", "Pauses", "WorkerError", "count",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from .limits import Limits
 from .memory import half_of_memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
 from .process import WorkerError, WorkerProcess, WorkerSpec
+from .protocol import Measurer
 from .reference import DISTRIBUTIONS
 
 if TYPE_CHECKING:
@@ -35,24 +36,41 @@ NOTE = "results are compared with the default's"
 SPREAD = 0.1  # relative to the median, from which on timings are suspicious
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
+    """A candidate on its way. `again` has it built even if a program like it is known; it must not take longer than until
+    `deadline`, which is `limit` seconds after its build began."""
+
     id: int
     candidate: Candidate
-    position: int
+    position: int = 0
     again: bool = False
     worker: WorkerProcess | None = None
     digest: str = ""
     build_seconds: float = 0.0
-    deadline: float = field(default=float("inf"))
+    limit: float = 0.0
+    deadline: float = float("inf")
 
 
-class LocalMeasurer:
+@dataclass(slots=True)
+class _Builds:
+    """Jobs that wait to be built, and those that workers build."""
+
+    waiting: deque[_Job] = field(default_factory=deque)
+    running: dict[WorkerProcess, _Job] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.running)
+
+
+class LocalMeasurer(Measurer):
     """Builds, times and checks candidates of one task in worker processes; a context manager that ends them.
 
     `workers` is how many build at once (default: the processors at hand, at most 4); `builder` names the module that turns traces
     into kernels (default: `search.measure.builder`, for GPUs `search.measure.gpu_builder`); `seed` draws the data. `best`, the
     shortest checked time so far, decides what is cut off.
+
+    What was submitted is built on all workers at once, and only then run: nothing is built while a kernel is timed.
     """
 
     def __init__(
@@ -73,6 +91,10 @@ class LocalMeasurer:
         self.build_seconds = self.run_seconds = 0.0
         self._results: dict[str, Measurement] = {}
         self._ids = itertools.count(1)
+        self._builds = _Builds()  # of what was submitted
+        self._submitted: deque[_Job] = deque()  # in the order in which they will run
+        self._again: deque[_Job] = deque()  # to be built and run once more, after the others
+        self._ended: deque[Measurement] = deque()
         self._ahead: dict[int, _Job] = {}  # built before their turn, by the identity of their candidate
         self._built: deque[float] = deque(maxlen=64)  # seconds of the latest builds
         try:
@@ -98,9 +120,6 @@ class LocalMeasurer:
             self.close()
             raise
 
-    def __enter__(self) -> LocalMeasurer:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -115,11 +134,14 @@ class LocalMeasurer:
         """End the worker processes until they are needed again; the data and all results are kept."""
         for worker in self._workers:
             worker.kill()
+        self._builds.waiting.extendleft(self._builds.running.values())
+        self._builds.running.clear()
 
     # --- the reference -------------------------------------------------------------------------------------------------
 
     def prepare_data(self, distribution: int = 0) -> None:
         """Draw the inputs, and compute the expected results if the workload is a known one. WorkerError if it cannot be done."""
+        self._settle()
         answer = self._ask(self._workers[0], self.limits.setup, op="prepare", seed=self.seed, distribution=distribution)
         if answer["outcome"] != "ok":
             reason = answer.get("message", answer["outcome"])
@@ -182,41 +204,74 @@ class LocalMeasurer:
     def peak(self, dtype: str = "float32") -> float | None:
         """The measured rate of fused multiply-adds on the threads of the task, in floating-point operations a second; None if
         unknown."""
+        self._settle()
         answer = self._ask(self._workers[0], 20.0, op="peak", threads=self.task.threads, dtype=dtype)
         return answer["flops"] if answer["outcome"] == "ok" else None
 
     # --- candidates ----------------------------------------------------------------------------------------------------
 
-    def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """Build the candidates, then run them one after another; yields one measurement each, as it ends (not in order).
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        """Have the candidates measured. Each worker begins to build one; the others are built while `results` waits."""
+        jobs = [self._ahead.pop(id(c), None) or self._job(c) for c in candidates]
+        self._submitted.extend(jobs)
+        self._builds.waiting.extend(job for job in jobs if not job.digest)
+        self._start(self._builds, self._workers)
+
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        """One measurement for each candidate submitted, as it ends: all are built, then run one after another, alone. A run that
+        has begun ends before the `timeout` counts.
 
         Each is compared with the reference unless it was cut off for being slow. One that beats `best` is timed once more before
         it counts, and again while its timings disagree.
         """
-        todo = [self._ahead.pop(id(c), None) or self._job(c) for c in candidates]
-        for n, job in enumerate(todo):
-            job.position = n
-        while todo:
-            start = time.perf_counter()
-            failed = self._build(todo, self._workers)
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while self._ended or self._submitted or self._again:
+            if self._ended:
+                yield self._ended.popleft()
+            elif time.monotonic() >= deadline:
+                return
+            else:
+                self._advance(deadline)
+
+    def cancel(self) -> None:
+        """Forget what was submitted and has not come; what is being built is built to its end."""
+        for left in (self._builds.waiting, self._submitted, self._again, self._ended):
+            left.clear()
+
+    def _advance(self, deadline: float) -> None:
+        """Wait for builds, no longer than until `deadline` on the monotonic clock, or where there are none run a candidate."""
+        start = time.perf_counter()
+        if self._builds:
+            self._start(self._builds, self._workers)
+            self._collect(deadline)
             self.build_seconds += time.perf_counter() - start
-            yield from failed.values()
-            built = [job for job in todo if job.position not in failed]
-            todo, done = [], []
-            for job in built:
-                if (known := self._results.get(job.digest)) is not None:
-                    yield replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
-                elif job.id not in job.worker.kernels or not job.worker.running:
-                    job.again = True  # died with its worker, or left out as a copy of another that did
-                    todo.append(job)
-                else:
-                    start = time.perf_counter()
-                    measurement = self._run(job)
-                    self.run_seconds += time.perf_counter() - start
-                    self._results[job.digest] = measurement
-                    done.append(job)
-                    yield measurement
-            self._drop(done)
+        elif not self._submitted:
+            self._submitted, self._again = self._again, self._submitted
+            self._builds.waiting.extend(self._submitted)
+        elif (known := self._results.get((job := self._submitted.popleft()).digest)) is not None:
+            copy = replace(known, candidate=job.candidate, duplicate=True, build_seconds=job.build_seconds)
+            self._ended.append(copy)
+        elif job.worker is None or job.id not in job.worker.kernels or not job.worker.running:
+            job.again = True  # died with its worker, or left out as a copy of another that did
+            self._again.append(job)
+        else:
+            measurement = self._run(job)
+            self.run_seconds += time.perf_counter() - start
+            self._results[job.digest] = measurement
+            self._ended.append(measurement)
+            self._drop([job])
+
+    def _collect(self, until: float = float("inf")) -> None:
+        """Wait for builds of submitted candidates; those that fail have ended."""
+        for job, failure in self._wait(self._builds, until):
+            if failure is not None and job in self._submitted:
+                self._submitted.remove(job)
+                self._ended.append(failure)
+
+    def _settle(self) -> None:
+        """Wait until no submitted candidate is being built, so that the workers can be asked for something else."""
+        while self._builds.running:
+            self._collect()
 
     def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
         """Build candidates, the next that will be measured, on the workers that `prepare` leaves alone, until there are
@@ -233,6 +288,7 @@ class LocalMeasurer:
 
         Where one of several takes the process down with it, each is tried by itself first.
         """
+        self._settle()
         jobs = [self._job(c, n, again=True) for n, c in enumerate(candidates)]
         worker = self._workers[0]
         failed = self._build(jobs, [worker])
@@ -280,49 +336,58 @@ class LocalMeasurer:
         self, jobs: Sequence[_Job], workers: Sequence[WorkerProcess], enough: Callable[[], bool] | None = None
     ) -> dict[int, Measurement]:
         """Build the jobs that are not yet built, on `workers` in parallel, until there are `enough`; the failures by position."""
-        waiting = deque(job for job in jobs if not job.digest or job.again)
-        running: dict[WorkerProcess, _Job] = {}
+        builds = _Builds(deque(job for job in jobs if not job.digest))
         failures: dict[int, Measurement] = {}
-        limit = self.limits.build_limit(tuple(self._built))
         while True:
             if not workers or (enough is not None and enough()):
-                waiting.clear()
-            if not waiting and not running:
+                builds.waiting.clear()
+            if not builds:
                 return failures
-            for worker in workers:
-                if waiting and worker not in running:
-                    if not worker.running:
-                        worker.restart()
-                    job = running[worker] = waiting.popleft()
-                    job.worker = worker
-                    job.deadline = time.monotonic() + self.limits.setup
-                    known = [d for d in list(self._results) if d not in worker.known]
-                    worker.known.update(known)
-                    worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
-            for worker, message in self._events(running):
-                job = running[worker]
-                if message is not None and "event" in message:
-                    job.deadline = time.monotonic() + limit
-                    continue
-                del running[worker]
-                if message is None:
-                    message = self._autopsy(worker, "build_timeout", limit)
-                if message["outcome"] == "ok":
-                    job.digest, job.build_seconds = message["digest"], message["build_seconds"]
-                    if message["built"]:
-                        worker.kernels.add(job.id)
-                        self._built.append(job.build_seconds)
-                else:
-                    failures[job.position] = self._measurement(job, message)
+            self._start(builds, workers)
+            failures |= {job.position: failure for job, failure in self._wait(builds) if failure is not None}
 
-    def _events(self, running: dict[WorkerProcess, _Job]) -> list[tuple[WorkerProcess, wire.Message | None]]:
-        """Wait for messages of the busy workers; None stands for one that has died or is out of time."""
+    def _start(self, builds: _Builds, workers: Sequence[WorkerProcess]) -> None:
+        """Give each idle worker one of the jobs that wait to be built."""
+        for worker in workers:
+            if builds.waiting and worker not in builds.running:
+                if not worker.running:
+                    worker.restart()
+                job = builds.running[worker] = builds.waiting.popleft()
+                job.worker = worker
+                job.deadline = time.monotonic() + self.limits.setup
+                known = [d for d in list(self._results) if d not in worker.known]
+                worker.known.update(known)
+                worker.send(op="build", id=job.id, trace=job.candidate.trace, known=known, again=job.again)
+
+    def _wait(self, builds: _Builds, until: float = float("inf")) -> list[tuple[_Job, Measurement | None]]:
+        """Wait for the workers that build, no longer than `until`; the jobs that have ended, with what became of those that
+        failed."""
+        ended: list[tuple[_Job, Measurement | None]] = []
+        for worker, message in self._events(builds.running, until):
+            job = builds.running[worker]
+            if message is not None and "event" in message:
+                job.limit = self.limits.build_limit(tuple(self._built))
+                job.deadline = time.monotonic() + job.limit
+                continue
+            del builds.running[worker]
+            if message is None:
+                message = self._autopsy(worker, "build_timeout", job.limit)
+            if message["outcome"] == "ok":
+                job.digest, job.build_seconds = message["digest"], message["build_seconds"]
+                if message["built"]:
+                    worker.kernels.add(job.id)
+                    self._built.append(job.build_seconds)
+            ended.append((job, None if message["outcome"] == "ok" else self._measurement(job, message)))
+        return ended
+
+    def _events(self, running: dict[WorkerProcess, _Job], until: float) -> list[tuple[WorkerProcess, wire.Message | None]]:
+        """Wait for messages of the busy workers; None stands for one that has died or is out of time. None after `until`."""
         events: list[tuple[WorkerProcess, wire.Message | None]] = []
         with selectors.DefaultSelector() as selector:
             for worker in running:
                 selector.register(worker.stdout, selectors.EVENT_READ, worker)
-            timeout = min(0.0 if w.ended else min(job.deadline, w.look()) for w, job in running.items()) - time.monotonic()
-            arrived = {key.data for key, _ in selector.select(max(0.0, timeout))}
+            next_ = min((0.0 if w.ended else min(job.deadline, w.look()) for w, job in running.items()), default=0.0)
+            arrived = {key.data for key, _ in selector.select(max(0.0, min(next_, until) - time.monotonic()))}
         dead = {w for w in running if w.ended or ((w in arrived or not w.running) and not w.pump())}
         for worker, job in running.items():
             if worker.inbox:

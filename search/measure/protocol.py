@@ -1,45 +1,116 @@
-"""What the tuning loop asks of whatever measures candidates."""
+"""What the tuning loop asks of whatever measures candidates, here or elsewhere.
+
+A measurer is made for one task, which is data (`Task.as_json`), as are the traces of candidates and what is said of them
+(`Candidate.as_json`, `Measurement.from_json`): none of them needs the search where it is measured. One of one's own derives from
+`Measurer` and says how to prepare, submit, give results and compare:
+
+    class Elsewhere(Measurer):
+        def __init__(self, task):
+            self.server = connect(task.as_json())
+
+        def prepare(self):
+            return Baseline(Measurement.from_json(self.server.ask("prepare")), tolerance=1e-5)
+
+        def submit(self, candidates):
+            for c in candidates:
+                self.server.send("measure", c.as_json())
+
+        def results(self, timeout=None):
+            while self.server.owes and (answer := self.server.receive(timeout)) is not None:
+                yield Measurement.from_json(answer)
+
+        def compare(self, candidates, *, numpy=False, rounds=100, seconds=2.0):
+            answers = self.server.ask("compare", [c.as_json() for c in candidates], rounds, seconds)
+            return Comparison(tuple(map(Measurement.from_json, answers)))
+
+    tir.autotune(func, measurer=Elsewhere)
+
+There, `LocalMeasurer(Task.from_json(data))` does the work. Each other protocol here is one ability; the loop uses those that a
+measurer has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, Self, runtime_checkable
 
-from .local import Baseline, Comparison
-from .outcome import Candidate, Measurement
+from .outcome import Baseline, Candidate, Comparison, Measurement
 
 
 class Measurer(Protocol):
     """Measures the candidates of one task; a context manager. `LocalMeasurer` does so on this machine.
 
-    `build_seconds` and `run_seconds` add up the time that `measure` has spent so far on building and on running.
+    Every candidate that is submitted ends in one `Measurement`, whatever becomes of it, with the `provenance` of where it was
+    measured. What is no candidate's fault is a `WorkerError`. `build_seconds` and `run_seconds` add up the time that was spent
+    so far on building and on running, as far as results waited for it.
     """
 
-    build_seconds: float
-    run_seconds: float
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
 
-    def __enter__(self) -> Measurer: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        """Let go of all that was started."""
+        return
 
     def remember(self, measurements: Sequence[Measurement]) -> None:
-        """Programs measured in earlier runs: they are not measured again, and the best of them is the one to beat."""
-        ...
+        """Programs measured in earlier runs: they need not be measured again, and the best of them is the one to beat."""
+        return
 
+    @abstractmethod
     def prepare(self) -> Baseline:
         """Draw the data, and time the program as written."""
-        ...
+
+    @abstractmethod
+    def submit(self, candidates: Sequence[Candidate]) -> None:
+        """Begin to measure these too; returns before they have ended."""
+
+    @abstractmethod
+    def results(self, timeout: float | None = None) -> Iterator[Measurement]:
+        """One measurement for each candidate that was submitted, as each ends, in any order; one that may be the best was
+        compared with the reference. Ends when all have come, or when `timeout` seconds have passed, then another call gives the
+        rest. More may be submitted meanwhile."""
+
+    def cancel(self) -> None:
+        """Forget what was submitted and has not come, where that can be done."""
+        return
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[Measurement]:
-        """One measurement a candidate, as each ends; one that may be the best was compared with the reference."""
-        ...
+        """Submit candidates and give the results, as each ends; who stops listening cancels the rest."""
+        self.submit(candidates)
+        try:
+            yield from self.results()
+        finally:
+            self.cancel()
 
+    @abstractmethod
     def compare(
         self, candidates: Sequence[Candidate], *, numpy: bool = False, rounds: int = 100, seconds: float = 2.0
     ) -> Comparison:
-        """Compare all with the reference, then time them in turns."""
-        ...
+        """Compare all with the reference, then time them in turns on one device."""
 
     def peak(self, dtype: str = "float32") -> float | None:
-        """Floating-point operations a second of the machine, None if unknown."""
+        """Floating-point operations a second of the device, None if unknown."""
+        return None
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """A measurer that can build candidates while the program as written runs."""
+
+    def build_ahead(self, candidates: Sequence[Candidate], enough: Callable[[], bool]) -> None:
+        """Build candidates, the next that will be submitted, until there are `enough`. Another thread than that of `prepare`
+        calls it, while that runs."""
+        ...
+
+
+@runtime_checkable
+class Pauses(Protocol):
+    """A measurer that can let go of what it holds while another task is measured."""
+
+    def pause(self) -> None:
+        """End what was started, until it is needed again; data and results are kept."""
         ...

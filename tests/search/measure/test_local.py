@@ -144,6 +144,39 @@ def test_kernels_that_die_with_their_worker_are_built_again(measurer):
     assert found == {"segfault": "crash"} | {0.001 * n: "ok" for n in range(1, 6)}
 
 
+def test_candidates_are_submitted_and_come_as_they_end(measurer):
+    measurer.prepare()
+    first, second, third = (candidate(sleep=0.001 * n) for n in (1, 2, 3))
+    measurer.submit([first, second])
+    assert list(measurer.results(timeout=0.0)) == []  # none has ended, and none is lost
+    listening = measurer.results()
+    found = [next(listening)]
+    measurer.submit([third])
+    found += listening
+    assert [(m.candidate, m.outcome) for m in found] == [(c, "ok") for c in (first, second, third)]
+    assert list(measurer.results()) == []
+
+
+def test_what_is_cancelled_does_not_come_and_disturbs_nobody(measurer):
+    measurer.prepare()
+    measurer.submit([candidate(fault="build_hang"), *(candidate(sleep=0.001 * n) for n in range(1, 6))])
+    measurer.cancel()
+    assert list(measurer.results()) == []
+    (raced,) = measurer.compare([candidate(sleep=0.001)], rounds=3, seconds=0.1).candidates  # when the builds have ended
+    assert raced.outcome == "ok"
+    for found in measurer.measure([candidate(sleep=0.001 * n) for n in range(6, 9)]):
+        assert found.candidate == candidate(sleep=0.006)
+        break
+    assert outcomes(list(measurer.measure([candidate(sleep=0.1)]))) == {0.1: "ok"}
+
+
+def test_a_pause_loses_nothing_that_was_submitted(measurer):
+    measurer.prepare()
+    measurer.submit([candidate(sleep=0.001 * n) for n in range(1, 4)])
+    measurer.pause()
+    assert outcomes(list(measurer.results())) == {0.001 * n: "ok" for n in range(1, 4)}
+
+
 def test_a_worker_killed_from_outside_is_replaced(measurer):
     measurer.prepare()
     for worker in measurer._workers:
