@@ -13,17 +13,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
+from schedule.machine import CPU, LINE, LINE_CYCLES, TILE_ENTRY, WAYS
 
 from .family import Family
 from .geometry import Access, Nest
 from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 
-LATENCY = 4
-MULTIPLY_ADDS_A_CYCLE = 2
-LOADS_A_CYCLE = 2
 SHARE = 0.75  # of a cache that a tile can count on
-ENTRY = 20.0  # cycles to enter the innermost reduction, besides moving the accumulators in and out
 
 
 class TileModel:
@@ -69,7 +65,7 @@ def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value
     levels = _levels(nest, sizes)
     counts = [_count(levels, depth) for depth in range(len(levels) + 1)]
     vectors = _vectors(nest, levels[-1], machine)
-    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * (ENTRY + 2.0 * vectors)
+    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * (TILE_ENTRY + 2.0 * vectors)
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks
@@ -90,8 +86,9 @@ def _registers(nest: Nest, inner: Tile, axes: Sequence[int], machine: CPU) -> Va
 def _body(nest: Nest, inner: Tile, machine: CPU) -> Value:
     """Cycles of the innermost spatial tile for one step of the reduction."""
     vectors = _vectors(nest, inner, machine)
-    loads: Value = 0.0
-    panel: Value = 0.0  # of the loads those of vectors, which are used again further on in the tile
+    elements: Value = 0.0  # that are broadcast
+    panel: Value = 0.0  # vectors that are used again further on in the tile
+    crossing: Value = 0.0  # of them, those that cross lines, and are loaded in two parts
     for access in nest.accesses:
         if access.written:
             continue
@@ -99,13 +96,13 @@ def _body(nest: Nest, inner: Tile, machine: CPU) -> Value:
         number = _registers(nest, inner, used, machine)
         if nest.vector in used:
             panel = panel + number
-            number = number * (1 if _aligned(access) else 2)
-        loads = loads + number
-    issue = most(vectors / MULTIPLY_ADDS_A_CYCLE, loads / LOADS_A_CYCLE)
+            crossing = crossing + (0 if _aligned(access) else number)
+        else:
+            elements = elements + number
+    issue, loading, waiting = machine.step(vectors, panel + crossing, elements)
     # More values than registers: each spilled one is stored and loaded again.
     spilled = most(0.0, vectors + panel + 1 - machine.registers)
-    chained = LATENCY if any(nest.reduce) else 0
-    return most(issue + spilled, chained)
+    return most(most(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)
 
 
 def _traffic(nest: Nest, levels: list[Tile], counts: list[Value], machine: CPU) -> Value:

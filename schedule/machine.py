@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from tir.memory import WARP
 
 LINE = 64  # bytes of a cache line: all x86 processors, and most others
+Amount = Any  # a number, or what stands for one number a candidate
 
 
 class Described(Protocol):
@@ -117,6 +118,12 @@ class CPU:
         rows, and one stays free for addresses' constants and what the compiler moves."""
         return self.registers - vectors - 2
 
+    def step(self, accumulators: Amount, panel: Amount, elements: Amount) -> tuple[Amount, Amount, float]:
+        """Cycles that limit a step of a sum in a register tile of so many accumulators, for which so many vectors are loaded and
+        so many elements broadcast: to begin the multiply-adds, to load, and to wait for those of the step before. The largest
+        counts (Low et al., Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
+        return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
+
     # --- threads -----------------------------------------------------------------------------------------------------------
 
     def threads(self, cycles: float) -> int:
@@ -168,6 +175,7 @@ class CPU:
 # L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
 # a second at 3.3 GHz.
 LINE_CYCLES = (2.0, 6.0, 14.0)
+TILE_ENTRY = 20.0  # cycles to enter the loop of a register tile, besides moving the accumulators in and out
 WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
 PAGE = 4096  # bytes of a page, and between rows at multiples of which they fall into the same sets of the first-level cache
 ROW_CYCLES = 16.0  # of a vector in three passes with an exponential: a polynomial of six steps, its scaling, and the passes

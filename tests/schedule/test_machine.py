@@ -117,3 +117,9 @@ def test_an_unknown_gpu_has_the_shared_memory_that_all_have():
 def test_an_h100():
     assert (H100.cores, H100.vector_bits, H100.busy) == (16896, 128, 132 * 512)
     assert (round(H100.l2_bytes), H100.memory, H100.warps, H100.blocks) == (3200, 1900, 64, 32)
+
+
+def test_a_step_of_a_register_tile():
+    """Of 14 rows by two vectors: multiply-adds, loads and latency."""
+    assert AVX512.step(28, 2, 14) == (14, 8, 4)
+    assert described("-mcpu znver4").step(28, 2, 14) == (28, 9, 4)
