@@ -61,7 +61,8 @@ class Tiled:
     """A block whose loops were cut into levels, and what of it is left to annotation.
 
     `levels` has the loops of each level, outermost first; the loops of the last `tile` of them are the register tile: unrolled,
-    the last one a vector. Threads may share as many outer loops as one of `depths` says. `pragma` is the loop below which
+    the last one a vector. Threads may share as many outer loops as one of `depths` says; at the seed it is `shared`, 0 for one
+    thread, or where that is None the first that is legal. `pragma` is the loop below which
     reductions may be unrolled. What feeds the block may be computed at the loops `places`. `operands` says how packed copies are
     made.
     """
@@ -69,6 +70,7 @@ class Tiled:
     levels: tuple[tuple[str, ...], ...]
     tile: int = 1
     depths: tuple[int, ...] = ()
+    shared: int | None = None
     pragma: str | None = None
     places: tuple[str, ...] = ()
     operands: Operands | None = None
@@ -83,7 +85,7 @@ class Tiled:
         pragma = levels[reduced[-1]][0] if reduced else None
         places = tuple(level[-1] for level in outer if level)
         operands = Operands(gathered=not panels, panels=panels)
-        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), pragma, places, operands)
+        return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), None, pragma, places, operands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,15 @@ class Operands:
 
     `gathered`: one whose vectors lie across memory may also be read as it is. Where the outermost level has loops each iteration
     of which reads another panel of an operand, `panels` lets it be packed there. With `by_blocks` an operand without the
-    vectorised axis is packed block by block: in the last loop of the first two levels.
+    vectorised axis is packed block by block: in the last loop of the first two levels, or with `in_front` before the nest, by all
+    threads. `seed` has the way of each operand at the seed.
     """
 
     gathered: bool = False
     panels: bool = True
     by_blocks: bool = False
+    in_front: bool = False
+    seed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +242,13 @@ class OpenSchedule(Schedule):
             described.setdefault("bits", element_bits(self.block(block)))
         if like is not None:
             self.lengths[block, axis] = self.lengths[like]
-            if not self.at_seed:
-                columns = next(t.columns for t in self.tiles if (t.block, t.axis) == like)
-                self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
+            columns = next(t.columns for t in self.tiles if (t.block, t.axis) == like)
+            self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
             return list(self.lengths[like])
         if self.at_seed:
             if seed is None:
                 raise NoSeed(f"the tile sizes of axis `{axis}` of `{block}` have no seed")
+            self.tiles.append(Tile(block=block, axis=axis, columns=(), **described))
             self.lengths[block, axis] = list(seed)
             return list(seed)
         columns = tuple(range(self.columns, self.columns + count))
@@ -475,6 +480,12 @@ class OpenSchedule(Schedule):
         if id(step) not in placed:
             placed[id(step)] = step, by_place(step, self._before[n])
         return placed[id(step)][1]
+
+    def plain(self, func: PrimFunc) -> Schedule:
+        """The schedule of `func` that this one is at its seeds."""
+        result = Schedule(func)
+        result._func, result._steps = self._func, self._steps
+        return result
 
     def finish(self, name: str, func: PrimFunc) -> OpenTrace:
         """The open trace of `func` that this schedule has become."""

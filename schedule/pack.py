@@ -35,8 +35,9 @@ def pack(
            => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
               for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
     Legal     where `cache_read` is; and the block reads the buffer at one place, each index of which is an axis v or c - v for a
-              constant c (the copy is then read backwards there, too), no axis twice; and v is a sum of loops, each times the
-              product of the extents of those with smaller steps (constants), no loop in two axes.
+              constant c (the copy is then read backwards there, too), no axis twice, or a constant in a dimension of one element;
+              and v is a sum of loops, each times the product of the extents of those with smaller steps (constants), no loop in
+              two axes.
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
@@ -66,7 +67,10 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
     found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
     whole: list[int] = []
     seen: set[str] = set()
-    for dim, index in enumerate(places.pop()):
+    for dim, (index, length) in enumerate(zip(places.pop(), source.shape, strict=True)):
+        if type(index) is Const and length == Const(1, length.dtype):
+            whole.append(dim)
+            continue
         axis = _axis(index)
         if axis not in iters or axis in seen:
             raise ScheduleError(

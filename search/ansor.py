@@ -13,10 +13,9 @@ from math import prod
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, is_spatial
 from schedule.open_trace import Role
+from schedule.templates.annotate import roots
 from tir.ir import Block, Const, For, Kind
 from tir.traverse import blocks, path_to, variables, walk_stmts
-
-from .annotate import roots
 
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling a nest may make
 VECTOR = 16  # most iterations that are fused into a vector

@@ -10,11 +10,12 @@ from heapq import heappop, heappush
 from codegen.target import Target
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.templates import annotate
 from tir.ir import PrimFunc, Var
 from tir.nearest import no_such
 from tir.traverse import blocks
 
-from . import annotate, ansor
+from . import ansor
 from .gpu import elements
 from .gpu.rules import GPU, GPU_ANSOR
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict

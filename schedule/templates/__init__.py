@@ -11,11 +11,13 @@ from __future__ import annotations
 from schedule.error import ScheduleError
 from schedule.machine import CPU, Described
 from schedule.machine import CPU as Processor
+from schedule.open_schedule import OpenSchedule
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
 from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
+from .annotate import annotate_tiled
 from .structure import contraction, epilogue, extent, is_plain, reused, stored
 
 __all__ = [
@@ -29,16 +31,17 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
 
     Nothing is measured or random. `target` is a `codegen.Target` or anything that describes a processor like one.
     """
-    processor = CPU.of(target)
-    s = Schedule(func)
+    s = OpenSchedule(func, target, at_seed=True)
     try:
-        return s if _apply(s, processor) else None
+        return s.plain(func) if build(s) else None
     except ScheduleError:
         return None
 
 
-def _apply(s: Schedule, processor: CPU) -> bool:
-    """Schedule all blocks; says whether all were recognised: products first, as they take what follows them along."""
+def build(s: OpenSchedule) -> bool:
+    """Schedule all blocks, with open numbers; says whether all were recognised: products first, as they take what follows them
+    along. ScheduleError where a step is refused."""
+    processor: CPU = s.target.machine
     _inline_chains(s)
     _inline_permutations(s)
     names = [b.name for b in blocks_below(s.func.body)]
@@ -60,6 +63,7 @@ def _apply(s: Schedule, processor: CPU) -> bool:
             reduction.apply(s, name, processor)
         else:
             return False
+    annotate_tiled(s)
     return bool(names)
 
 
@@ -69,7 +73,7 @@ def _only_reduces(block: Block) -> bool:
     return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
 
 
-def _contracted(s: Schedule, name: str, processor: CPU) -> set[str]:
+def _contracted(s: OpenSchedule, name: str, processor: CPU) -> set[str]:
     """Schedule a block with its epilogue if it is a sum of products of a known kind; the blocks that were scheduled."""
     block, after = find_block(s.func, name), epilogue(s, name)
     if (product := gemv.matches(block)) is not None:
@@ -79,7 +83,7 @@ def _contracted(s: Schedule, name: str, processor: CPU) -> set[str]:
         dots.apply(s, product, processor)
         return {name}
     if (product := gemm.matches(block)) is not None:
-        gemm.apply(s, product, processor, epilogue=after)
+        gemm.build(s, product)
     elif (convolution := conv2d.matches(block)) is not None and pixels.suits(convolution, processor):
         return set(pixels.apply(s, convolution, processor, epilogue=after))
     elif convolution is not None and conv2d.suits(convolution, processor):

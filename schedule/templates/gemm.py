@@ -9,16 +9,19 @@ then run the same inner loop as whole ones, and only their stores look at the bo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from math import ceil
 
 from schedule.machine import CPU
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
-from tir.ir import Block, Load, Var
+from tir.ir import Block, Iter, Load, Var
 from tir.traverse import stores
 
 from .division import balanced
-from .structure import Contraction, extent, is_plain, iterations, last_axis, loop_of, pairing, size
+from .packs import AS_IT_IS
+from .structure import Contraction, epilogue, extent, is_plain, iterations, last_axis, loop_of, pairing, size
 
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
 REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
@@ -121,52 +124,75 @@ def _shared(tiles: int, threads: int) -> float:
     return tiles / (ceil(tiles / threads) * threads)
 
 
-def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
-    """Schedule a matrix product, whose loops are still as they were made, and its elementwise consumer `epilogue`, if any.
+class Sum(StrEnum):
+    """How the sum of a product runs, and what threads share."""
 
-    Loops, outermost first: batch, other rows and columns; blocks of rows (threads); parts of the sum; blocks of columns; tiles of
-    rows; tiles of columns; steps of the sum; rows and columns of a tile. ScheduleError where a step is refused.
+    WHOLE = ""
+    IN_PARTS = ", the sum in parts"
+    BY_COLUMNS = ", the sum in parts, threads share columns"
+
+
+def variants(c: Contraction, machine: CPU) -> list[Sum]:
+    """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts if it is long."""
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if extent(c.sums[-1]) >= PART else [])]
+    return sorted({*found, _seed(c, machine)[1]}, key=lambda v: (v != _seed(c, machine)[1], list(Sum).index(v)))
+
+
+def _seed(c: Contraction, machine: CPU) -> tuple[Tiles, Sum]:
+    t = tiles(c, machine)
+    if t.kc >= extent(c.sums[-1]):
+        return t, Sum.WHOLE
+    return t, Sum.IN_PARTS if t.by_rows else Sum.BY_COLUMNS
+
+
+def build(
+    s: OpenSchedule, c: Contraction, variant: Sum | None = None, like: str | None = None, sizes: Tiles | None = None
+) -> None:
+    """Tile a matrix product, whose loops are still as they were made, with its elementwise consumer, if it has one.
+
+    Loops, outermost first: batch, other columns and rows; blocks of rows; parts of the sum; blocks of columns; tiles of rows;
+    tiles of columns; the sum; rows of a tile, unrolled; columns of a tile, a vector. The elementwise consumer is computed for
+    each tile, or for each block of rows where the sum runs in parts. Which operands are packed, and what threads share, is left
+    to annotation. Rows are tiled as those of the product `like`, where it is given; `sizes` are other seeds than those of
+    `tiles`. ScheduleError where a step is refused.
     """
-    t = tiles(c, processor) if sizes is None else sizes
-    threads = _threads(c, processor)
-    rows, columns, k = (loop_of(axes[-1]) for axes in (c.rows, c.columns, c.sums))
+    machine: CPU = s.target.machine
+    t, usual = _seed(c, machine)
+    t, variant = sizes or t, usual if variant is None else variant
+    after = epilogue(s, c.block)
     products = (*c.batch, *c.columns[:-1])  # each has columns of its own to pack
     outer = [loop_of(it) for it in (*products, *c.rows[:-1])]
-    r0, r1, r2 = s.split(rows, [None, t.mt, t.mr], preserve_unit_iters=False)
-    c0, c1, c2 = s.split(columns, [None, t.nt, t.nr], preserve_unit_iters=False)
-    k0, k1 = s.split(k, [None, t.kc], preserve_unit_iters=False)
-    sums = [loop_of(it) for it in c.sums[:-1]]
-    blocks = [r0, k0, c0] if t.by_rows else [r0, c0, k0]
-    s.reorder(*outer, *blocks, r1, c1, *sums, k1, r2, c2)
+    r0, r1, r2 = _split(s, c, c.rows[-1], (t.mt, t.mr), like)
+    c0, c1, c2 = _split(s, c, c.columns[-1], (t.nt, t.nr))
+    k0, k1 = _split(s, c, c.sums[-1], (t.kc,)) if variant is not Sum.WHOLE else ("", loop_of(c.sums[-1]))
+    sums = [*(loop_of(it) for it in c.sums[:-1]), k1]
+    first = [[*outer, r0, c0], [k0], []] if variant is Sum.BY_COLUMNS else [[*outer, r0], [k0] if k0 else [], [c0]]
+    levels = [*first, [r1], [c1], sums, [r2], [c2]]
+    s.reorder(*(loop for level in levels for loop in level))
+    if after is not None:
+        s.reverse_compute_at(after, c1 if variant is Sum.WHOLE else first[0][-1], preserve_unit_loops=True)
+        s.scheduled[after] = Stage.FUSED
+    depth, threads = len(first[0]), _threads(c, machine)
+    panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
+    shared = len(products) if panels else depth if t.by_rows or variant is not Sum.WHOLE else depth + 1
+    by_sum = last_axis(c.left) == c.sums[-1].var.name
+    packing = (
+        (c.left.buffer.name, ("by rows" if by_sum else "by tiles") if t.left else AS_IT_IS),
+        (c.right.buffer.name, ("at its panels" if panels else "in front") if t.right else AS_IT_IS),
+    )
+    s.scheduled[c.block] = Tiled(
+        tuple(map(tuple, levels)),
+        tile=2,
+        depths=(depth, depth + 1) if variant is Sum.WHOLE else (depth,),
+        shared=shared if threads > 1 else 0,
+        operands=Operands(by_blocks=True, in_front=variant is Sum.BY_COLUMNS, seed=packing),
+    )
 
-    if t.left:
-        by_sum = last_axis(c.left) == c.sums[-1].var.name
-        copy = packed(s, c.block, c.left, c.rows[-1].var.name, t.mr, by_sum)
-        if t.by_rows:
-            s.compute_at(copy, k0, preserve_unit_loops=True)
-        elif threads > 1:  # all threads use all of it
-            s.parallel(s.get_loops(copy)[0])
-        s.vectorize(s.get_loops(copy)[-1])
-        if by_sum:
-            s.storage_align(copy, 0, -2, 32, 16)  # rows of a tile start in different sets of the cache
-    shared = [*outer, r0] if t.by_rows else [*outer, r0, c0]
-    if t.right:
-        copy = packed(s, c.block, c.right, c.columns[-1].var.name, t.nr, False)
-        alone = size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
-        if alone:  # pack the columns of a product just before it; threads share products
-            shared = outer[: len(products)]
-            s.compute_at(copy, shared[-1], preserve_unit_loops=True)
-        walk_tiles(s, copy, c.right, c.columns[-1].var.name, processor.lanes(c.bits))
-        if not alone and threads > 1:
-            s.parallel(s.get_loops(copy)[0])
-    if epilogue is not None:
-        place = c1 if t.kc >= extent(c.sums[-1]) else r0 if t.by_rows else c0
-        s.reverse_compute_at(epilogue, place, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(epilogue)[-1])
-    s.unroll(r2)
-    s.vectorize(c2)
-    if threads > 1:
-        s.parallel(s.fuse(*shared))
+
+def _split(s: OpenSchedule, c: Contraction, it: Iter, seed: tuple[int, ...], like: str | None = None) -> list[str]:
+    rows = None if like is None else next(key for key in s.lengths if key[0] == like)  # those of its rows come first
+    sizes = s.sizes(c.block, it.var.name, len(seed), seed=seed, like=rows, vector=it == c.columns[-1], bits=c.bits)
+    return s.split(loop_of(it), [None, *sizes])
 
 
 def _threads(c: Contraction, processor: CPU) -> int:
@@ -221,4 +247,16 @@ def _shape(s: Schedule, block: str):
     return stores(find_block(s.func, block).body)[0].buffer.shape
 
 
-__all__ = ["Tiles", "apply", "matches", "packed", "register_tile", "tile_cycles", "tiles", "walk_columns", "walk_tiles"]
+__all__ = [
+    "Sum",
+    "Tiles",
+    "build",
+    "matches",
+    "packed",
+    "register_tile",
+    "tile_cycles",
+    "tiles",
+    "variants",
+    "walk_columns",
+    "walk_tiles",
+]

@@ -11,7 +11,7 @@ from schedule.reducer import reducer_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
-from tir.traverse import loads, variables
+from tir.traverse import loads, stores, variables
 
 MANY = 8  # uses of an element from which on it is worth keeping near
 
@@ -217,16 +217,53 @@ def stored(block: Block) -> Store:
 
 
 def epilogue(s: Schedule, block: str) -> str | None:
-    """The only consumer of a block if it works point by point: it reads the result at its own axes, in order, and nothing else
-    reads it."""
+    """The only consumer of a block if it works point by point: it reads the one result at its own axes, in order, and nothing
+    else reads it. In a dimension of one element an index may be written in any way."""
     consumers = s.get_consumers(block)
     if len(consumers) != 1 or block in s.get_output_blocks():
         return None
     consumer, producer = find_block(s.func, consumers[0]), find_block(s.func, block)
-    if not is_elementwise(consumer) or not isinstance(producer.body, Store):
+    made = {x.buffer.name for x in stores(producer)}
+    if not is_elementwise(consumer) or len(made) != 1:
         return None
     place = stored(consumer).indices
-    read = [x for x in loads(consumer.body) if x.buffer.name == producer.body.buffer.name]
-    if any(x.indices != place for x in read) or len(place) != len(producer.body.indices):
-        return None
-    return consumer.name
+    read = [x for x in loads(consumer.body) if x.buffer.name in made]
+    return consumer.name if all(_same_place(x, place) for x in read) else None
+
+
+def _same_place(x: Load, place: Sequence[Expr]) -> bool:
+    """Whether an element is at a place of the same rank, but for dimensions of one element."""
+    if len(x.indices) != len(place):
+        return False
+    return all(a == b or n == Const(1, n.dtype) for a, b, n in zip(x.indices, place, x.buffer.shape, strict=True))
+
+
+def reuses_data(block: Block) -> bool:
+    """Whether a reduction reads elements again in other iterations: some operand lacks a spatial axis.
+
+    Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
+    normalisation (see `needs_tiling`); tiling gains nothing there, and keeps producers from being fused row by row.
+    """
+    return block.is_reduction and lacking(block) > 0
+
+
+def lacking(block: Block) -> int:
+    """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
+    written = {s.buffer.name for s in stores(block)}
+    spatial = {it.var.name for it in block.iters if it.axis is Axis.SPATIAL and extent(it) > 1}
+    used: dict[str, set[str]] = {}
+    for load in loads(block.body):
+        if load.buffer.name not in written:
+            used.setdefault(load.buffer.name, set()).update(*(variables(i) for i in load.indices))
+    return sum(not spatial <= axes for axes in used.values())
+
+
+def walks_memory(block: Block) -> bool:
+    """Whether the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
+    it are loaded in one piece (a matrix product does; one with a transposed right side, or with a vector, does not)."""
+    store = stores(block.body)[0]
+    if not store.indices or not isinstance(store.indices[-1], Var):
+        return False
+    axis = store.indices[-1].name
+    reads = [load for load in loads(block.body) if load.buffer.name != store.buffer.name and load.indices]
+    return any(axis in variables(load.indices[-1]) for load in reads)

@@ -7,12 +7,12 @@ from math import prod
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, extent, is_spatial
 from schedule.open_trace import Role
+from schedule.templates.structure import epilogue
 from tir import dtypes
 from tir.ir import Axis, Const, Store, Var
 from tir.traverse import blocks, loads, stores, variables
 
 from ..rules.rule import Verdict
-from ..rules.tiling import elementwise_consumer
 from .tiling import unroll_upto
 
 THREADS = (128, 32, 64, 256, 512, 1024)
@@ -30,8 +30,8 @@ class InlineElements:
         b = state.block(block)
         if b.is_reduction or state.is_output(block) or block in state.scheduled:
             return Verdict.SKIP
-        ends = any(state.block(p).is_reduction and elementwise_consumer(state, p) == block for p in state.get_producers(block))
-        if ends and elementwise_consumer(state, block) is None:
+        ends = any(state.block(p).is_reduction and epilogue(state, p) == block for p in state.get_producers(block))
+        if ends and epilogue(state, block) is None:
             return Verdict.SKIP
         try:
             state.copy().compute_inline(block)

@@ -10,13 +10,13 @@ from schedule.library_cuda import rows as patterns
 from schedule.machine import GPU, STATIC_SHARED
 from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from schedule.open_trace import Role
+from schedule.templates.structure import reuses_data
 from tir import dtypes
 from tir.ir import Axis, Block, Call, Store
 from tir.traverse import blocks, variables, walk
 
 from ..rules.rfactor import reduce_size, spatial_size
 from ..rules.rule import Verdict
-from ..rules.tiling import reuses_data
 
 KEPT = STATIC_SHARED - 4096  # bytes that rows kept by a block may take; some are left to the reductions across warps
 THREADS = (32, 64, 128, 256, 512, 1024)

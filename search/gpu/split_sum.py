@@ -9,11 +9,10 @@ from schedule.library_cuda import products, split_sum, windows
 from schedule.library_cuda.products import matches
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage
-from schedule.templates.structure import Contraction, extent
+from schedule.templates.structure import Contraction, epilogue, extent
 from tir.traverse import blocks
 
 from ..rules.rule import Verdict
-from ..rules.tiling import elementwise_consumer
 
 LEAST = 64  # steps of a part
 
@@ -39,7 +38,7 @@ class SplitSum:
         results = []
         c = matches(state.block(block))
         assert c is not None
-        after = None if state.is_output(block) else elementwise_consumer(state, block)
+        after = None if state.is_output(block) else epilogue(state, block)
         for n in _parts(c, state.target.machine):
             new = state.fired(f"{self.name} in {n}", block)
             known = {b.name for b in blocks(new.func)}

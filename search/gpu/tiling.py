@@ -11,13 +11,13 @@ from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.schedule import Schedule
+from schedule.templates.structure import epilogue, reuses_data
 from tir import dtypes
 from tir.ir import Block, Call, Store, Var
 from tir.size import mapped
 from tir.traverse import loads, stores, walk
 
 from ..rules.rule import Verdict
-from ..rules.tiling import elementwise_consumer, reuses_data
 
 UNROLL = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
@@ -124,7 +124,7 @@ def _read_once(block: Block) -> list[str]:
 def accumulate(state: OpenSchedule, block: str, scope: str) -> str:
     """Let a block accumulate in buffers of a scope; the stage that writes what it computed: its elementwise consumer, or a
     copy."""
-    after = elementwise_consumer(state, block)
+    after = epilogue(state, block)
     if after is not None and after not in state.scheduled and not state.is_output(block):
         state.set_scope(block, 0, scope)
         return after

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule
+from schedule.templates.structure import epilogue
 from tir.traverse import stores
 
 from .rule import Verdict
-from .tiling import FULL, Tiling, elementwise_consumer
+from .tiling import FULL, Tiling
 
 
 class CacheWrite:
@@ -25,7 +26,7 @@ class CacheWrite:
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if self.unless(state, block) or len({s.buffer.name for s in stores(state.block(block))}) != 1:
             return Verdict.SKIP
-        if not self.tiling.applies(state, block) or elementwise_consumer(state, block) is not None:
+        if not self.tiling.applies(state, block) or epilogue(state, block) is not None:
             return Verdict.SKIP
         return Verdict.APPLY
 

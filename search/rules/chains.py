@@ -8,13 +8,13 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
-from schedule.templates.structure import Contraction
+from schedule.templates import gemm
+from schedule.templates.structure import Contraction, epilogue
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 
 from .packing import Packing, product
 from .rule import Verdict
-from .tiling import elementwise_consumer
 
 
 class FuseProducts:
@@ -43,10 +43,10 @@ class FuseProducts:
         new = state.fired(self.name, block)
         try:
             if after is not None:
-                Packing().tile(new, c, like=after)
+                gemm.build(new, c, gemm.Sum.WHOLE, like=after)
                 outer = levels_of(new, after)[0][-1]
             else:
-                Packing().tile(new, c)
+                gemm.build(new, c, gemm.Sum.WHOLE)
                 nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
                 outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
             new.merge(levels_of(new, block)[0][-1], outer)
@@ -62,7 +62,7 @@ class FuseProducts:
         """The blocks that read what the product makes of a block of rows, in loops that can be merged with its own; none where
         there is no such nest."""
         depth, last = len(c.batch) + 1, c.block
-        elementwise = elementwise_consumer(state, last)
+        elementwise = epilogue(state, last)
         if elementwise is not None:
             last = elementwise
         consumers = state.get_consumers(last)

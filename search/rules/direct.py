@@ -8,11 +8,11 @@ from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent
 from schedule.templates import transposed
 from schedule.templates.conv2d import Convolution, matches
-from schedule.templates.structure import loop_of
+from schedule.templates.structure import epilogue, loop_of, reuses_data
 from tir.ir import Iter
 
 from .rule import Verdict
-from .tiling import Tiling, elementwise_consumer, reuses_data
+from .tiling import Tiling
 
 ANY = Tiling(needed=reuses_data)
 
@@ -31,7 +31,7 @@ class DirectConvolution:
     name = "direct convolution"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = elementwise_consumer(state, block)
+        consumer = epilogue(state, block)
         if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         c = matches(state.block(block))
@@ -42,7 +42,7 @@ class DirectConvolution:
         new = state.fired(self.name, block)
         c = matches(new.block(block))
         assert c is not None
-        consumer = elementwise_consumer(new, block)
+        consumer = epilogue(new, block)
         groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
         sums = [loop_of(it) for it in c.sums]
         try:
@@ -79,7 +79,7 @@ class TransposedConvolution:
     name = "transposed convolution"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = elementwise_consumer(state, block)
+        consumer = epilogue(state, block)
         if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         t = transposed.matches(state.block(block))
@@ -90,7 +90,7 @@ class TransposedConvolution:
         new = state.fired(self.name, block)
         t = transposed.matches(new.block(block))
         assert t is not None
-        consumer = elementwise_consumer(new, block)
+        consumer = epilogue(new, block)
         strides = {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
         loops = {it.var.name: [loop_of(it)] for it in (*t.c.rows, *t.c.sums)}
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.templates.structure import reuses_data
 from schedule.window import affine_index
 from tir.affine import coefficient, polynomial
 from tir.ir import Block, Call, Const, Expr, Node, Select, Store
 from tir.traverse import loads, variables, walk
 
 from .rule import Verdict
-from .tiling import reuses_data
 
 
 class Inline:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import gemm
-from schedule.templates.structure import Contraction, last_axis, loop_of
-from tir.ir import Iter
+from schedule.templates.structure import Contraction, epilogue, last_axis, reuses_data
 
 from .rule import Verdict
-from .tiling import Tiling, elementwise_consumer, reuses_data
+from .tiling import Tiling
 
 PARTS = 512  # steps of a sum from which on it may also run in parts
 ROWS = 4  # from which on a transposed right operand is packed
@@ -32,7 +31,7 @@ class Packing:
     name = "packing"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = elementwise_consumer(state, block)
+        consumer = epilogue(state, block)
         if not ANY.applies(state, block) or consumer in state.scheduled:
             return Verdict.SKIP
         return Verdict.APPLY if product(state, block) is not None else Verdict.SKIP
@@ -41,50 +40,14 @@ class Packing:
         c = product(state, block)
         assert c is not None
         results = []
-        for parts in (False, True) if extent(c.sums[-1]) >= PARTS else (False,):
-            new = state.fired(f"{self.name}, the sum in parts" if parts else self.name, block)
+        for variant in gemm.variants(c, state.target.machine):
+            new = state.fired(self.name + variant, block)
             try:
-                self.tile(new, c, parts=parts)
+                gemm.build(new, c, variant)
             except ScheduleError:
                 continue
             results.append(new)
         return results
-
-    def tile(
-        self,
-        state: OpenSchedule,
-        c: Contraction,
-        like: str | None = None,
-        parts: bool = False,
-    ) -> None:
-        """Split and reorder the loops of a product, and compute its consumer in them. ScheduleError where a step is refused.
-
-        Rows are tiled as those of the packed product `like`, where it is given.
-        """
-        consumer = elementwise_consumer(state, c.block)
-        outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
-        r0, r1, r2 = self._split(state, c, c.rows[-1], 3, like)
-        c0, c1, c2 = self._split(state, c, c.columns[-1], 3)
-        sums = [loop_of(it) for it in c.sums[:-1]]
-        k0, k1 = self._split(state, c, c.sums[-1], 2) if parts else ("", loop_of(c.sums[-1]))
-        levels = [[*outer, r0], [k0] if parts else [], [c0], [r1], [c1], [*sums, k1], [r2], [c2]]
-        state.reorder(*(loop for level in levels for loop in level))
-        if consumer is not None:
-            state.reverse_compute_at(consumer, r0 if parts else c1, preserve_unit_loops=True)
-            state.scheduled[consumer] = Stage.FUSED
-        depth = len(levels[0])
-        state.scheduled[c.block] = Tiled(
-            tuple(map(tuple, levels)),
-            tile=2,
-            depths=(depth,) if parts else (depth, depth + 1),
-            operands=Operands(by_blocks=True),
-        )
-
-    def _split(self, state: OpenSchedule, c: Contraction, it: Iter, levels: int, like: str | None = None) -> list[str]:
-        axis = next((a for b, a in state.lengths if b == like), None)
-        same = None if like is None or axis is None else (like, axis)
-        sizes = state.sizes(c.block, it.var.name, levels - 1, like=same, vector=it == c.columns[-1], bits=c.bits)
-        return state.split(loop_of(it), [None, *sizes])
 
 
 def product(state: OpenSchedule, block: str) -> Contraction | None:

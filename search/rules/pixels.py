@@ -8,12 +8,12 @@ from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import pixels
 from schedule.templates.conv2d import Convolution, matches
-from schedule.templates.structure import size
+from schedule.templates.structure import epilogue, reuses_data, size
 from tir.ir import Iter
 from tir.traverse import variables
 
 from .rule import Verdict
-from .tiling import Tiling, elementwise_consumer, reuses_data
+from .tiling import Tiling
 
 ANY = Tiling(needed=reuses_data)
 
@@ -31,7 +31,7 @@ class PixelsInLanes:
     name = "pixels in lanes"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = elementwise_consumer(state, block)
+        consumer = epilogue(state, block)
         if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
             return Verdict.SKIP
         c = matches(state.block(block))
@@ -51,7 +51,7 @@ class PixelsInLanes:
 
     def _tile(self, state: OpenSchedule, c: Convolution) -> None:
         s, block = state, c.contraction.block
-        consumer = elementwise_consumer(state, block) or s.cache_write(block, 0, "global")
+        consumer = epilogue(state, block) or s.cache_write(block, 0, "global")
         nest = pixels.as_rows(s, c, consumer, threads=1)
         state.pending = [b for b in state.pending if b not in nest.inlined]
         (c0, c1), (p0, p1) = (

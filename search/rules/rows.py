@@ -6,13 +6,13 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent, is_spatial
+from schedule.templates.structure import epilogue
 from tir import dtypes
 from tir.ir import Const, For, Var, const_shape
 from tir.traverse import loads, path_to, stores
 
 from .chains import by_rows, host
 from .rule import Verdict
-from .tiling import elementwise_consumer
 
 ROWS_A_THREAD = 4  # from which on none waits long for another
 
@@ -61,7 +61,7 @@ class FuseRows:
         if block in state.scheduled or state.is_output(block) or len(hosts) != 1 or None in hosts:
             return None
         producers = state.get_producers(block)
-        if any(elementwise_consumer(state, p) == block for p in producers):
+        if any(epilogue(state, p) == block for p in producers):
             return None  # it goes with its producer
         if not any(state.block(b).is_reduction for b in (block, *producers)):
             return None

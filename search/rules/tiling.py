@@ -7,21 +7,13 @@ from dataclasses import dataclass
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
-from tir.ir import Block, Const, Expr, Store, Var, annotation
-from tir.traverse import loads, stores, variables
+from schedule.templates.structure import epilogue, lacking, reuses_data, walks_memory
+from tir.ir import Block, Store, Var, annotation
+from tir.traverse import stores
 
 from .rule import Verdict
 
 CONSTANT_TENSORS = "simplify_const_tensor_indices"  # annotation of a block: axes that walk constant tensors, to be unrolled
-
-
-def reuses_data(block: Block) -> bool:
-    """Whether a reduction reads elements again in other iterations: some operand lacks a spatial axis.
-
-    Ansor (section 4.1, HasDataReuse) also counts blocks without a reduction in which two operands lack an axis, as in a
-    normalisation (see `needs_tiling`); tiling gains nothing there, and keeps producers from being fused row by row.
-    """
-    return block.is_reduction and _lacking(block) > 0
 
 
 def needs_tiling(block: Block) -> bool:
@@ -29,29 +21,7 @@ def needs_tiling(block: Block) -> bool:
     it is a reduction. Blocks that walk constant tensors are not."""
     if annotation(block.annotations, CONSTANT_TENSORS, ()):
         return False
-    return _lacking(block) >= (1 if block.is_reduction else 2)
-
-
-def _lacking(block: Block) -> int:
-    """How many of the buffers read lack, in all their indices, a spatial axis of more than one iteration."""
-    written = {s.buffer.name for s in stores(block)}
-    spatial = {it.var.name for it in block.iters if is_spatial(it) and extent(it) > 1}
-    used: dict[str, set[str]] = {}
-    for load in loads(block.body):
-        if load.buffer.name not in written:
-            used.setdefault(load.buffer.name, set()).update(*(variables(i) for i in load.indices))
-    return sum(not spatial <= axes for axes in used.values())
-
-
-def walks_memory(block: Block) -> bool:
-    """Whether the axis that walks the last dimension written walks the last dimension of something read too, so that vectors of
-    it are loaded in one piece (a matrix product does; one with a transposed right side, or with a vector, does not)."""
-    store = stores(block.body)[0]
-    if not store.indices or not isinstance(store.indices[-1], Var):
-        return False
-    axis = store.indices[-1].name
-    reads = [load for load in loads(block.body) if load.buffer.name != store.buffer.name and load.indices]
-    return any(axis in variables(load.indices[-1]) for load in reads)
+    return lacking(block) >= (1 if block.is_reduction else 2)
 
 
 def reuses_vectors(block: Block) -> bool:
@@ -130,27 +100,6 @@ class Tiling:
 FULL = Tiling()
 
 
-def elementwise_consumer(state: OpenSchedule, block: str) -> str | None:
-    """The only consumer of a block, if it reads exactly one element a point, in the order of the block's axes."""
-    consumers = state.get_consumers(block)
-    if len(consumers) != 1:
-        return None
-    consumer = state.block(consumers[0])
-    written = {s.buffer.name: s for s in stores(state.block(block))}
-    if len(written) != 1 or consumer.is_reduction or not isinstance(consumer.body, Store):
-        return None
-    (name,) = written
-    places = [consumer.body.indices, *(x.indices for x in loads(consumer.body) if x.buffer.name == name)]
-    return consumer.name if all(_in_order(p, consumer) for p in places) else None
-
-
-def _in_order(indices: tuple[Expr, ...], block: Block) -> bool:
-    """Whether indices are the axes of a block in order; that of a single iteration may be written as 0."""
-    pairs = list(zip(indices, block.iters, strict=False))
-    same = all(i == it.var or (extent(it) == 1 and i == Const(0)) for i, it in pairs)
-    return same and len(indices) == len(block.iters)
-
-
 class MultiLevelTiling:
     """Rule 3 of Ansor (table 1): tile a block that reuses data."""
 
@@ -180,7 +129,7 @@ class TilingWithFusion:
         self.only = only
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = elementwise_consumer(state, block)
+        consumer = epilogue(state, block)
         if consumer is None or consumer in state.scheduled or not self.tiling.applies(state, block):
             return Verdict.SKIP
         # A consumer that is the copy out of a cache stage exists only to be fused.
@@ -190,7 +139,7 @@ class TilingWithFusion:
         results = []
         for depth in self.levels:
             new = state.fired(f"{self.name} at level {depth}", block)
-            consumer = elementwise_consumer(new, block)
+            consumer = epilogue(new, block)
             assert consumer is not None
             self.tiling.apply(new, block)
             tiled = new.tiled(block)

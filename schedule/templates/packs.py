@@ -10,6 +10,7 @@ from schedule.open_trace import Role
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
+AS_IT_IS = "as it is"  # an operand is not packed
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
 
 
@@ -69,12 +70,12 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     turned = bool(axes & vector) and not (isinstance(along, Var) and along.name in vector)
     how = operands_of(state, block)
     if not turned or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
-        ways["as it is"] = way(lambda new: None)
+        ways[AS_IT_IS] = way(lambda new: None)
     if axes & vector or not how.by_blocks:
         ways["in front"] = way(lambda new: _in_front(new, block, load, turned))
         panels = _panels(state, block, axes)
         if panels is not None:
-            ways[f"at {panels}"] = way(lambda new: _at(new, block, load, panels, turned))
+            ways["at its panels"] = way(lambda new: _at(new, block, load, panels, turned))
     else:
         last = load.indices[-1]
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
@@ -82,8 +83,9 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
             ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
         ways["by tiles"] = way(lambda new: _by_tiles(new, block, buffer, place))
     if few:
-        ways = dict(list(ways.items())[: 2 if "as it is" in ways else 1])
-    state.branch(f"pack {buffer} for {block}", ways, block=block, role=Role.PACKING, buffer=buffer)
+        ways = dict(list(ways.items())[: 2 if AS_IT_IS in ways else 1])
+    seed = dict(how.seed).get(buffer)
+    state.branch(f"pack {buffer} for {block}", ways, seed=seed, block=block, role=Role.PACKING, buffer=buffer)
 
 
 def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:

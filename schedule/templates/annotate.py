@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any, Unpack
 
 from schedule import ScheduleError
 from schedule.machine import WAKE_LATE
-from schedule.open_schedule import OpenSchedule, Stage, Turned, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, Way, element_bits, extent, is_spatial
 from schedule.open_trace import About, Role
-from schedule.templates.elementwise import traffic
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
+from .elementwise import traffic
 from .packs import choose_packs
-from .rules.tiling import walks_memory
+from .structure import walks_memory
 
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
@@ -24,6 +25,15 @@ UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduct
 LEAST_WIDTH = 256  # bits of a vector that is half a register
 WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
+
+
+def annotate_tiled(state: OpenSchedule) -> None:
+    """Mark the loops of the nests that have tiled blocks, which templates left open; all others are finished."""
+    for block in [b.name for b in blocks(state.func) if state.scheduled.get(b.name) == Stage.FUSED]:
+        _vectorize_last(state, block)
+    for nest in roots(state):
+        if any(isinstance(b, Block) and state.tiled(b.name) is not None for b in walk_stmts(state.loop(nest))):
+            _annotate_nest(state, nest)
 
 
 def annotate(state: OpenSchedule) -> None:
@@ -214,22 +224,32 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         for block in inside:
             _turn(new, block)
 
+    first = state.tiled(tiled[0]) if tiled else None
+
     def way(depth: int) -> Way:
         shared = names[depth - 1] if depth else None
         return lambda new: _choose_packs(new, tiled, shared, lambda done: finish(done, depth), few=len(tiled) > 1)
 
+    if state.at_seed and first is not None and first.shared is not None:
+        way(first.shared)(state)
+        return
     work = iterations(state, nest)
     machine = state.target.machine
     if machine.threads(work * machine.core.latency) > 1:  # each iteration may wait for the one before it
         units = next((n for n, x in enumerate(chain) if x.extent != Const(1)), len(chain)) if not tiled else 0
-        tried = [d for d in dict.fromkeys(_depths(state, tiled, len(names), units)) if units < d <= len(names)]
+        tried = [d for d in dict.fromkeys(_depths(first, len(names), units)) if units < d <= len(names)]
         lower = range(max(tried, default=0) - 1, units, -1)
         legal = [d for d in tried if _legal(state, names[:d])] or [d for d in lower if _legal(state, names[:d])][:1]
         alone = {"none parallel": way(0)} if work * machine.computing(32) < WAKE_LATE else {}
-        ways = {f"{d} parallel": way(d) for d in legal} | alone
-        if state.branch(f"parallel loops of {inside[-1]}", ways, block=owner, role=Role.PARALLEL):
+        ways = {_label(d): way(d) for d in legal} | alone
+        seed = None if first is None or first.shared is None else _label(first.shared)
+        if state.branch(f"parallel loops of {inside[-1]}", ways, seed=seed, block=owner, role=Role.PARALLEL):
             return
     way(0)(state)
+
+
+def _label(depth: int) -> str:
+    return f"{depth} parallel" if depth else "none parallel"
 
 
 def _legal(state: OpenSchedule, loops: list[str]) -> bool:
@@ -238,11 +258,12 @@ def _legal(state: OpenSchedule, loops: list[str]) -> bool:
     return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
 
 
-def _depths(state: OpenSchedule, tiled: list[str], loops: int, units: int) -> Sequence[int]:
-    """How many loops of a nest may be parallel: of a tiled block what it says, elsewhere all but the last of the nest, or one,
-    after the `units` outermost ones that have one iteration."""
-    first = state.tiled(tiled[0]) if tiled else None
-    return [loops - 1, units + 1] if first is None else first.depths
+def _depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:
+    """How many loops of a nest may be parallel: of a tiled block, the first of the nest, what it says, its seed among them;
+    elsewhere all but the last of the nest, or one, after the `units` outermost ones that have one iteration."""
+    if first is None:
+        return [loops - 1, units + 1]
+    return [*first.depths, *([first.shared] if first.shared else [])]
 
 
 def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, then: Way, few: bool) -> None:
@@ -255,7 +276,7 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
     assert found is not None and found.operands is not None
     outermost, parts, *_ = found.levels
     place = [*outermost, *parts][-1] if found.operands.by_blocks else None
-    if shared is not None and shared not in outermost:
+    if found.operands.in_front or (shared is not None and shared not in outermost):
         place = None  # threads share columns, and each of them needs all rows
     choose_packs(state, block, place, lambda new: _choose_packs(new, rest, shared, then, few), few)
 
@@ -268,17 +289,22 @@ def _share(state: OpenSchedule, block: str, owner: str, alike: bool) -> None:
     at a time, unless tile sizes say that already."""
     loop = next(x for x in path_to(state.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
-    state.annotate(loop, "schedule", state.choose(f"{block} schedule", ("static", "dynamic"), **about))
+    _note(state, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
     if not alike:
-        state.annotate(loop, "chunk", state.choose(f"{block} share", SHARES, **about))
+        _note(state, loop, "chunk", f"{block} share", SHARES, **about)
+
+
+def _note(state: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
+    """Annotate a loop with one of a few values, of which the first, the seed, says no more than no annotation does."""
+    if not state.at_seed:
+        state.annotate(loop, key, state.choose(name, options, **about))
 
 
 def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
-        most = state.choose(f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
-        state.annotate(tiled.pragma, "pragma_auto_unroll_max_step", most)
+        _note(state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
 
 
 def _fetch(state: OpenSchedule, block: str) -> None:
@@ -297,7 +323,7 @@ def _fetch(state: OpenSchedule, block: str) -> None:
     inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        state.annotate(inner[-1], "prefetch", state.choose(f"{block} prefetch", values, block=block, role=Role.PRAGMA))
+        _note(state, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
 
 
 def _stream(state: OpenSchedule, block: str) -> None:
@@ -311,8 +337,10 @@ def _stream(state: OpenSchedule, block: str) -> None:
     values: tuple[tuple[str, ...], ...] = ((), (body.buffer.name,))
     if 2 * size > state.target.l3:
         values = values[::-1]
-    past = state.choose(f"{block} stores", values, block=block, role=Role.PRAGMA)
-    state.annotate(state.get_loops(block)[0], "non_temporal", past)
+    seed = () if state.scheduled.get(block) == Stage.FUSED else values[0]
+    past = state.choose(f"{block} stores", values, seed=seed, block=block, role=Role.PRAGMA)
+    if past != ():
+        state.annotate(state.get_loops(block)[0], "non_temporal", past)
 
 
 def _nbytes(buffer: Buffer) -> int:
