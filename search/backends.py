@@ -24,8 +24,8 @@ class SearchBackend:
 
     `spaces` are its search spaces by name, "full" among them. `draw` draws the tile sizes of rows of a sketch, and `fit` brings
     rows into canonical form, both in place. `prior` is what is known of a target without measuring, and `library` gives the
-    schedule of a function that needs no search, None where it has none; where it `begins`, the search starts from the row that
-    is most like that. `unrolling` is the initial probability of a mutation that changes what is unrolled.
+    schedule of a function that needs no search, None where it has none. `unrolling` is the initial probability of a mutation that
+    changes what is unrolled.
     """
 
     kind: str
@@ -34,7 +34,6 @@ class SearchBackend:
     fit: Callable[[Sketch, Target, np.ndarray], None]
     prior: Callable[[Target], CostModel]
     library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
-    begins: bool = False
     unrolling: float = 0.03
 
 
@@ -56,7 +55,6 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             fit=sample.fit_tiles,
             prior=lambda target: TileModel(target.machine),
             library=templates.schedule,
-            begins=True,
         ),
         SearchBackend(
             "cuda",

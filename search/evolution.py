@@ -111,7 +111,8 @@ class Evolution:
     """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. `start`, a sketch and a row of it, is proposed first. Parts that can be
+    measured rows and their children are proposed unseen. What `start` has, rows
+    each with its sketch, is proposed first. Parts that can be
     replaced: `table`, the mutations by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from the
     probabilities of the table); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of
     a sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
@@ -126,7 +127,7 @@ class Evolution:
         model: CostModel | None = None,
         prior: CostModel | None = None,
         settings: Settings | None = None,
-        start: tuple[Sketch, np.ndarray] | None = None,
+        start: Sequence[tuple[Sketch, np.ndarray]] | None = None,
         table: Mapping[str, Mutation] | None = None,
         credit: Credit | None = None,
         bandit: Callable[[int], Bandit] = Bandit,
@@ -145,7 +146,7 @@ class Evolution:
         self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
         self._islands = [_Island(s, describe(s)) for s in sketches]
         self._numbers = {s.name: n for n, s in enumerate(sketches)}
-        self._start = [(self._numbers[start[0].name], start[1])] if start is not None else []
+        self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
         self._bandit = bandit(len(sketches))
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}

@@ -9,23 +9,21 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GBDTModel, RandomModel
-from tir.ir import PrimFunc
-from tir.traverse import blocks
 
 from .backends import search_backend
-from .default import LARGE
 from .evolution import Evolution
 from .options import check_names
 from .rules import Rule
+from .sample import fit
 from .sampler import Sampler
 from .sketch import Sketch
 from .space import generate
 from .task import Task
-from .twin import twin
 
 if TYPE_CHECKING:
     from .protocol import Search
 
+SEEDS = 4  # sketches whose seeds are measured first, at most
 Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 
 # Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
@@ -59,15 +57,12 @@ def search(
     target = Target(task.target)
     learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
     sketches = generate(task.func, target, rules, space)
-    if search == "evolution" and space == "full" and "start" not in parts:
-        parts["start"] = beginning(task.func, target, sketches)
+    if search == "evolution":
+        parts.setdefault("start", seeds(sketches, target))
     return SEARCHES[search](sketches, target, learning, prior, **parts)
 
 
-def beginning(func: PrimFunc, target: Target, sketches: Sequence[Sketch]) -> Start | None:
-    """The row that is most like the library's schedule of a function, if it has one and a sketch can come close to it."""
-    found = search_backend(target)
-    if not found.begins or len(blocks(func)) > LARGE:
-        return None
-    known = found.library(func, target)
-    return None if known is None else twin(sketches, known.func, target)
+def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
+    """The rows with which a search begins: of the first sketches that have one, the seed, in canonical form."""
+    seeded = [s for s in sketches if s.seed is not None][:SEEDS]
+    return [(s, fit(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]
