@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import selectors
 import shutil
 import statistics
 import tempfile
@@ -24,7 +23,7 @@ from . import wire
 from .limits import Limits
 from .memory import half_of_memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
-from .process import WorkerError, WorkerProcess, WorkerSpec
+from .process import WorkerError, WorkerProcess, WorkerSpec, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS
 
@@ -363,8 +362,10 @@ class LocalMeasurer(Measurer):
         """Wait for the workers that build, no longer than `until`; the jobs that have ended, with what became of those that
         failed."""
         ended: list[tuple[_Job, Measurement | None]] = []
-        for worker, message in self._events(builds.running, until):
+        deadlines = {worker: job.deadline for worker, job in builds.running.items()}
+        for worker in waited(deadlines, until) if deadlines else ():
             job = builds.running[worker]
+            message = worker.inbox.pop(0) if worker.inbox else None
             if message is not None and "event" in message:
                 job.limit = self.limits.build_limit(tuple(self._built))
                 job.deadline = time.monotonic() + job.limit
@@ -379,23 +380,6 @@ class LocalMeasurer(Measurer):
                     self._built.append(job.build_seconds)
             ended.append((job, None if message["outcome"] == "ok" else self._measurement(job, message)))
         return ended
-
-    def _events(self, running: dict[WorkerProcess, _Job], until: float) -> list[tuple[WorkerProcess, wire.Message | None]]:
-        """Wait for messages of the busy workers; None stands for one that has died or is out of time. None after `until`."""
-        events: list[tuple[WorkerProcess, wire.Message | None]] = []
-        with selectors.DefaultSelector() as selector:
-            for worker in running:
-                selector.register(worker.stdout, selectors.EVENT_READ, worker)
-            next_ = min((0.0 if w.ended else min(job.deadline, w.look()) for w, job in running.items()), default=0.0)
-            arrived = {key.data for key, _ in selector.select(max(0.0, min(next_, until) - time.monotonic()))}
-        dead = {w for w in running if w.ended or ((w in arrived or not w.running) and not w.pump())}
-        for worker, job in running.items():
-            if worker.inbox:
-                events.extend((worker, m) for m in worker.inbox)
-                worker.inbox.clear()
-            elif worker in dead or worker.excess is not None or job.deadline <= time.monotonic():
-                events.append((worker, None))
-        return events
 
     def _run(self, job: _Job) -> Measurement:
         """Time a built candidate, and check it unless it is so slow that it was cut off; if it beats the best, time it again."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -231,15 +232,19 @@ class WorkerProcess:
     def receive(self, deadline: float) -> wire.Message | None:
         """The next message; None if the worker has died (then it has `ended`), holds too much memory (an `excess`), or
         `deadline`, on the monotonic clock, has passed."""
-        if self.ended and not self.inbox:
-            return None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.stdout, selectors.EVENT_READ)
-            while not self.inbox:
-                remaining = min(deadline, self.look()) - time.monotonic()
-                if self.excess is not None or deadline <= time.monotonic():
-                    return None
-                arrived = selector.select(max(0.0, remaining))
-                if (arrived or not self.running) and not self.pump() and not self.inbox:
-                    return None
-        return self.inbox.pop(0)
+        while not waited({self: deadline}):
+            pass
+        return self.inbox.pop(0) if self.inbox else None
+
+
+def waited(deadlines: Mapping[WorkerProcess, float], until: float = float("inf")) -> list[WorkerProcess]:
+    """Wait, no longer than `until`, for workers, each no longer than to its deadline, on the monotonic clock: those with messages
+    in the inbox; and those without that have died (`ended`), hold too much memory (`excess`) or are out of time. May be empty."""
+    with selectors.DefaultSelector() as selector:
+        for worker in deadlines:
+            selector.register(worker.stdout, selectors.EVENT_READ, worker)
+        wake = [0.0 if w.ended or w.inbox else min(deadline, w.look()) for w, deadline in deadlines.items()]
+        arrived = {key.data for key, _ in selector.select(max(0.0, min(*wake, until) - time.monotonic()))}
+    dead = {w for w in deadlines if w.ended or ((w in arrived or not w.running) and not w.pump())}
+    now = time.monotonic()
+    return [w for w, end in deadlines.items() if w.inbox or w in dead or w.excess is not None or end <= now]
