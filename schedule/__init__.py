@@ -42,9 +42,23 @@ from . import (  # noqa: F401  (register)
     vectorize,
 )
 from .error import ScheduleError
+from .open_schedule import OpenSchedule
+from .open_trace import OpenTrace
 from .primitive import REGISTRY, Primitive, primitive
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
 from .trace import Step, Trace, replay
 
-__all__ = ["REGISTRY", "Primitive", "Schedule", "ScheduleError", "Step", "TensorIntrin", "Trace", "primitive", "replay"]
+__all__ = [
+    "REGISTRY",
+    "OpenSchedule",
+    "OpenTrace",
+    "Primitive",
+    "Schedule",
+    "ScheduleError",
+    "Step",
+    "TensorIntrin",
+    "Trace",
+    "primitive",
+    "replay",
+]

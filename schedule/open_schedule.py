@@ -366,15 +366,16 @@ class OpenSchedule(Schedule):
 
     def sample_perfect_tile(
         self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
-    ) -> list[int]:
-        """Open factors for `split` whose product is the extent of a loop, as `Schedule.sample_perfect_tile` draws them."""
+    ) -> list[Any]:
+        """Open factors for `split` that divide the extent of a loop, as `Schedule.sample_perfect_tile` draws them; the outermost,
+        None, follows from the others."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=True)
 
-    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[int]:
+    def sample_tile(self, loop: str, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None) -> list[Any]:
         """Open factors for `split` that need not divide the extent of a loop."""
         return self._sampled(loop, n, max_innermost_factor, decision, perfect=False)
 
-    def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool) -> list[int]:
+    def _sampled(self, loop: str, n: int, limit: int, decision: Sequence[int] | None, perfect: bool) -> list[Any]:
         below = [b for b in walk_stmts(self.loop(loop)) if isinstance(b, Block)]
         driven = [(b, it) for b in below for it in b.iters if it.binding == Var(loop)]
         length = self.loop(loop).extent
@@ -383,12 +384,10 @@ class OpenSchedule(Schedule):
                 f"the loop `{loop}` drives no axis of a block alone", hint="sample the tiles of a loop before it is split"
             )
         block, it = driven[0]
-        whole, inner = int(length.value), decision[1:] if decision is not None else None
-        sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, perfect=perfect, limit=None if limit == -1 else limit)
-        outer: int = whole
-        for size in sizes:
-            outer = outer // size if perfect else -(-outer // size)
-        return [outer, *sizes]
+        inner = decision[1:] if decision is not None else None
+        most = None if limit == -1 or n == 1 else limit
+        sizes = self.sizes(block.name, it.var.name, n - 1, seed=inner, perfect=perfect, limit=most, registers=False)
+        return [None, *sizes]
 
     def sample_categorical(self, candidates: list[Any], probs: list[float], decision: int | None = None) -> Any:
         """One of some values, for an argument of a primitive: what steps are taken must not depend on it (see `branch`)."""

@@ -62,7 +62,8 @@ class Tile:
 
     `vector` marks the axis whose innermost level is vectorised, in lanes of `bits` bits; the innermost levels of the other axes
     are unrolled. `perfect` asks of those who draw sizes that each divides what is left of the extent, and `limit` is the largest
-    size of the innermost level; both bound the space, not what is legal.
+    size of the innermost level; both bound the space, not what is legal. Those of a block that are in `registers` are kept so
+    small that the accumulators of their innermost levels fit there.
 
     On a GPU `roles` has a letter for each column: g for blocks that run together, v for virtual threads, t for threads, w for
     warps, s for the elements of a thread, f for the fragments of a warp, r for steps of a reduction. Those of a `padded` axis may
@@ -85,6 +86,7 @@ class Tile:
     unit: int = 1
     missing: int = 0
     parts: tuple[str, ...] = ()
+    registers: bool = True
 
     def fills(self, row: Sequence[int]) -> bool:
         """Whether the tiles of a row fill the axis exactly."""

@@ -32,7 +32,7 @@ class Options:
     callbacks: Sequence[Callable[..., None]] = ()
     search: str | Search | Callable[[Task], Search] | None = None
     model: str | CostModel | None = None
-    space: str | None = None
+    space: str | Callable[[Any], object] | None = None
     rules: Sequence[Rule] | None = None
     first: Sequence[Candidate] | Callable[[Task], Sequence[Candidate]] | None = None
     limits: Limits | None = None
@@ -103,6 +103,9 @@ def check_names(**chosen: Any) -> None:
     for what, value in chosen.items():
         if isinstance(value, str) and value not in known[what]:
             raise ValueError(no_such(what, value, known[what]))
+    space = chosen.get("space")
+    if space is not None and not isinstance(space, str) and (isinstance(space, type) or not callable(space)):
+        raise ValueError(f"space takes a name, or a function of a schedule.OpenSchedule, got {space!r}")
     model = chosen.get("model")
     if model is not None and not isinstance(model, str):
         from costmodel import CostModel

@@ -71,7 +71,7 @@ def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
         widths = {t: lanes(sketch, target, t, rows) for t in tiles}
         for t in tiles:
             rows[:, t.columns[-1]] = _innermost(t, widths[t], rows[:, t.columns[-1]])
-        _shrink(rows, widths, target)
+        _shrink(rows, {t: width for t, width in widths.items() if t.registers}, target)
     for t in sketch.tiles:
         left = np.full(len(rows), t.extent, dtype=np.int64)
         for column in reversed(t.columns):
@@ -179,12 +179,13 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     for k in rng.permutation(len(others)):
         t = others[k]
         # Uniform in the exponent, half of the time all that the budget allows.
-        top = np.minimum(budget, t.extent if t.limit is None else min(t.extent, t.limit))
+        most = t.extent if t.limit is None else min(t.extent, t.limit)
+        top = np.minimum(budget, most) if t.registers else np.full(n, most)
         drawn = np.exp(rng.random(n) * np.log(top + 0.999)).astype(np.int64)
         inner = np.where(rng.random(n) < 0.5, top, np.clip(drawn, 1, top))
         inner = _fitting(t.extent, inner, rng)
         rows[:, t.columns[-1]] = inner
-        budget = np.maximum(1, budget // inner)
+        budget = np.maximum(1, budget // inner) if t.registers else budget
     for t in tiles:
         left = -(-t.extent // rows[:, t.columns[-1]])
         for column in reversed(t.columns[:-1]):

@@ -25,6 +25,9 @@ RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
 
 
+Opening = Callable[[OpenSchedule], object]  # a user's search space: steps on a schedule, with open numbers
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """A search space: the rules that derive its sketches, and what marks their loops in the end."""
@@ -65,7 +68,7 @@ def generate(
     func: PrimFunc,
     target: str | Target,
     rules: Sequence[Rule] | None = None,
-    space: str | Space = "full",
+    space: str | Space | Opening = "full",
     most: int = MAX_SKETCHES,
 ) -> list[Sketch]:
     """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
@@ -73,15 +76,25 @@ def generate(
 
     `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
     how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
-    so many.
+    so many. Or `space` is a function that calls the primitives of an `OpenSchedule`: then what it leaves open is the only sketch.
 
     Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
-    always does).
+    always does); ScheduleError where a step of a function is refused.
     """
     target = Target(target)
+    if not isinstance(space, (str, Space)):
+        return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
     states = derived(func, target, chosen.rules if rules is None else rules, most)
     return [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states)]
+
+
+def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
+    """The sketch that a function makes of the open schedule of `func`."""
+    _check(func)
+    schedule = OpenSchedule(func, target)
+    opening(schedule)
+    return schedule.finish(getattr(opening, "__name__", "open schedule"), func)
 
 
 def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:

@@ -17,7 +17,7 @@ from .rules import Rule
 from .sample import fit
 from .sampler import Sampler
 from .sketch import Sketch
-from .space import generate
+from .space import Opening, generate
 from .task import Task
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def search(
     task: Task,
     search: str = "evolution",
     model: str | CostModel = "gbdt",
-    space: str = "full",
+    space: str | Opening = "full",
     rules: Sequence[Rule] | None = None,
     **parts: Any,
 ) -> Search:
-    """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space or those of
-    other `rules`; `parts` are further arguments of the search, as those of `Evolution`. ValueError, with what there is, for an
-    unknown name."""
+    """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space (a name, or
+    a function of an `OpenSchedule`) or those of other `rules`; `parts` are further arguments of the search, as those of
+    `Evolution`. ValueError, with what there is, for an unknown name."""
     check_names(search=search, model=model, space=space)
     target = Target(task.target)
     learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)

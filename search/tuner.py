@@ -22,6 +22,7 @@ from .task import Task
 if TYPE_CHECKING:
     from codegen import Target
     from costmodel import CostModel
+    from schedule import OpenSchedule
 
     from .rules import Rule
 
@@ -39,7 +40,7 @@ def autotune(
     callbacks: Sequence[Callback] = (),
     search: str | Search | Callable[[Task], Search] | None = None,
     model: str | CostModel | None = None,
-    space: str | None = None,
+    space: str | Callable[[OpenSchedule], object] | None = None,
     rules: Sequence[Rule] | None = None,
     first: Sequence[Candidate] | None = None,
     limits: Limits | None = None,
@@ -59,7 +60,8 @@ def autotune(
     in the final race.
 
     `search` is "evolution" (the default) or "random", with the cost `model` "gbdt", "tile", "random", "none" or an object, in the
-    `space` "full", "ansor" or "limited" or of other sketch `rules`; or an object with the two methods of `Search`, or what makes
+    `space` "full", "ansor" or "limited", of a function that schedules with open numbers (`OpenSchedule`), or of other sketch
+    `rules`; or an object with the two methods of `Search`, or what makes
     one of the task. `limits` bounds what one candidate may take; `workload` names the computation, so that float64 numpy is the
     reference; `workers` build at once, with the module `builder`; or `measurer` makes another measurer of the task.
 

@@ -651,7 +651,7 @@ def test_sketches_are_scripts_with_holes(capsys, tmp_path, monkeypatch):
     assert run("gmm", "--shape", SHAPE, "--sketches", "--rules", "my_rules:RULES") == 0
     assert capsys.readouterr().out.endswith("\n1 sketch of gmm 7,13,109\n")
     assert run("gmm", "--sketches", "--rules", "my_rules:NONE") == 2
-    assert "--rules: there are no rules 'my_rules:NONE'" in capsys.readouterr().err
+    assert "--rules: rules 'my_rules:NONE' cannot be loaded" in capsys.readouterr().err
     (tmp_path / "broken.py").write_text("RULES = (\n")
     assert run("gmm", "--sketches", "--rules", str(tmp_path / "broken.py")) == 2
     assert "'(' was never closed (broken.py, line 1)" in capsys.readouterr().err

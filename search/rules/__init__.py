@@ -26,7 +26,7 @@ from .packing import Packing, product
 from .pixels import PixelsInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
-from .rule import FunctionRule, Rule, Verdict, load_rules, rule
+from .rule import FunctionRule, Rule, Verdict, load_rules, load_space, rule
 from .skip import Skip
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling, reduces_across
 
@@ -74,5 +74,5 @@ LIMITED: tuple[Rule, ...] = (
 __all__ = [
     "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DirectConvolution", "FunctionRule", "FuseProducts", "FuseRows", "Inline",
     "InlineAgain", "MultiLevelTiling", "Packing", "PixelsInLanes", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip",
-    "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "rule",
+    "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule
@@ -69,16 +69,7 @@ def rule(name: str, when: Callable[[OpenSchedule, str], bool], only: bool = Fals
 def load_rules(spec: str) -> tuple[Rule, ...]:
     """The rules that `module:name` stands for: a rule, or several in a tuple or list. The module may be the path of a file, as in
     `my_rules.py`, of which the name is RULES if none is given. ValueError where there are none."""
-    module, _, name = spec.partition(":")
-    path = Path(module)
-    if path.suffix == ".py":
-        name = name or "RULES"
-    if not module or not name:
-        raise ValueError(f"rules are given as module:name, for example my_rules:RULES, got {spec!r}")
-    try:
-        found = getattr(_from_file(path) if path.suffix == ".py" else import_module(module), name)
-    except (ImportError, AttributeError, OSError, SyntaxError) as error:
-        raise ValueError(f"there are no rules {spec!r}: {error}") from error
+    found = load(spec, "rules", "my_rules:RULES")
     rules = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     for r in rules:
         missing = [part for part in ("name", "applies", "apply") if not hasattr(r, part)]
@@ -86,6 +77,29 @@ def load_rules(spec: str) -> tuple[Rule, ...]:
             what = "is a class, not an object" if isinstance(r, type) else f"has no {' and no '.join(missing)}"
             raise ValueError(f"{spec!r} is no rule: {r!r} {what}")
     return rules
+
+
+def load_space(spec: str) -> Callable[[OpenSchedule], object]:
+    """The function that `module:name` stands for, which schedules with open numbers; of a file, as `my_space.py`, the one called
+    SPACE if no name is given. ValueError where there is none."""
+    found = load(spec, "space", "my_space:SPACE")
+    if not callable(found) or isinstance(found, type):
+        raise ValueError(f"{spec!r} is no function of a schedule: {found!r}")
+    return found
+
+
+def load(spec: str, what: str, example: str) -> Any:
+    """What `module:name` stands for; the module may be the path of a file, whose name is by default that in the example."""
+    module, _, name = spec.partition(":")
+    path = Path(module)
+    if path.suffix == ".py":
+        name = name or example.partition(":")[2]
+    if not module or not name:
+        raise ValueError(f"{what} should be module:name, for example {example}, got {spec!r}")
+    try:
+        return getattr(_from_file(path) if path.suffix == ".py" else import_module(module), name)
+    except (ImportError, AttributeError, OSError, SyntaxError) as error:
+        raise ValueError(f"{what} {spec!r} cannot be loaded: {error}") from error
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Steps that are not taken again make the same sketches."""
+"""Schedules whose numbers are open: what stays open, seeds, rows; and steps that are not taken again make the same sketches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 
 import schedule.open_schedule
 from codegen.target import Target
-from schedule import Schedule
-from schedule.open_schedule import OpenSchedule
+from schedule import Schedule, ScheduleError
+from schedule.open_schedule import NoSeed, OpenSchedule
+from schedule.open_trace import Choice
 from search.space import generate
+from tests.search.programs import matmul
 from tir import workloads
 from tir.traverse import blocks
 
@@ -34,3 +36,92 @@ def test_a_step_is_taken_over_where_its_nest_is_the_same():
         s.fuse(*first)
     assert other.trace[-1] is one.trace[-1]
     assert other.trace == plain.trace and other.func.script() == plain.func.script()
+
+
+# --- numbers and their seeds ---------------------------------------------------------------------------------------------
+
+
+def strips(s: OpenSchedule) -> None:
+    """Strips of rows, and of columns twice as long, with a seed for each number."""
+    i, j, _ = s.get_loops("C")
+    (rows,) = s.sizes("C", "v_i", seed=(4,))
+    (columns,) = s.sizes("C", "v_j", seed=(3,))
+    i_0, i_1 = s.split(i, [None, rows])
+    s.split(j, [None, 2 * columns])
+    s.annotate(i_1, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64), seed=16))
+    s.annotate(i_1, "how", s.choose("how", ("static", ("dynamic", 2))))
+    s.branch("threads", {"one": lambda s: None, "rows": lambda s: s.parallel(i_0)}, seed="rows")
+
+
+def opened(at_seed: bool = False) -> OpenSchedule:
+    result = OpenSchedule(matmul(), TWO, at_seed=at_seed)
+    strips(result)
+    return result
+
+
+def test_a_row_fills_the_holes():
+    trace = opened().finish("strips", matmul())
+    assert [(t.axis, t.extent, t.reduce, t.columns) for t in trace.tiles] == [("v_i", 7, False, (0,)), ("v_j", 109, False, (1,))]
+    assert {c.name: (c.column, c.options) for c in trace.choices} == {
+        "unroll": (2, (0, 16, 64)),
+        "how": (3, (0, 1)),
+        "threads": (4, (0, 1)),
+    }
+    assert str(trace.trace([2, 5, 64, 1, 0])) == (
+        "s.split('i', [None, 2])  # i_0, i_1\n"
+        "s.split('j', [None, 10])  # j_0, j_1\n"
+        "s.annotate('i_1', 'pragma_auto_unroll_max_step', 64)\n"
+        "s.annotate('i_1', 'how', ['dynamic', 2])\n"
+    )
+    with pytest.raises(ValueError, match="sketch strips has 5 hole"):
+        trace.trace([2, 5])
+
+
+def test_the_seed_is_a_row_and_a_plain_schedule():
+    trace, plain = opened().finish("strips", matmul()), opened(at_seed=True).plain(matmul())
+    assert trace.seed == (4, 3, 16, 0, 1)
+    assert type(plain) is Schedule and plain.trace == trace.trace(trace.seed)
+    assert "s.parallel('i_0')" in str(plain.trace) and "'how', 'static'" in str(plain.trace)
+
+
+def test_what_has_no_seed_says_so():
+    s = OpenSchedule(matmul(), TWO)
+    s.split("i", [None, *s.sizes("C", "v_i")])
+    assert s.finish("one", matmul()).seed is None
+    with pytest.raises(NoSeed, match="the tile sizes of axis `v_i` of `C` have no seed"):
+        OpenSchedule(matmul(), TWO, at_seed=True).sizes("C", "v_i")
+
+
+def test_a_refused_way_at_the_seed_gives_way_to_the_next():
+    s = OpenSchedule(matmul(), TWO, at_seed=True)
+    ways = {"sum": lambda s: s.parallel("k"), "rows": lambda s: s.parallel("i"), "none": lambda s: None}
+    assert s.branch("threads", ways, seed="sum") == 1
+    assert str(s.trace) == "s.parallel('i')\n"
+
+
+def test_sampling_leaves_open_what_it_would_draw():
+    def tiles(s: OpenSchedule) -> None:
+        s.split("i", s.sample_tile("i", 3, 4, decision=[2, 2, 2]))
+        s.split("j", s.sample_perfect_tile("j", 2, -1, decision=[109, 1]))
+        s.annotate("k", "unroll", s.sample_categorical([0, 16], [0.25, 0.75], decision=1))
+
+    s = OpenSchedule(matmul(), TWO)
+    tiles(s)
+    trace = s.finish("tiles", matmul())
+    assert [(t.axis, t.columns, t.perfect, t.limit, t.registers) for t in trace.tiles] == [
+        ("v_i", (0, 1), False, 4, False), ("v_j", (2,), True, None, False)
+    ]  # fmt: skip
+    assert trace.choices == (Choice("choice 0", 3, (0, 16), (0.25, 0.75)),)
+    assert trace.seed == (2, 2, 1, 16)
+    with pytest.raises(ScheduleError, match="the loop `i_0` drives no axis of a block alone"):
+        s.sample_tile("i_0", 2)
+
+
+def test_numbers_are_computed_with_and_shared():
+    s = OpenSchedule(matmul(), TWO)
+    a, b = s.sizes("C", "v_i", 2, seed=(2, 2))
+    assert s.sizes("C", "v_j", 2, like=("C", "v_i")) == [a, b]
+    s.split("i", [None, a * b])
+    trace = s.finish("product", matmul())
+    assert [t.columns for t in trace.tiles] == [(0, 1), (0, 1)]
+    assert str(trace.trace([3, 2])) == "s.split('i', [None, 6])  # i_0, i_1\n"

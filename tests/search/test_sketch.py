@@ -207,7 +207,7 @@ def test_rules_are_loaded_from_a_file(tmp_path):
     file = tmp_path / "my_rules.py"
     file.write_text("from search.rules import Skip\nRULES = (Skip(),)\nONE = Skip()\n")
     assert [r.name for r in load_rules(str(file))] == ["skip"] == [r.name for r in load_rules(f"{file}:ONE")]
-    with pytest.raises(ValueError, match=r"there are no rules '.*missing\.py'"):
+    with pytest.raises(ValueError, match=r"rules '.*missing\.py' cannot be loaded"):
         load_rules(str(tmp_path / "missing.py"))
 
 
@@ -215,8 +215,8 @@ def test_rules_are_loaded_by_name():
     assert load_rules(f"{__name__}:RULES") == RULES
     assert load_rules(f"{__name__}:rows_to_threads") == (rows_to_threads,)
     for spec, message in [
-        ("RULES", "rules are given as module:name, for example my_rules:RULES, got 'RULES'"),
-        ("no_such_module:RULES", "there are no rules 'no_such_module:RULES': No module named 'no_such_module'"),
+        ("RULES", "rules should be module:name, for example my_rules:RULES, got 'RULES'"),
+        ("no_such_module:RULES", "rules 'no_such_module:RULES' cannot be loaded: No module named 'no_such_module'"),
         (f"{__name__}:TWO", "is no rule: .* has no name and no applies and no apply"),
         ("search.rules:Skip", "'search.rules:Skip' is no rule: .* is a class, not an object"),
     ]:

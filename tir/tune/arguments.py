@@ -7,11 +7,11 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ..nearest import nearest
+from ..nearest import nearest, no_such
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -89,7 +89,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sketches", action="store_true", help="print the sketches, the rules that made them, and end")
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")
     p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default gbdt)")
-    p.add_argument("--space", choices=SPACES, help="which rules make the sketches (default full)")
+    p.add_argument(
+        "--space",
+        metavar="SPACE",
+        help=f"{', '.join(SPACES)} (default full), or MODULE:NAME, an open schedule of your own",
+    )
     p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
     p.add_argument("--keep", type=_count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")
     p.add_argument("--show", action="store_true", help="print the whole script of the best program instead of its loop nest")
@@ -227,6 +231,19 @@ def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
         return None if text is None else load_rules(text)
     except ValueError as error:
         raise Usage(f"--rules: {error}") from None
+
+
+def parse_space(text: str) -> str | Callable[..., object]:
+    from search.rules import load_space
+
+    if text in SPACES:
+        return text
+    if ":" not in text and not text.endswith(".py"):
+        raise Usage(f"--space: {no_such('space', text, SPACES)}")
+    try:
+        return load_space(text)
+    except ValueError as error:
+        raise Usage(f"--space: {error}") from None
 
 
 def writable(option: str, path: str) -> Path:

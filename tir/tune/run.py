@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, measurable, parse_rules, parse_target, writable
+from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, writable
 from .program import parse_program
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, saved_to, versions
@@ -69,13 +69,16 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
 def _search(args: argparse.Namespace, options: dict[str, Any], program: Program, target: Target, saver: Saver | None) -> Result:
     """The run itself, with its progress on standard error."""
+    from schedule import ScheduleError
     from search.measure import Limits
     from search.records import Records, RecordsError
     from search.tuner import autotune
 
     from ..verify import VerifyError
 
-    named = {k: v for k in ("search", "model", "space") if (v := getattr(args, k)) is not None}
+    named = {k: v for k in ("search", "model") if (v := getattr(args, k)) is not None}
+    if args.space is not None:
+        named["space"] = parse_space(args.space)
     if args.rules is not None:
         named["rules"] = parse_rules(args.rules)
     callbacks: list[Callback] = [] if saver is None else [saver]
@@ -94,6 +97,8 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
             raise Usage(f"--records: {error}") from None
         except VerifyError as error:
             raise Usage(f"{program.name} is not well formed: {error}") from None
+        except ScheduleError as error:  # of a space of one's own: those of candidates are outcomes
+            raise Usage(f"--space {args.space}: {error}") from None
 
 
 def _print(

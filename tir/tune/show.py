@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from .arguments import Usage, parse_rules, parse_target, sizes
+from .arguments import Usage, parse_rules, parse_space, parse_target, sizes
 from .program import parse_program
 
 
@@ -29,12 +29,13 @@ def show_sketches(args: argparse.Namespace) -> int:
     program = parse_program(args.words[0], args.shape)
     target = parse_target(args.target or "llvm", args.threads)
 
+    from schedule import ScheduleError
     from search.show import sketch_text
     from search.space import generate
 
     try:
-        sketches = generate(program.func, target, parse_rules(args.rules), args.space or "full")
-    except ValueError as error:
+        sketches = generate(program.func, target, parse_rules(args.rules), parse_space(args.space or "full"))
+    except (ValueError, ScheduleError) as error:
         raise Usage(str(error)) from None
     if args.json:
         described = [{"name": s.name, "rules": s.rules, "columns": s.columns, "script": sketch_text(s)} for s in sketches]
