@@ -103,26 +103,67 @@ def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> S
     return state.finish(name, func)
 
 
-def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[OpenSchedule]:
-    """The derivations of `generate`, before their loops are marked."""
-    _check(func)
-    start = OpenSchedule(func, target, [b.name for b in blocks(func)])
-    steps = RULES_A_BLOCK * len(start.pending)
-    order = itertools.count(0, -1)  # among states with as many departures the newest is first
-    work = [(0, next(order), start)]
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A derivation under way: a schedule with blocks still to visit, and how often it departs from the rules' first choice."""
+
+    schedule: OpenSchedule
+    departures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """What derives the sketches of a function, step by step: `start`, and `expand` as long as blocks are pending.
+
+    Any order of going through the tree serves a search: `best_first` is one, a beam or a tree search another.
+    """
+
+    func: PrimFunc
+    target: Target
+    rules: tuple[Rule, ...]
+
+    def start(self) -> Partial:
+        """Nothing scheduled yet. ValueError if a size is symbolic."""
+        _check(self.func)
+        return Partial(OpenSchedule(self.func, self.target, [b.name for b in blocks(self.func)]))
+
+    def expand(self, partial: Partial) -> list[Partial]:
+        """What the rules make of the last pending block, most preferred first; nothing where none is pending."""
+        if not partial.schedule.pending:
+            return []
+        if len(partial.schedule.rules) > RULES_A_BLOCK * len(blocks(self.func)):
+            raise ValueError(f"the derivation of {self.func.name} does not end; the last rule: {partial.schedule.rules[-1]}")
+        state = partial.schedule.copy()
+        made = _branches(state, state.pending.pop(), self.rules)
+        return [Partial(new, partial.departures + min(n, 1)) for n, new in enumerate(made)]
+
+
+Value = Callable[[Partial], float]  # of a derivation under way: lower is developed first
+
+
+def departures(partial: Partial) -> float:
+    """The value of limited discrepancy search: how often the first choice was not taken."""
+    return partial.departures
+
+
+def best_first(derivation: Derivation, most: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
+    """The first finished derivations, at `most` so many, of which the one with the least value is always developed further; among
+    equals the newest, and of its expansion the most preferred."""
+    order = itertools.count(0, -1)
+    work = [(0.0, next(order), derivation.start())]
     finished: list[OpenSchedule] = []
     while work and len(finished) < most:
-        departures, _, state = heappop(work)
-        if not state.pending:
-            finished.append(state)
-            continue
-        if len(state.rules) > steps:
-            raise ValueError(f"the derivation of {func.name} does not end; the last rule: {state.rules[-1]}")
-        block = state.pending.pop()
-        branches = _branches(state, block, rules)
-        for n, new in reversed(list(enumerate(branches))):
-            heappush(work, (departures + min(n, 1), next(order), new))
+        *_, partial = heappop(work)
+        if not partial.schedule.pending:
+            finished.append(partial.schedule)
+        for new in reversed(derivation.expand(partial)):
+            heappush(work, (value(new), next(order), new))
     return finished
+
+
+def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[OpenSchedule]:
+    """The derivations of `generate`, before their loops are marked."""
+    return best_first(Derivation(func, target, tuple(rules)), most)
 
 
 def _check(func: PrimFunc) -> None:
