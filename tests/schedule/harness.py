@@ -24,15 +24,17 @@ SEEDS = (0, 1, 2)
 NOWHERE = -1  # what the recorded iterations of an element are that no store has reached
 
 
-def check(schedule: Schedule, before: PrimFunc, expected_script: str, sizes: dict[str, int] | None = None) -> None:
+def check(schedule: Schedule, before: PrimFunc, expected_body: str, sizes: dict[str, int] | None = None) -> None:
     """Assert that a schedule of `before` prints as expected, replays, is well formed, and computes the same numbers.
 
-    `expected_script` is the printed function, without the import line.
+    `expected_body` is the printed body of the function; its header must be that of `before`.
     """
     __tracebackhide__ = True
     well_formed(schedule.func)
     same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
-    found, expected = without_header(schedule.script), dedent(expected_script).strip()
+    header, found = _header_and_body(schedule.func)
+    assert header == _header_and_body(before)[0]
+    expected = dedent(expected_body).strip()
     changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
     assert found == expected, f"{changes}\n\nthe script was\n{found}"
     round_trip(schedule.func)
@@ -90,6 +92,13 @@ def round_trip(func: PrimFunc) -> None:
     again = parse(script)
     assert again.script() == script
     assert again == func, "the parsed function prints the same, but is another"
+
+
+def _header_and_body(func: PrimFunc) -> tuple[str, str]:
+    """A printed function up to the line of its root block, and what is below that."""
+    header, root, body = func.script().partition('with T.block("root"):\n')
+    assert root
+    return header, dedent(body).strip()
 
 
 def without_header(script: str) -> str:

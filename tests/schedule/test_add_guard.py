@@ -13,30 +13,26 @@ def test_a_loop_in_two_versions():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for j_0 in range(4):
-                if j_0 < 3:
-                    for i, k, j_1 in T.grid(7, 5, 4):
-                        with T.block("C"):
-                            v_i = T.axis.spatial(7, i)
-                            v_j = T.axis.spatial(13, j_0 * 4 + j_1)
-                            v_k = T.axis.reduce(5, k)
-                            with T.init():
-                                C[v_i, v_j] = T.float32(0.0)
-                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                else:
-                    for i_1, k_1, j_1_1 in T.grid(7, 5, 4):
-                        with T.block("C_1"):
-                            v_i = T.axis.spatial(7, i_1)
-                            v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
-                            v_k = T.axis.reduce(5, k_1)
-                            T.where(j_0 * 4 + j_1_1 < 13)
-                            with T.init():
-                                C[v_i, v_j] = T.float32(0.0)
-                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for j_0 in range(4):
+            if j_0 < 3:
+                for i, k, j_1 in T.grid(7, 5, 4):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(7, i)
+                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            else:
+                for i_1, k_1, j_1_1 in T.grid(7, 5, 4):
+                    with T.block("C_1"):
+                        v_i = T.axis.spatial(7, i_1)
+                        v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
+                        v_k = T.axis.reduce(5, k_1)
+                        T.where(j_0 * 4 + j_1_1 < 13)
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -49,21 +45,17 @@ def test_a_reduction_starts_in_one_version():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                if k == 0:
-                    with T.block("C"):
-                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                else:
-                    with T.block("C_1"):
-                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            if k == 0:
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            else:
+                with T.block("C_1"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -77,20 +69,16 @@ def test_a_block_in_two_versions():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, i_1 in T.grid(4, 4):
-                if i_0 == 3:
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, i_0 * 4 + i_1)
-                        T.where(i_0 * 4 + i_1 < 13)
-                        B[v_i] = A[v_i] * T.float32(2.0)
-                else:
-                    with T.block("B_1"):
-                        v_i = T.axis.spatial(13, i_0 * 4 + i_1)
-                        B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0, i_1 in T.grid(4, 4):
+            if i_0 == 3:
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                    T.where(i_0 * 4 + i_1 < 13)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            else:
+                with T.block("B_1"):
+                    v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                    B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 

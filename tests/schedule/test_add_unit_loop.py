@@ -12,14 +12,10 @@ def test_around_a_block_and_a_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for u_1, i0, i1, u in T.grid(1, 7, 13, 1):
-                with T.block("B"):
-                    v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        for u_1, i0, i1, u in T.grid(1, 7, 13, 1):
+            with T.block("B"):
+                v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
         """,
     )
 

@@ -13,16 +13,12 @@ def test_loop_and_block():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i0 in T.serial(7, annotations={"pragma_auto_unroll_max_step": 64}):
-                for i1 in range(13):
-                    with T.block("B"):
-                        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-                        T.block_attr({"tiling": [2, "SSRSRS", {"deep": T.bool(True)}]})
-                        B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        for i0 in T.serial(7, annotations={"pragma_auto_unroll_max_step": 64}):
+            for i1 in range(13):
+                with T.block("B"):
+                    v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+                    T.block_attr({"tiling": [2, "SSRSRS", {"deep": T.bool(True)}]})
+                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
         """,
     )
 

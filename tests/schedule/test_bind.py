@@ -15,18 +15,14 @@ def test_blocks_and_threads():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i in T.thread_binding(7, thread="blockIdx.x"):
-                for j in T.thread_binding(13, thread="threadIdx.x"):
-                    for k in range(5):
-                        with T.block("C"):
-                            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                            with T.init():
-                                C[v_i, v_j] = T.float32(0.0)
-                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i in T.thread_binding(7, thread="blockIdx.x"):
+            for j in T.thread_binding(13, thread="threadIdx.x"):
+                for k in range(5):
+                    with T.block("C"):
+                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -41,16 +37,12 @@ def test_virtual_threads():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0 in T.thread_binding(4, thread="threadIdx.y"):
-                for i_1 in T.thread_binding(4, thread="vthread.x"):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, i_0 * 4 + i_1)
-                        T.where(i_0 * 4 + i_1 < 13)
-                        B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0 in T.thread_binding(4, thread="threadIdx.y"):
+            for i_1 in T.thread_binding(4, thread="vthread.x"):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                    T.where(i_0 * 4 + i_1 < 13)
+                    B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -153,17 +145,13 @@ def test_threads_reduce_together():
         s,
         matmul(),
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(7, 13):
-                for k in T.thread_binding(5, thread="threadIdx.x"):
-                    with T.block("C"):
-                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j in T.grid(7, 13):
+            for k in T.thread_binding(5, thread="threadIdx.x"):
+                with T.block("C"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 

@@ -25,17 +25,13 @@ def test_a_tile():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i0_0, i1_0 in T.grid(2, 2):
-                with T.block("B_o"):
-                    v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
-                    for i0_1, i1_1 in T.grid(4, 3):
-                        with T.block("B"):
-                            v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
-                            B[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] + T.float32(1.0)
+        for i0_0, i1_0 in T.grid(2, 2):
+            with T.block("B_o"):
+                v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
+                for i0_1, i1_1 in T.grid(4, 3):
+                    with T.block("B"):
+                        v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
+                        B[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 3 + v_i1_i] + T.float32(1.0)
         """,
     )
 
@@ -49,18 +45,14 @@ def test_a_tile_that_does_not_divide():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i0_0, i1_0 in T.grid(2, 4):
-                with T.block("B_o"):
-                    v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
-                    for i0_1, i1_1 in T.grid(4, 4):
-                        with T.block("B"):
-                            v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
-                            T.where(v_i0_o * 4 + i0_1 < 7 and v_i1_o * 4 + i1_1 < 13)
-                            B[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] + T.float32(1.0)
+        for i0_0, i1_0 in T.grid(2, 4):
+            with T.block("B_o"):
+                v_i0_o, v_i1_o = T.axis.remap("SS", [i0_0, i1_0])
+                for i0_1, i1_1 in T.grid(4, 4):
+                    with T.block("B"):
+                        v_i0_i, v_i1_i = T.axis.remap("SS", [i0_1, i1_1])
+                        T.where(v_i0_o * 4 + i0_1 < 7 and v_i1_o * 4 + i1_1 < 13)
+                        B[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] = A[v_i0_o * 4 + v_i0_i, v_i1_o * 4 + v_i1_i] + T.float32(1.0)
         """,
     )
 
@@ -73,27 +65,23 @@ def test_a_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i in range(7):
-                with T.block("C_o"):
-                    v_i_o = T.axis.spatial(7, i)
-                    v_j_o = T.axis.spatial(1, 0)
-                    v_k_o = T.axis.reduce(1, 0)
-                    with T.init():
-                        for j_init in range(13):
-                            with T.block("C_init"):
-                                v_i_i = T.axis.spatial(1, 0)
-                                v_j_i = T.axis.spatial(13, j_init)
-                                C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = T.float32(0.0)
-                    for j, k in T.grid(13, 5):
-                        with T.block("C"):
+        for i in range(7):
+            with T.block("C_o"):
+                v_i_o = T.axis.spatial(7, i)
+                v_j_o = T.axis.spatial(1, 0)
+                v_k_o = T.axis.reduce(1, 0)
+                with T.init():
+                    for j_init in range(13):
+                        with T.block("C_init"):
                             v_i_i = T.axis.spatial(1, 0)
-                            v_j_i = T.axis.spatial(13, j)
-                            v_k_i = T.axis.reduce(5, k)
-                            C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] + A[v_i_o + v_i_i, v_k_o * 5 + v_k_i] * B[v_k_o * 5 + v_k_i, v_j_o * 13 + v_j_i]
+                            v_j_i = T.axis.spatial(13, j_init)
+                            C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = T.float32(0.0)
+                for j, k in T.grid(13, 5):
+                    with T.block("C"):
+                        v_i_i = T.axis.spatial(1, 0)
+                        v_j_i = T.axis.spatial(13, j)
+                        v_k_i = T.axis.reduce(5, k)
+                        C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] = C[v_i_o + v_i_i, v_j_o * 13 + v_j_i] + A[v_i_o + v_i_i, v_k_o * 5 + v_k_i] * B[v_k_o * 5 + v_k_i, v_j_o * 13 + v_j_i]
         """,
     )
 
@@ -106,19 +94,15 @@ def test_without_unit_axes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i in range(7):
-                with T.block("C_o"):
-                    v_i_o = T.axis.spatial(7, i)
-                    for j, k in T.grid(13, 5):
-                        with T.block("C"):
-                            v_j_i, v_k_i = T.axis.remap("SR", [j, k])
-                            with T.init():
-                                C[v_i_o, v_j_i] = T.float32(0.0)
-                            C[v_i_o, v_j_i] = C[v_i_o, v_j_i] + A[v_i_o, v_k_i] * B[v_k_i, v_j_i]
+        for i in range(7):
+            with T.block("C_o"):
+                v_i_o = T.axis.spatial(7, i)
+                for j, k in T.grid(13, 5):
+                    with T.block("C"):
+                        v_j_i, v_k_i = T.axis.remap("SR", [j, k])
+                        with T.init():
+                            C[v_i_o, v_j_i] = T.float32(0.0)
+                        C[v_i_o, v_j_i] = C[v_i_o, v_j_i] + A[v_i_o, v_k_i] * B[v_k_i, v_j_i]
         """,
     )
 
@@ -136,26 +120,22 @@ def test_a_tiled_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, j_0 in T.grid(4, 4):
-                with T.block("C_o_init"):
-                    v_i_o, v_j_o = T.axis.remap("SS", [i_0, j_0])
-                    for i_1_init, j_1_init in T.grid(2, 4):
-                        with T.block("C_init"):
-                            v_i_i, v_j_i = T.axis.remap("SS", [i_1_init, j_1_init])
-                            T.where(v_j_o * 4 + j_1_init < 13 and v_i_o * 2 + i_1_init < 7)
-                            C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
-                for k_0 in range(3):
-                    with T.block("C_o_update"):
-                        v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j_0, k_0])
-                        for i_1, j_1, k_1 in T.grid(2, 4, 2):
-                            with T.block("C"):
-                                v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1, j_1, k_1])
-                                T.where(v_j_o * 4 + j_1 < 13 and v_i_o * 2 + i_1 < 7 and v_k_o * 2 + k_1 < 5)
-                                C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 2 + v_i_i, v_k_o * 2 + v_k_i] * B[v_k_o * 2 + v_k_i, v_j_o * 4 + v_j_i]
+        for i_0, j_0 in T.grid(4, 4):
+            with T.block("C_o_init"):
+                v_i_o, v_j_o = T.axis.remap("SS", [i_0, j_0])
+                for i_1_init, j_1_init in T.grid(2, 4):
+                    with T.block("C_init"):
+                        v_i_i, v_j_i = T.axis.remap("SS", [i_1_init, j_1_init])
+                        T.where(v_j_o * 4 + j_1_init < 13 and v_i_o * 2 + i_1_init < 7)
+                        C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = T.float32(0.0)
+            for k_0 in range(3):
+                with T.block("C_o_update"):
+                    v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i_0, j_0, k_0])
+                    for i_1, j_1, k_1 in T.grid(2, 4, 2):
+                        with T.block("C"):
+                            v_i_i, v_j_i, v_k_i = T.axis.remap("SSR", [i_1, j_1, k_1])
+                            T.where(v_j_o * 4 + j_1 < 13 and v_i_o * 2 + i_1 < 7 and v_k_o * 2 + k_1 < 5)
+                            C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] = C[v_i_o * 2 + v_i_i, v_j_o * 4 + v_j_i] + A[v_i_o * 2 + v_i_i, v_k_o * 2 + v_k_i] * B[v_k_o * 2 + v_k_i, v_j_o * 4 + v_j_i]
         """,
     )
 
@@ -170,20 +150,16 @@ def test_a_block_in_a_block():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((24,), "float32"), B: T.Buffer((24,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0 in range(2):
-                with T.block("B_o"):
-                    v_i_o = T.axis.spatial(2, i_0)
-                    for i_1 in range(3):
-                        with T.block("B_o_1"):
-                            v_i_i_o = T.axis.spatial(3, i_1)
-                            for i_2 in range(4):
-                                with T.block("B"):
-                                    v_i_i_i = T.axis.spatial(4, i_2)
-                                    B[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] = A[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] * T.float32(2.0)
+        for i_0 in range(2):
+            with T.block("B_o"):
+                v_i_o = T.axis.spatial(2, i_0)
+                for i_1 in range(3):
+                    with T.block("B_o_1"):
+                        v_i_i_o = T.axis.spatial(3, i_1)
+                        for i_2 in range(4):
+                            with T.block("B"):
+                                v_i_i_i = T.axis.spatial(4, i_2)
+                                B[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] = A[v_i_o * 12 + (v_i_i_o * 4 + v_i_i_i)] * T.float32(2.0)
         """,
     )
 
@@ -197,19 +173,15 @@ def test_what_is_beyond_the_domain():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0 in range(7):
-                with T.block("B_o"):
-                    v_i_o = T.axis.spatial(4, i_0)
-                    T.where(i_0 < 4)
-                    for i_1 in range(4):
-                        with T.block("B"):
-                            v_i_i = T.axis.spatial(4, i_1)
-                            T.where(v_i_o * 4 + i_1 < 13)
-                            B[v_i_o * 4 + v_i_i] = A[v_i_o * 4 + v_i_i] * T.float32(2.0)
+        for i_0 in range(7):
+            with T.block("B_o"):
+                v_i_o = T.axis.spatial(4, i_0)
+                T.where(i_0 < 4)
+                for i_1 in range(4):
+                    with T.block("B"):
+                        v_i_i = T.axis.spatial(4, i_1)
+                        T.where(v_i_o * 4 + i_1 < 13)
+                        B[v_i_o * 4 + v_i_i] = A[v_i_o * 4 + v_i_i] * T.float32(2.0)
         """,
     )
 

@@ -14,21 +14,17 @@ def test_of_a_parameter_comes_first():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_local = T.alloc_buffer((7, 5), scope="local")
-            for ax0, ax1 in T.grid(7, 5):
-                with T.block("A_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    A_local[v0, v1] = A[v0, v1]
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A_local[v_i, v_k] * B[v_k, v_j]
+        A_local = T.alloc_buffer((7, 5), scope="local")
+        for ax0, ax1 in T.grid(7, 5):
+            with T.block("A_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_local[v0, v1] = A[v0, v1]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A_local[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -41,24 +37,20 @@ def test_of_a_temporary_comes_after_its_writer():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            B_shared_dyn = T.alloc_buffer((7, 13), scope="shared.dyn")
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("B_shared_dyn"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B_shared_dyn[v0, v1] = B[v0, v1]
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B_shared_dyn[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        B_shared_dyn = T.alloc_buffer((7, 13), scope="shared.dyn")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("B_shared_dyn"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B_shared_dyn[v0, v1] = B[v0, v1]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B_shared_dyn[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -87,23 +79,19 @@ def test_only_some_consumers():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_local = T.alloc_buffer((7,), scope="local")
-            for ax0 in range(7):
-                with T.block("A_local"):
-                    v0 = T.axis.spatial(7, ax0)
-                    A_local[v0] = A[v0]
-            for i in range(7):
-                with T.block("B"):
-                    v_i = T.axis.spatial(7, i)
-                    B[v_i] = A[v_i] + T.float32(1.0)
-            for i_1 in range(7):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_1)
-                    C[v_i] = A_local[6 - v_i] * T.float32(3.0)
+        A_local = T.alloc_buffer((7,), scope="local")
+        for ax0 in range(7):
+            with T.block("A_local"):
+                v0 = T.axis.spatial(7, ax0)
+                A_local[v0] = A[v0]
+        for i in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                B[v_i] = A[v_i] + T.float32(1.0)
+        for i_1 in range(7):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_1)
+                C[v_i] = A_local[6 - v_i] * T.float32(3.0)
         """,
     )
 
@@ -118,33 +106,29 @@ def test_inside_loops_shared_with_the_writer():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13,))
-            P = T.alloc_buffer((15,))
-            P_local = T.alloc_buffer((15,), scope="local")
-            for i in range(13):
-                with T.block("B"):
-                    v_i = T.axis.spatial(13, i)
-                    B[v_i] = A[v_i] * T.float32(2.0)
-            for i_2_0 in range(4):
-                for ax0 in range(6):
-                    with T.block("P"):
-                        v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
-                        T.where(i_2_0 * 4 + ax0 < 15)
-                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
-                for ax0_1 in range(6):
-                    with T.block("P_local"):
-                        v0 = T.axis.spatial(15, i_2_0 * 4 + ax0_1)
-                        T.where(i_2_0 * 4 + ax0_1 < 15)
-                        P_local[v0] = P[v0]
-                for i_2_1 in range(4):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
-                        T.where(i_2_0 * 4 + i_2_1 < 13)
-                        C[v_i] = P_local[v_i] + P_local[v_i + 1] + P_local[v_i + 2]
+        B = T.alloc_buffer((13,))
+        P = T.alloc_buffer((15,))
+        P_local = T.alloc_buffer((15,), scope="local")
+        for i in range(13):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_2_0 in range(4):
+            for ax0 in range(6):
+                with T.block("P"):
+                    v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
+                    T.where(i_2_0 * 4 + ax0 < 15)
+                    P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+            for ax0_1 in range(6):
+                with T.block("P_local"):
+                    v0 = T.axis.spatial(15, i_2_0 * 4 + ax0_1)
+                    T.where(i_2_0 * 4 + ax0_1 < 15)
+                    P_local[v0] = P[v0]
+            for i_2_1 in range(4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
+                    T.where(i_2_0 * 4 + i_2_1 < 13)
+                    C[v_i] = P_local[v_i] + P_local[v_i + 1] + P_local[v_i + 2]
         """,
     )
 
@@ -162,27 +146,23 @@ def test_then_placed_at_a_tile_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B_local = T.alloc_buffer((109, 13), scope="local")
-            for j_0, k_0 in T.grid(4, 7):
-                for ax0, ax1 in T.grid(16, 4):
-                    with T.block("B_local"):
-                        v0 = T.axis.spatial(109, k_0 * 16 + ax0)
-                        v1 = T.axis.spatial(13, j_0 * 4 + ax1)
-                        T.where(k_0 * 16 + ax0 < 109 and j_0 * 4 + ax1 < 13)
-                        B_local[v0, v1] = B[v0, v1]
-                for i, k_1, j_1 in T.grid(7, 16, 4):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
-                        v_k = T.axis.reduce(109, k_0 * 16 + k_1)
-                        T.where(j_0 * 4 + j_1 < 13 and k_0 * 16 + k_1 < 109)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_local[v_k, v_j]
+        B_local = T.alloc_buffer((109, 13), scope="local")
+        for j_0, k_0 in T.grid(4, 7):
+            for ax0, ax1 in T.grid(16, 4):
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(109, k_0 * 16 + ax0)
+                    v1 = T.axis.spatial(13, j_0 * 4 + ax1)
+                    T.where(k_0 * 16 + ax0 < 109 and j_0 * 4 + ax1 < 13)
+                    B_local[v0, v1] = B[v0, v1]
+            for i, k_1, j_1 in T.grid(7, 16, 4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                    v_k = T.axis.reduce(109, k_0 * 16 + k_1)
+                    T.where(j_0 * 4 + j_1 < 13 and k_0 * 16 + k_1 < 109)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_local[v_k, v_j]
         """,
     )
 
@@ -207,22 +187,19 @@ def test_inside_another_block_only_what_is_read_there():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            # with T.block("root"):
-            for i in range(7):
-                with T.block("row"):
-                    v_i = T.axis.spatial(7, i)
-                    A_local = T.alloc_buffer((7, 13), scope="local")
-                    for ax0 in range(9):
-                        with T.block("A_local"):
-                            v0 = T.axis.spatial(7, 6 - v_i)
-                            v1 = T.axis.spatial(13, ax0 + 4)
-                            A_local[v0, v1] = A[v0, v1]
-                    for j in range(9):
-                        with T.block("B"):
-                            v_j = T.axis.spatial(9, j)
-                            B[v_i, v_j] = A_local[6 - v_i, v_j + 4] * T.float32(2.0)
+        for i in range(7):
+            with T.block("row"):
+                v_i = T.axis.spatial(7, i)
+                A_local = T.alloc_buffer((7, 13), scope="local")
+                for ax0 in range(9):
+                    with T.block("A_local"):
+                        v0 = T.axis.spatial(7, 6 - v_i)
+                        v1 = T.axis.spatial(13, ax0 + 4)
+                        A_local[v0, v1] = A[v0, v1]
+                for j in range(9):
+                    with T.block("B"):
+                        v_j = T.axis.spatial(9, j)
+                        B[v_i, v_j] = A_local[6 - v_i, v_j + 4] * T.float32(2.0)
         """,
     )
 
@@ -237,17 +214,13 @@ def test_scalar():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((), "float32"), B: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_local = T.alloc_buffer((), scope="local")
-            with T.block("A_local"):
-                A_local[()] = A[()]
-            for i in range(7):
-                with T.block("B"):
-                    v_i = T.axis.spatial(7, i)
-                    B[v_i] = A_local[()] + T.Cast("float32", v_i)
+        A_local = T.alloc_buffer((), scope="local")
+        with T.block("A_local"):
+            A_local[()] = A[()]
+        for i in range(7):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                B[v_i] = A_local[()] + T.Cast("float32", v_i)
         """,
     )
 

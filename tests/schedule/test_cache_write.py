@@ -15,21 +15,17 @@ def test_of_an_output():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_local = T.alloc_buffer((7, 13), scope="local")
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_local[v_i, v_j] = T.float32(0.0)
-                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_local[v0, v1]
+        C_local = T.alloc_buffer((7, 13), scope="local")
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_local[v_i, v_j] = T.float32(0.0)
+                C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v0, v1]
         """,
     )
 
@@ -47,27 +43,23 @@ def test_of_tiles_that_dont_divide():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_local = T.alloc_buffer((7, 13), scope="local")
-            for i_0, j_0 in T.grid(2, 3):
-                for k, i_1, j_1 in T.grid(5, 4, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                        with T.init():
-                            C_local[v_i, v_j] = T.float32(0.0)
-                        C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("C_local"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
-                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
-                        C[v0, v1] = C_local[v0, v1]
+        C_local = T.alloc_buffer((7, 13), scope="local")
+        for i_0, j_0 in T.grid(2, 3):
+            for k, i_1, j_1 in T.grid(5, 4, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                    with T.init():
+                        C_local[v_i, v_j] = T.float32(0.0)
+                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("C_local"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                    T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                    C[v0, v1] = C_local[v0, v1]
         """,
     )
 
@@ -80,26 +72,22 @@ def test_consumers_read_the_copy():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            C_local = T.alloc_buffer((7, 13), scope="local")
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_local[v_i, v_j] = T.float32(0.0)
-                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_local[v0, v1]
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("D"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    D[v_i, v_j] = T.max(C_local[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        C_local = T.alloc_buffer((7, 13), scope="local")
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_local[v_i, v_j] = T.float32(0.0)
+                C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v0, v1]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("D"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                D[v_i, v_j] = T.max(C_local[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -114,34 +102,30 @@ def test_inside_loops_shared_with_a_reader():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            C_local = T.alloc_buffer((7, 13), scope="local")
-            for i_0 in range(2):
-                for i_1_1, j, k in T.grid(4, 13, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, j)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(i_0 * 4 + i_1_1 < 7)
-                        with T.init():
-                            C_local[v_i, v_j] = T.float32(0.0)
-                        C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0_1, ax1_1 in T.grid(4, 13):
-                    with T.block("C_local"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
-                        v1 = T.axis.spatial(13, ax1_1)
-                        T.where(i_0 * 4 + ax0_1 < 7)
-                        C[v0, v1] = C_local[v0, v1]
-                for ax0, ax1 in T.grid(4, 13):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v_j = T.axis.spatial(13, ax1)
-                        T.where(i_0 * 4 + ax0 < 7)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        C_local = T.alloc_buffer((7, 13), scope="local")
+        for i_0 in range(2):
+            for i_1_1, j, k in T.grid(4, 13, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1_1 < 7)
+                    with T.init():
+                        C_local[v_i, v_j] = T.float32(0.0)
+                    C_local[v_i, v_j] = C_local[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0_1, ax1_1 in T.grid(4, 13):
+                with T.block("C_local"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
+                    v1 = T.axis.spatial(13, ax1_1)
+                    T.where(i_0 * 4 + ax0_1 < 7)
+                    C[v0, v1] = C_local[v0, v1]
+            for ax0, ax1 in T.grid(4, 13):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v_j = T.axis.spatial(13, ax1)
+                    T.where(i_0 * 4 + ax0 < 7)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -159,31 +143,27 @@ def test_rank_0_and_several_outputs():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7,), "float32"), X_v0: T.Buffer((7,), "float32"), X_v1: T.Buffer((7,), "float32"), S: T.Buffer((), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            S_local = T.alloc_buffer((), scope="local")
-            X_v1_local = T.alloc_buffer((7,), scope="local")
-            for k in range(7):
-                with T.block("S"):
-                    v_k = T.axis.reduce(7, k)
-                    with T.init():
-                        S_local[()] = T.float32(0.0)
-                    S_local[()] = S_local[()] + A[v_k]
-            with T.block("S_local"):
-                S[()] = S_local[()]
-            for i in range(7):
-                with T.block("X"):
-                    v_i = T.axis.spatial(7, i)
-                    v_X_v0: T.float32 = A[v_i] + S[()]
-                    v_X_v1: T.float32 = A[v_i] * T.float32(2.0)
-                    X_v0[v_i] = v_X_v0
-                    X_v1_local[v_i] = v_X_v1
-            for ax0 in range(7):
-                with T.block("X_v1_local"):
-                    v0 = T.axis.spatial(7, ax0)
-                    X_v1[v0] = X_v1_local[v0]
+        S_local = T.alloc_buffer((), scope="local")
+        X_v1_local = T.alloc_buffer((7,), scope="local")
+        for k in range(7):
+            with T.block("S"):
+                v_k = T.axis.reduce(7, k)
+                with T.init():
+                    S_local[()] = T.float32(0.0)
+                S_local[()] = S_local[()] + A[v_k]
+        with T.block("S_local"):
+            S[()] = S_local[()]
+        for i in range(7):
+            with T.block("X"):
+                v_i = T.axis.spatial(7, i)
+                v_X_v0: T.float32 = A[v_i] + S[()]
+                v_X_v1: T.float32 = A[v_i] * T.float32(2.0)
+                X_v0[v_i] = v_X_v0
+                X_v1_local[v_i] = v_X_v1
+        for ax0 in range(7):
+            with T.block("X_v1_local"):
+                v0 = T.axis.spatial(7, ax0)
+                X_v1[v0] = X_v1_local[v0]
         """,
     )
 
@@ -212,25 +192,22 @@ def test_what_is_written_under_conditions_on_axes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
-            # with T.block("root"):
-            X = T.alloc_buffer((13,))
-            X_local = T.alloc_buffer((13,), scope="local")
-            for i_0, i_1_1 in T.grid(4, 4):
-                with T.block("X"):
-                    v_i = T.axis.spatial(13, i_0 * 4 + i_1_1)
-                    T.where(i_0 * 4 + i_1_1 >= 2 and i_0 * 4 + i_1_1 < 11 and i_0 * 4 + i_1_1 < 13)
-                    X_local[v_i] = A[v_i]
-            for ax0 in range(13):
-                with T.block("X_local"):
-                    v0 = T.axis.spatial(13, ax0)
-                    T.where(ax0 >= 2 and ax0 < 11)
-                    X[v0] = X_local[v0]
-            for i_1 in range(9):
-                with T.block("B"):
-                    v_i = T.axis.spatial(9, i_1)
-                    B[v_i] = X_local[v_i + 2]
+        X = T.alloc_buffer((13,))
+        X_local = T.alloc_buffer((13,), scope="local")
+        for i_0, i_1_1 in T.grid(4, 4):
+            with T.block("X"):
+                v_i = T.axis.spatial(13, i_0 * 4 + i_1_1)
+                T.where(i_0 * 4 + i_1_1 >= 2 and i_0 * 4 + i_1_1 < 11 and i_0 * 4 + i_1_1 < 13)
+                X_local[v_i] = A[v_i]
+        for ax0 in range(13):
+            with T.block("X_local"):
+                v0 = T.axis.spatial(13, ax0)
+                T.where(ax0 >= 2 and ax0 < 11)
+                X[v0] = X_local[v0]
+        for i_1 in range(9):
+            with T.block("B"):
+                v_i = T.axis.spatial(9, i_1)
+                B[v_i] = X_local[v_i + 2]
         """,
     )
 
@@ -245,26 +222,22 @@ def test_of_an_output_written_in_part():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            C_local = T.alloc_buffer((7, 13), scope="local")
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    T.where(i_1 < 5)
-                    C_local[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    T.where(ax0 < 5)
-                    C[v0, v1] = C_local[v0, v1]
+        B = T.alloc_buffer((7, 13))
+        C_local = T.alloc_buffer((7, 13), scope="local")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                T.where(i_1 < 5)
+                C_local[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                T.where(ax0 < 5)
+                C[v0, v1] = C_local[v0, v1]
         """,
     )
 
@@ -278,29 +251,26 @@ def test_of_a_copy_of_what_is_read():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
-            # with T.block("root"):
-            X = T.alloc_buffer((13,))
-            X_global = T.alloc_buffer((13,))
-            X_global_local = T.alloc_buffer((13,), scope="local")
-            for i in range(13):
-                with T.block("X"):
-                    v_i = T.axis.spatial(13, i)
-                    X[v_i] = A[v_i]
-            for ax0 in range(9):
-                with T.block("X_global"):
-                    v0 = T.axis.spatial(13, ax0 + 2)
-                    X_global_local[v0] = X[v0]
-            for ax0_1 in range(13):
-                with T.block("X_global_local"):
-                    v0 = T.axis.spatial(13, ax0_1)
-                    T.where(ax0_1 >= 2 and ax0_1 <= 10)
-                    X_global[v0] = X_global_local[v0]
-            for i_1 in range(9):
-                with T.block("B"):
-                    v_i = T.axis.spatial(9, i_1)
-                    B[v_i] = X_global[v_i + 2]
+        X = T.alloc_buffer((13,))
+        X_global = T.alloc_buffer((13,))
+        X_global_local = T.alloc_buffer((13,), scope="local")
+        for i in range(13):
+            with T.block("X"):
+                v_i = T.axis.spatial(13, i)
+                X[v_i] = A[v_i]
+        for ax0 in range(9):
+            with T.block("X_global"):
+                v0 = T.axis.spatial(13, ax0 + 2)
+                X_global_local[v0] = X[v0]
+        for ax0_1 in range(13):
+            with T.block("X_global_local"):
+                v0 = T.axis.spatial(13, ax0_1)
+                T.where(ax0_1 >= 2 and ax0_1 <= 10)
+                X_global[v0] = X_global_local[v0]
+        for i_1 in range(9):
+            with T.block("B"):
+                v_i = T.axis.spatial(9, i_1)
+                B[v_i] = X_global[v_i + 2]
         """,
     )
 
@@ -313,25 +283,22 @@ def test_places_that_are_not_axes_are_copied_as_far_as_they_are_read():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
-            # with T.block("root"):
-            X = T.alloc_buffer((13,))
-            X_local = T.alloc_buffer((13,), scope="local")
-            for i in range(13):
-                with T.block("X"):
-                    v_i = T.axis.spatial(13, i)
-                    if v_i <= 10:
-                        X_local[12 - v_i] = A[v_i]
-            for ax0 in range(13):
-                with T.block("X_local"):
-                    v0 = T.axis.spatial(13, ax0)
-                    T.where(ax0 >= 2 and ax0 <= 10)
-                    X[v0] = X_local[v0]
-            for i_1 in range(9):
-                with T.block("B"):
-                    v_i = T.axis.spatial(9, i_1)
-                    B[v_i] = X[v_i + 2]
+        X = T.alloc_buffer((13,))
+        X_local = T.alloc_buffer((13,), scope="local")
+        for i in range(13):
+            with T.block("X"):
+                v_i = T.axis.spatial(13, i)
+                if v_i <= 10:
+                    X_local[12 - v_i] = A[v_i]
+        for ax0 in range(13):
+            with T.block("X_local"):
+                v0 = T.axis.spatial(13, ax0)
+                T.where(ax0 >= 2 and ax0 <= 10)
+                X[v0] = X_local[v0]
+        for i_1 in range(9):
+            with T.block("B"):
+                v_i = T.axis.spatial(9, i_1)
+                B[v_i] = X[v_i + 2]
         """,
     )
 

@@ -17,20 +17,16 @@ def test_elementwise_under_the_outer_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1 in range(7):
-                for ax0 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -44,18 +40,14 @@ def test_under_the_innermost_loop_no_loops_remain():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -69,20 +61,16 @@ def test_unit_loops_are_preserved_when_asked():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1, j_1 in T.grid(7, 13):
-                for ax0, ax1 in T.grid(1, 1):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(7, i_1 + ax0)
-                        v_j = T.axis.spatial(13, j_1 + ax1)
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1, j_1 in T.grid(7, 13):
+            for ax0, ax1 in T.grid(1, 1):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i_1 + ax0)
+                    v_j = T.axis.spatial(13, j_1 + ax1)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -99,24 +87,20 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1_0, i_1_1, j_1_0 in T.grid(2, 4, 3):
-                for ax0 in range(5):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, j_1_0 * 5 + ax0)
-                        T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + ax0 < 13)
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for j_1_1 in range(5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, j_1_0 * 5 + j_1_1)
-                        T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + j_1_1 < 13)
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1_0, i_1_1, j_1_0 in T.grid(2, 4, 3):
+            for ax0 in range(5):
+                with T.block("B"):
+                    v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 5 + ax0)
+                    T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + ax0 < 13)
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j_1_1 in range(5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 5 + j_1_1)
+                    T.where(i_1_0 * 4 + i_1_1 < 7 and j_1_0 * 5 + j_1_1 < 13)
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -131,27 +115,23 @@ def test_reduction_is_done_completely():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            for i_1, j_1_0 in T.grid(7, 4):
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_1)
-                        v_j = T.axis.spatial(13, j_1_0 * 4 + ax0)
-                        v_k = T.axis.reduce(5, ax1)
-                        T.where(j_1_0 * 4 + ax0 < 13)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for j_1_1 in range(4):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i_1)
-                        v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
-                        T.where(j_1_0 * 4 + j_1_1 < 13)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        for i_1, j_1_0 in T.grid(7, 4):
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 4 + ax0)
+                    v_k = T.axis.reduce(5, ax1)
+                    T.where(j_1_0 * 4 + ax0 < 13)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for j_1_1 in range(4):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
+                    T.where(j_1_0 * 4 + j_1_1 < 13)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -166,28 +146,24 @@ def test_overlapping_windows_and_both_ends_of_a_padding():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13,))
-            P = T.alloc_buffer((15,))
-            for i_2_0 in range(4):
-                for ax0_1 in range(6):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, i_2_0 * 4 + ax0_1 - 1)
-                        T.where(i_2_0 * 4 + ax0_1 - 1 >= 0 and i_2_0 * 4 + ax0_1 - 1 < 13)
-                        B[v_i] = A[v_i] * T.float32(2.0)
-                for ax0 in range(6):
-                    with T.block("P"):
-                        v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
-                        T.where(i_2_0 * 4 + ax0 < 15)
-                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
-                for i_2_1 in range(4):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
-                        T.where(i_2_0 * 4 + i_2_1 < 13)
-                        C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
+        B = T.alloc_buffer((13,))
+        P = T.alloc_buffer((15,))
+        for i_2_0 in range(4):
+            for ax0_1 in range(6):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i_2_0 * 4 + ax0_1 - 1)
+                    T.where(i_2_0 * 4 + ax0_1 - 1 >= 0 and i_2_0 * 4 + ax0_1 - 1 < 13)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            for ax0 in range(6):
+                with T.block("P"):
+                    v_i = T.axis.spatial(15, i_2_0 * 4 + ax0)
+                    T.where(i_2_0 * 4 + ax0 < 15)
+                    P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+            for i_2_1 in range(4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_2_0 * 4 + i_2_1)
+                    T.where(i_2_0 * 4 + i_2_1 < 13)
+                    C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
         """,
     )
 
@@ -202,25 +178,21 @@ def test_window_that_is_constant_is_cut():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13,))
-            P = T.alloc_buffer((15,))
-            for i_2_0 in range(1):
-                for ax0_1 in range(13):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, ax0_1)
-                        B[v_i] = A[v_i] * T.float32(2.0)
-                for ax0 in range(15):
-                    with T.block("P"):
-                        v_i = T.axis.spatial(15, ax0)
-                        P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
-                for i_2_1 in range(13):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(13, i_2_0 * 13 + i_2_1)
-                        C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
+        B = T.alloc_buffer((13,))
+        P = T.alloc_buffer((15,))
+        for i_2_0 in range(1):
+            for ax0_1 in range(13):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, ax0_1)
+                    B[v_i] = A[v_i] * T.float32(2.0)
+            for ax0 in range(15):
+                with T.block("P"):
+                    v_i = T.axis.spatial(15, ax0)
+                    P[v_i] = T.if_then_else(v_i >= 1 and v_i < 14, B[v_i - 1], T.float32(0.0))
+            for i_2_1 in range(13):
+                with T.block("C"):
+                    v_i = T.axis.spatial(13, i_2_0 * 13 + i_2_1)
+                    C[v_i] = P[v_i] + P[v_i + 1] + P[v_i + 2]
         """,
     )
 
@@ -256,25 +228,21 @@ def test_several_consumers_under_one_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            C = T.alloc_buffer((7, 13))
-            for i_2 in range(7):
-                for ax0_1 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_2, ax0_1])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_2, ax0])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-                for j_2 in range(13):
-                    with T.block("D"):
-                        v_i, v_j = T.axis.remap("SS", [i_2, j_2])
-                        D[v_i, v_j] = B[v_i, 12 - v_j] * C[v_i, v_j]
+        B = T.alloc_buffer((7, 13))
+        C = T.alloc_buffer((7, 13))
+        for i_2 in range(7):
+            for ax0_1 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_2, ax0_1])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_2, ax0])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+            for j_2 in range(13):
+                with T.block("D"):
+                    v_i, v_j = T.axis.remap("SS", [i_2, j_2])
+                    D[v_i, v_j] = B[v_i, 12 - v_j] * C[v_i, v_j]
         """,
     )
 
@@ -290,17 +258,13 @@ def test_scalar():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((), "float32"), C: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer(())
-            for i in range(7):
-                with T.block("B"):
-                    B[()] = A[()] * T.float32(2.0)
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i)
-                    C[v_i] = B[()] + T.Cast("float32", v_i)
+        B = T.alloc_buffer(())
+        for i in range(7):
+            with T.block("B"):
+                B[()] = A[()] * T.float32(2.0)
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i)
+                C[v_i] = B[()] + T.Cast("float32", v_i)
         """,
     )
 
@@ -318,24 +282,20 @@ def test_transposed_and_strided_reads():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13, 7), "float32"), C: T.Buffer((7, 6), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13, 7))
-            for i_1, j_1_0 in T.grid(7, 2):
-                for ax0 in range(7):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, j_1_0 * 8 + ax0 + 1)
-                        v_j = T.axis.spatial(7, i_1)
-                        T.where(j_1_0 * 8 + ax0 + 1 < 13)
-                        B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
-                for j_1_1 in range(4):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_1)
-                        v_j = T.axis.spatial(6, j_1_0 * 4 + j_1_1)
-                        T.where(j_1_0 * 4 + j_1_1 < 6)
-                        C[v_i, v_j] = B[2 * v_j + 1, v_i]
+        B = T.alloc_buffer((13, 7))
+        for i_1, j_1_0 in T.grid(7, 2):
+            for ax0 in range(7):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, j_1_0 * 8 + ax0 + 1)
+                    v_j = T.axis.spatial(7, i_1)
+                    T.where(j_1_0 * 8 + ax0 + 1 < 13)
+                    B[v_i, v_j] = A[v_i, v_j] * T.float32(2.0)
+            for j_1_1 in range(4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_1)
+                    v_j = T.axis.spatial(6, j_1_0 * 4 + j_1_1)
+                    T.where(j_1_0 * 4 + j_1_1 < 6)
+                    C[v_i, v_j] = B[2 * v_j + 1, v_i]
         """,
     )
 
@@ -376,22 +336,18 @@ def test_moved_again_from_a_loop_to_an_inner_one():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1_0, i_1_1, j_1 in T.grid(3, 3, 13):
-                with T.block("B"):
-                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
-                    v_j = T.axis.spatial(13, j_1)
-                    T.where(i_1_0 * 3 + i_1_1 < 7)
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
-                    v_j = T.axis.spatial(13, j_1)
-                    T.where(i_1_0 * 3 + i_1_1 < 7)
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1_0, i_1_1, j_1 in T.grid(3, 3, 13):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                v_j = T.axis.spatial(13, j_1)
+                T.where(i_1_0 * 3 + i_1_1 < 7)
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_1_0 * 3 + i_1_1)
+                v_j = T.axis.spatial(13, j_1)
+                T.where(i_1_0 * 3 + i_1_1 < 7)
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 

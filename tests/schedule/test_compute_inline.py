@@ -14,14 +14,10 @@ def test_chain():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
         """,
     )
 
@@ -35,14 +31,10 @@ def test_several_loads_and_a_guard():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_2 in range(13):
-                with T.block("C"):
-                    v_i = T.axis.spatial(13, i_2)
-                    C[v_i] = T.if_then_else(v_i >= 1, A[v_i - 1] * T.float32(2.0), T.float32(0.0)) + A[v_i] * T.float32(2.0) + T.if_then_else(v_i + 2 < 14, A[v_i + 1] * T.float32(2.0), T.float32(0.0))
+        for i_2 in range(13):
+            with T.block("C"):
+                v_i = T.axis.spatial(13, i_2)
+                C[v_i] = T.if_then_else(v_i >= 1, A[v_i - 1] * T.float32(2.0), T.float32(0.0)) + A[v_i] * T.float32(2.0) + T.if_then_else(v_i + 2 < 14, A[v_i + 1] * T.float32(2.0), T.float32(0.0))
         """,
     )
 
@@ -59,18 +51,14 @@ def test_transposed_and_several_consumers():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32"), D: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
-            for i_2 in range(13):
-                with T.block("D"):
-                    v_i = T.axis.spatial(13, i_2)
-                    D[v_i] = A[0, v_i] + T.float32(1.0) + (A[6, 12 - v_i] + T.float32(1.0))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
+        for i_2 in range(13):
+            with T.block("D"):
+                v_i = T.axis.spatial(13, i_2)
+                D[v_i] = A[0, v_i] + T.float32(1.0) + (A[6, 12 - v_i] + T.float32(1.0))
         """,
     )
 
@@ -87,16 +75,12 @@ def test_scalar_into_a_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7,), "float32"), C: T.Buffer((1,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, k in T.grid(1, 7):
-                with T.block("C"):
-                    v_i, v_k = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        C[v_i] = T.float32(0.0)
-                    C[v_i] = C[v_i] + A[v_k] * T.float32(2.0)
+        for i, k in T.grid(1, 7):
+            with T.block("C"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + A[v_k] * T.float32(2.0)
         """,
     )
 
@@ -111,14 +95,10 @@ def test_split_loops_do_not_matter():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
         """,
     )
 

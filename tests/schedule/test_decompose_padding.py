@@ -59,18 +59,14 @@ def test_the_loop_is_cut():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), P: T.Buffer((15,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_pad in range(15):
-                with T.block("P_pad_const"):
-                    v_i = T.axis.spatial(15, i_pad)
-                    P[v_i] = T.float32(0.0)
-            for i in range(13):
-                with T.block("P"):
-                    v_i = T.axis.spatial(13, i)
-                    P[v_i + 1] = A[v_i]
+        for i_pad in range(15):
+            with T.block("P_pad_const"):
+                v_i = T.axis.spatial(15, i_pad)
+                P[v_i] = T.float32(0.0)
+        for i in range(13):
+            with T.block("P"):
+                v_i = T.axis.spatial(13, i)
+                P[v_i + 1] = A[v_i]
         """,
     )
 
@@ -83,25 +79,21 @@ def test_under_an_outer_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            P = T.alloc_buffer((7, 15))
-            for i in range(7):
-                for j_pad in range(15):
-                    with T.block("P_pad_const"):
-                        v_i, v_j = T.axis.remap("SS", [i, j_pad])
-                        P[v_i, v_j] = T.float32(-1.0)
-                for j in range(13):
-                    with T.block("P"):
-                        v_i, v_j = T.axis.remap("SS", [i, j])
-                        T.where(i < 5)
-                        P[v_i, v_j + 1] = A[v_i, v_j]
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
+        P = T.alloc_buffer((7, 15))
+        for i in range(7):
+            for j_pad in range(15):
+                with T.block("P_pad_const"):
+                    v_i, v_j = T.axis.remap("SS", [i, j_pad])
+                    P[v_i, v_j] = T.float32(-1.0)
+            for j in range(13):
+                with T.block("P"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    T.where(i < 5)
+                    P[v_i, v_j + 1] = A[v_i, v_j]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
         """,
     )
 
@@ -115,27 +107,23 @@ def test_loops_of_a_split_axis_stay():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            P = T.alloc_buffer((7, 15))
-            for i_pad, j_0_pad, j_1_1_pad in T.grid(7, 4, 4):
-                with T.block("P_pad_const"):
-                    v_i = T.axis.spatial(7, i_pad)
-                    v_j = T.axis.spatial(15, j_0_pad * 4 + j_1_1_pad)
-                    T.where(j_0_pad * 4 + j_1_1_pad < 15)
-                    P[v_i, v_j] = T.float32(-1.0)
-            for i, j_0, j_1_1 in T.grid(5, 4, 4):
-                with T.block("P"):
-                    v_i = T.axis.spatial(5, i)
-                    v_j = T.axis.spatial(15, j_0 * 4 + j_1_1)
-                    T.where(j_0 * 4 + j_1_1 < 15 and j_0 * 4 + j_1_1 >= 1 and j_0 * 4 + j_1_1 < 14)
-                    P[v_i, v_j] = A[v_i, v_j - 1]
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
+        P = T.alloc_buffer((7, 15))
+        for i_pad, j_0_pad, j_1_1_pad in T.grid(7, 4, 4):
+            with T.block("P_pad_const"):
+                v_i = T.axis.spatial(7, i_pad)
+                v_j = T.axis.spatial(15, j_0_pad * 4 + j_1_1_pad)
+                T.where(j_0_pad * 4 + j_1_1_pad < 15)
+                P[v_i, v_j] = T.float32(-1.0)
+        for i, j_0, j_1_1 in T.grid(5, 4, 4):
+            with T.block("P"):
+                v_i = T.axis.spatial(5, i)
+                v_j = T.axis.spatial(15, j_0 * 4 + j_1_1)
+                T.where(j_0 * 4 + j_1_1 < 15 and j_0 * 4 + j_1_1 >= 1 and j_0 * 4 + j_1_1 < 14)
+                P[v_i, v_j] = A[v_i, v_j - 1]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
         """,
     )
 
@@ -149,25 +137,21 @@ def test_in_a_loop_with_its_consumer():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            P = T.alloc_buffer((7, 15))
-            for i_1 in range(7):
-                for ax0_pad in range(15):
-                    with T.block("P_pad_const"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0_pad])
-                        P[v_i, v_j] = T.float32(-1.0)
-                for ax0 in range(13):
-                    with T.block("P"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        T.where(i_1 < 5)
-                        P[v_i, v_j + 1] = A[v_i, v_j]
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
+        P = T.alloc_buffer((7, 15))
+        for i_1 in range(7):
+            for ax0_pad in range(15):
+                with T.block("P_pad_const"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0_pad])
+                    P[v_i, v_j] = T.float32(-1.0)
+            for ax0 in range(13):
+                with T.block("P"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    T.where(i_1 < 5)
+                    P[v_i, v_j + 1] = A[v_i, v_j]
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = P[v_i, v_j] + P[v_i, v_j + 1] + P[v_i, v_j + 2]
         """,
     )
 
@@ -180,19 +164,15 @@ def test_a_condition_on_two_axes_becomes_the_predicate():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 7), "float32"), B: T.Buffer((7, 7), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_pad, j_pad in T.grid(7, 7):
-                with T.block("B_pad_const"):
-                    v_i, v_j = T.axis.remap("SS", [i_pad, j_pad])
-                    B[v_i, v_j] = T.float32(0.0)
-            for i, j in T.grid(7, 6):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    T.where(i >= j)
-                    B[v_i, v_j] = A[v_i, v_j]
+        for i_pad, j_pad in T.grid(7, 7):
+            with T.block("B_pad_const"):
+                v_i, v_j = T.axis.remap("SS", [i_pad, j_pad])
+                B[v_i, v_j] = T.float32(0.0)
+        for i, j in T.grid(7, 6):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                T.where(i >= j)
+                B[v_i, v_j] = A[v_i, v_j]
         """,
     )
 

@@ -17,18 +17,14 @@ def test_before_the_reduction_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(7, 13):
-                with T.block("C_init"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    C[v_i, v_j] = T.float32(0.0)
-                for k in range(5):
-                    with T.block("C_update"):
-                        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j in T.grid(7, 13):
+            with T.block("C_init"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = T.float32(0.0)
+            for k in range(5):
+                with T.block("C_update"):
+                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -41,18 +37,14 @@ def test_before_the_outermost_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_init, j_init in T.grid(7, 13):
-                with T.block("C_init"):
-                    v_i, v_j = T.axis.remap("SS", [i_init, j_init])
-                    C[v_i, v_j] = T.float32(0.0)
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C_update"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_init, j_init in T.grid(7, 13):
+            with T.block("C_init"):
+                v_i, v_j = T.axis.remap("SS", [i_init, j_init])
+                C[v_i, v_j] = T.float32(0.0)
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C_update"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -73,30 +65,26 @@ def test_tiled_with_guards_and_marked_loops():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, j_0 in T.grid(2, 2):
-                for i_1_init in T.serial(4, annotations={"unroll_hint": 4}):
-                    for j_1_init in T.vectorized(8):
-                        with T.block("C_init"):
-                            v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
-                            v_j = T.axis.spatial(13, j_0 * 8 + j_1_init)
-                            T.where(i_0 * 4 + i_1_init < 7 and j_0 * 8 + j_1_init < 13)
-                            T.block_attr({"tiling": "SSRSRS"})
-                            C[v_i, v_j] = T.float32(0.0)
-                for k_0 in range(3):
-                    for i_1 in T.serial(4, annotations={"unroll_hint": 4}):
-                        for k_1 in range(2):
-                            for j_1 in T.vectorized(8):
-                                with T.block("C_update"):
-                                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                                    v_j = T.axis.spatial(13, j_0 * 8 + j_1)
-                                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 8 + j_1 < 13 and k_0 * 2 + k_1 < 5)
-                                    T.block_attr({"tiling": "SSRSRS"})
-                                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_0, j_0 in T.grid(2, 2):
+            for i_1_init in T.serial(4, annotations={"unroll_hint": 4}):
+                for j_1_init in T.vectorized(8):
+                    with T.block("C_init"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                        v_j = T.axis.spatial(13, j_0 * 8 + j_1_init)
+                        T.where(i_0 * 4 + i_1_init < 7 and j_0 * 8 + j_1_init < 13)
+                        T.block_attr({"tiling": "SSRSRS"})
+                        C[v_i, v_j] = T.float32(0.0)
+            for k_0 in range(3):
+                for i_1 in T.serial(4, annotations={"unroll_hint": 4}):
+                    for k_1 in range(2):
+                        for j_1 in T.vectorized(8):
+                            with T.block("C_update"):
+                                v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                                v_j = T.axis.spatial(13, j_0 * 8 + j_1)
+                                v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                                T.where(i_0 * 4 + i_1 < 7 and j_0 * 8 + j_1 < 13 and k_0 * 2 + k_1 < 5)
+                                T.block_attr({"tiling": "SSRSRS"})
+                                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -137,22 +125,18 @@ def test_reader_in_the_same_iteration():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_init in range(7):
-                with T.block("C_init"):
-                    v_i = T.axis.spatial(7, i_init)
-                    C[v_i] = T.float32(0.0)
-            for i in range(7):
-                for k in range(13):
-                    with T.block("C_update"):
-                        v_i, v_k = T.axis.remap("SR", [i, k])
-                        C[v_i] = C[v_i] + A[v_i, v_k]
-                with T.block("D"):
-                    v_i = T.axis.spatial(7, i)
-                    D[v_i] = C[v_i] * T.float32(2.0)
+        for i_init in range(7):
+            with T.block("C_init"):
+                v_i = T.axis.spatial(7, i_init)
+                C[v_i] = T.float32(0.0)
+        for i in range(7):
+            for k in range(13):
+                with T.block("C_update"):
+                    v_i, v_k = T.axis.remap("SR", [i, k])
+                    C[v_i] = C[v_i] + A[v_i, v_k]
+            with T.block("D"):
+                v_i = T.axis.spatial(7, i)
+                D[v_i] = C[v_i] * T.float32(2.0)
         """,
     )
 

@@ -15,15 +15,11 @@ def test_two_loops():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i0_i1_fused in range(91):
-                with T.block("B"):
-                    v_i0 = T.axis.spatial(7, i0_i1_fused // 13)
-                    v_i1 = T.axis.spatial(13, i0_i1_fused % 13)
-                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        for i0_i1_fused in range(91):
+            with T.block("B"):
+                v_i0 = T.axis.spatial(7, i0_i1_fused // 13)
+                v_i1 = T.axis.spatial(13, i0_i1_fused % 13)
+                B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
         """,
     )
 
@@ -36,18 +32,14 @@ def test_spatial_and_reduction_loops():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_j_k_fused in range(455):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_j_k_fused // 65)
-                    v_j = T.axis.spatial(13, i_j_k_fused // 5 % 13)
-                    v_k = T.axis.reduce(5, i_j_k_fused % 5)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_j_k_fused in range(455):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_j_k_fused // 65)
+                v_j = T.axis.spatial(13, i_j_k_fused // 5 % 13)
+                v_k = T.axis.reduce(5, i_j_k_fused % 5)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -61,16 +53,12 @@ def test_fuse_undoes_split():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 12), "float32"), C: T.Buffer((7, 12), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j_0_j_1_fused, k in T.grid(7, 12, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j_0_j_1_fused, k])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j_0_j_1_fused, k in T.grid(7, 12, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j_0_j_1_fused, k])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 

@@ -101,16 +101,12 @@ def test_a_bias():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_i, v_j] = bias[v_j]
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_i, v_j] = bias[v_j]
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -123,16 +119,12 @@ def test_several_terms():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_i, v_j] = -bias[v_j] + T.float32(2.0) + bias[v_j]
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_i, v_j] = -bias[v_j] + T.float32(2.0) + bias[v_j]
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -145,16 +137,12 @@ def test_a_transposed_output():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((13, 7), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_j, v_i] = bias[v_j]
-                    D[v_j, v_i] = D[v_j, v_i] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_j, v_i] = bias[v_j]
+                D[v_j, v_i] = D[v_j, v_i] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -167,16 +155,12 @@ def test_integers():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "int32"), B: T.Buffer((5, 13), "int32"), bias: T.Buffer((13,), "int32"), D: T.Buffer((7, 13), "int32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_i, v_j] = bias[v_j]
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_i, v_j] = bias[v_j]
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -189,16 +173,12 @@ def test_a_copy():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_i, v_j] = T.float32(0.0)
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_i, v_j] = T.float32(0.0)
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -211,16 +191,12 @@ def test_a_maximum():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), bound: T.Buffer((1,), "float32"), D: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, k in T.grid(7, 5):
-                with T.block("C"):
-                    v_i, v_k = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        D[v_i] = T.max(T.float32("-inf"), bound[0])
-                    D[v_i] = T.max(D[v_i], A[v_i, v_k])
+        for i, k in T.grid(7, 5):
+            with T.block("C"):
+                v_i, v_k = T.axis.remap("SR", [i, k])
+                with T.init():
+                    D[v_i] = T.max(T.float32("-inf"), bound[0])
+                D[v_i] = T.max(D[v_i], A[v_i, v_k])
         """,
     )
 
@@ -236,19 +212,15 @@ def test_tiled():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, j, k, i_1_1 in T.grid(2, 13, 5, 4):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                    v_j = T.axis.spatial(13, j)
-                    v_k = T.axis.reduce(5, k)
-                    T.where(i_0 * 4 + i_1_1 < 7)
-                    with T.init():
-                        D[v_i, v_j] = bias[v_j]
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_0, j, k, i_1_1 in T.grid(2, 13, 5, 4):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(5, k)
+                T.where(i_0 * 4 + i_1_1 < 7)
+                with T.init():
+                    D[v_i, v_j] = bias[v_j]
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -262,16 +234,12 @@ def test_in_a_loop_with_the_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), bias: T.Buffer((13,), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        D[v_i, v_j] = bias[v_j]
-                    D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    D[v_i, v_j] = bias[v_j]
+                D[v_i, v_j] = D[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 

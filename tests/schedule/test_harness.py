@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import refuse, same_numbers, well_formed
+from tests.schedule.harness import check, refuse, same_numbers, well_formed
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -63,3 +63,10 @@ def test_what_is_accepted_but_should_not_be_shows_what_it_does():
 def test_another_message_is_shown():
     message = failure(refuse, Schedule(program()), lambda s: s.split("x", [None, 4]), "split: no")
     assert message.startswith("the message was\nsplit('x', [None, 4]): ")
+
+
+def test_a_changed_header_is_seen():
+    before = program().with_(attrs=(("note", 1),))
+    body = program().script().partition('with T.block("root"):\n')[2]
+    check(Schedule(before), before, body)
+    assert 'T.func_attr({"note": 1})' in failure(check, Schedule(before), program(), body)

@@ -99,24 +99,21 @@ def test_to_the_next_block():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            # with T.block("root"):
-            for i in range(7):
-                with T.block("outer"):
-                    v_i = T.axis.spatial(7, i)
-                    row = T.alloc_buffer((13,))
-                    for one in range(1):
-                        with T.block("inner"):
-                            v_o = T.axis.spatial(1, one)
-                            for j in range(13):
-                                with T.block("row"):
-                                    v_j = T.axis.spatial(13, j)
-                                    row[v_j] = A[v_i, v_j] + T.float32(1.0)
-                            for j_1 in range(13):
-                                with T.block("B"):
-                                    v_j = T.axis.spatial(13, j_1)
-                                    B[v_i, v_j] = row[v_j] * T.float32(2.0)
+        for i in range(7):
+            with T.block("outer"):
+                v_i = T.axis.spatial(7, i)
+                row = T.alloc_buffer((13,))
+                for one in range(1):
+                    with T.block("inner"):
+                        v_o = T.axis.spatial(1, one)
+                        for j in range(13):
+                            with T.block("row"):
+                                v_j = T.axis.spatial(13, j)
+                                row[v_j] = A[v_i, v_j] + T.float32(1.0)
+                        for j_1 in range(13):
+                            with T.block("B"):
+                                v_j = T.axis.spatial(13, j_1)
+                                B[v_i, v_j] = row[v_j] * T.float32(2.0)
         """,
     )
 
@@ -129,24 +126,21 @@ def test_to_the_function():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            # with T.block("root"):
-            row = T.alloc_buffer((7, 13))
-            for i in range(7):
-                with T.block("outer"):
-                    v_i = T.axis.spatial(7, i)
-                    for one in range(1):
-                        with T.block("inner"):
-                            v_o = T.axis.spatial(1, one)
-                            for j in range(13):
-                                with T.block("row"):
-                                    v_j = T.axis.spatial(13, j)
-                                    row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                            for j_1 in range(13):
-                                with T.block("B"):
-                                    v_j = T.axis.spatial(13, j_1)
-                                    B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
+        row = T.alloc_buffer((7, 13))
+        for i in range(7):
+            with T.block("outer"):
+                v_i = T.axis.spatial(7, i)
+                for one in range(1):
+                    with T.block("inner"):
+                        v_o = T.axis.spatial(1, one)
+                        for j in range(13):
+                            with T.block("row"):
+                                v_j = T.axis.spatial(13, j)
+                                row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                        for j_1 in range(13):
+                            with T.block("B"):
+                                v_j = T.axis.spatial(13, j_1)
+                                B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
         """,
     )
 
@@ -188,21 +182,18 @@ def test_past_a_parallel_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            # with T.block("root"):
-            row = T.alloc_buffer((7, 13))
-            for i in T.parallel(7):
-                with T.block("outer"):
-                    v_i = T.axis.spatial(7, i)
-                    for j in range(13):
-                        with T.block("row"):
-                            v_j = T.axis.spatial(13, j)
-                            row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                    for j_1 in range(13):
-                        with T.block("B"):
-                            v_j = T.axis.spatial(13, j_1)
-                            B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
+        row = T.alloc_buffer((7, 13))
+        for i in T.parallel(7):
+            with T.block("outer"):
+                v_i = T.axis.spatial(7, i)
+                for j in range(13):
+                    with T.block("row"):
+                        v_j = T.axis.spatial(13, j)
+                        row[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+                for j_1 in range(13):
+                    with T.block("B"):
+                        v_j = T.axis.spatial(13, j_1)
+                        B[v_i, v_j] = row[v_i, v_j] * T.float32(2.0)
         """,
     )
 

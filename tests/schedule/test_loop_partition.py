@@ -16,18 +16,14 @@ def test_two_parts():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0 in range(5):
-                with T.block("B_i_0"):
-                    v_i = T.axis.spatial(13, i_0)
-                    B[v_i] = A[v_i] * T.float32(2.0)
-            for i_1 in range(8):
-                with T.block("B_i_1"):
-                    v_i = T.axis.spatial(13, i_1 + 5)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0 in range(5):
+            with T.block("B_i_0"):
+                v_i = T.axis.spatial(13, i_0)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_1 in range(8):
+            with T.block("B_i_1"):
+                v_i = T.axis.spatial(13, i_1 + 5)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -40,22 +36,18 @@ def test_what_is_left_becomes_a_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0 in range(1):
-                with T.block("B_i_0"):
-                    v_i = T.axis.spatial(13, i_0)
-                    B[v_i] = A[v_i] * T.float32(2.0)
-            for i_1 in range(4):
-                with T.block("B_i_1"):
-                    v_i = T.axis.spatial(13, i_1 + 1)
-                    B[v_i] = A[v_i] * T.float32(2.0)
-            for i_2 in range(8):
-                with T.block("B_i_2"):
-                    v_i = T.axis.spatial(13, i_2 + 5)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0 in range(1):
+            with T.block("B_i_0"):
+                v_i = T.axis.spatial(13, i_0)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_1 in range(4):
+            with T.block("B_i_1"):
+                v_i = T.axis.spatial(13, i_1 + 1)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_2 in range(8):
+            with T.block("B_i_2"):
+                v_i = T.axis.spatial(13, i_2 + 5)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -68,25 +60,21 @@ def test_a_reduction_starts_in_its_first_part():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(7, 13):
-                for k_0 in range(2):
-                    with T.block("C_k_0"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j)
-                        v_k = T.axis.reduce(5, k_0)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for k_1 in range(3):
-                    with T.block("C_k_1"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j)
-                        v_k = T.axis.reduce(5, k_1 + 2)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j in T.grid(7, 13):
+            for k_0 in range(2):
+                with T.block("C_k_0"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j)
+                    v_k = T.axis.reduce(5, k_0)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for k_1 in range(3):
+                with T.block("C_k_1"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j)
+                    v_k = T.axis.reduce(5, k_1 + 2)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -100,19 +88,15 @@ def test_conditions_are_dropped_where_they_hold():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0_0, i_1 in T.grid(3, 4):
-                with T.block("B_i_0_0"):
-                    v_i = T.axis.spatial(13, i_0_0 * 4 + i_1)
-                    B[v_i] = A[v_i] * T.float32(2.0)
-            for i_0_1, i_1_1 in T.grid(1, 4):
-                with T.block("B_i_0_1"):
-                    v_i = T.axis.spatial(13, i_0_1 * 4 + i_1_1 + 12)
-                    T.where(i_0_1 * 4 + i_1_1 + 12 < 13)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0_0, i_1 in T.grid(3, 4):
+            with T.block("B_i_0_0"):
+                v_i = T.axis.spatial(13, i_0_0 * 4 + i_1)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0_1, i_1_1 in T.grid(1, 4):
+            with T.block("B_i_0_1"):
+                v_i = T.axis.spatial(13, i_0_1 * 4 + i_1_1 + 12)
+                T.where(i_0_1 * 4 + i_1_1 + 12 < 13)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -125,26 +109,22 @@ def test_inner_loops_are_copied():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 1), "float32"), B: T.Buffer((1, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, j, k in T.grid(4, 13, 1):
-                with T.block("C_i_0"):
-                    v_i = T.axis.spatial(7, i_0)
-                    v_j = T.axis.spatial(13, j)
-                    v_k = T.axis.reduce(1, k)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-            for i_1, j_1, k_1 in T.grid(3, 13, 1):
-                with T.block("C_i_1"):
-                    v_i = T.axis.spatial(7, i_1 + 4)
-                    v_j = T.axis.spatial(13, j_1)
-                    v_k = T.axis.reduce(1, k_1)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_0, j, k in T.grid(4, 13, 1):
+            with T.block("C_i_0"):
+                v_i = T.axis.spatial(7, i_0)
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(1, k)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i_1, j_1, k_1 in T.grid(3, 13, 1):
+            with T.block("C_i_1"):
+                v_i = T.axis.spatial(7, i_1 + 4)
+                v_j = T.axis.spatial(13, j_1)
+                v_k = T.axis.reduce(1, k_1)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 

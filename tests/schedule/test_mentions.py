@@ -33,14 +33,10 @@ def test_what_is_inlined_is_fetched_no_more():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    D[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0) - A[v_i, v_j]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                D[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0) - A[v_i, v_j]
         """,
     )
 

@@ -70,20 +70,16 @@ def test_elementwise_siblings():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_m in range(7):
-                for j in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_m, j])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_m, j_1])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_m in range(7):
+            for j in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_m, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_m, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -96,18 +92,14 @@ def test_all_loops_down_to_the_given_ones():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_m, j_m in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i_m, j_m])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_m, j_m])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_m, j_m in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i_m, j_m])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_m, j_m])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -122,35 +114,31 @@ def test_rows_of_two_chained_matmuls():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((14, 5), "float32"), B: T.Buffer((5, 9), "float32"), E: T.Buffer((9, 6), "float32"), F: T.Buffer((14, 6), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((14, 9))
-            D = T.alloc_buffer((14, 9))
-            for i_0_m in range(2):
-                for j_0_m in range(3):
-                    for rk, i_1_1, j_1_1 in T.grid(5, 7, 3):
-                        with T.block("C"):
-                            v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1)
-                            v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1)
-                            v_rk = T.axis.reduce(5, rk)
-                            with T.init():
-                                C[v_i, v_j] = T.float32(0.0)
-                            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
-                    for i_1_1_1, j_1_1_1 in T.grid(7, 3):
-                        with T.block("D"):
-                            v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1_1)
-                            v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1_1)
-                            D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
-                for j_2, rl, i_2_1 in T.grid(6, 9, 7):
-                    with T.block("F"):
-                        v_i = T.axis.spatial(14, i_0_m * 7 + i_2_1)
-                        v_j = T.axis.spatial(6, j_2)
-                        v_rl = T.axis.reduce(9, rl)
+        C = T.alloc_buffer((14, 9))
+        D = T.alloc_buffer((14, 9))
+        for i_0_m in range(2):
+            for j_0_m in range(3):
+                for rk, i_1_1, j_1_1 in T.grid(5, 7, 3):
+                    with T.block("C"):
+                        v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1)
+                        v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1)
+                        v_rk = T.axis.reduce(5, rk)
                         with T.init():
-                            F[v_i, v_j] = T.float32(0.0)
-                        F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
+                            C[v_i, v_j] = T.float32(0.0)
+                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
+                for i_1_1_1, j_1_1_1 in T.grid(7, 3):
+                    with T.block("D"):
+                        v_i = T.axis.spatial(14, i_0_m * 7 + i_1_1_1)
+                        v_j = T.axis.spatial(9, j_0_m * 3 + j_1_1_1)
+                        D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
+            for j_2, rl, i_2_1 in T.grid(6, 9, 7):
+                with T.block("F"):
+                    v_i = T.axis.spatial(14, i_0_m * 7 + i_2_1)
+                    v_j = T.axis.spatial(6, j_2)
+                    v_rl = T.axis.reduce(9, rl)
+                    with T.init():
+                        F[v_i, v_j] = T.float32(0.0)
+                    F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
         """,
     )
 
@@ -163,29 +151,25 @@ def test_three_at_once():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 1), "float32"), B: T.Buffer((1, 3), "float32"), E: T.Buffer((3, 5), "float32"), F: T.Buffer((7, 5), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 3))
-            D = T.alloc_buffer((7, 3))
-            for i_m in range(7):
-                for j, rk in T.grid(3, 1):
-                    with T.block("C"):
-                        v_i, v_j, v_rk = T.axis.remap("SSR", [i_m, j, rk])
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
-                for j_1 in range(3):
-                    with T.block("D"):
-                        v_i, v_j = T.axis.remap("SS", [i_m, j_1])
-                        D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
-                for j_2, rl in T.grid(5, 3):
-                    with T.block("F"):
-                        v_i, v_j, v_rl = T.axis.remap("SSR", [i_m, j_2, rl])
-                        with T.init():
-                            F[v_i, v_j] = T.float32(0.0)
-                        F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
+        C = T.alloc_buffer((7, 3))
+        D = T.alloc_buffer((7, 3))
+        for i_m in range(7):
+            for j, rk in T.grid(3, 1):
+                with T.block("C"):
+                    v_i, v_j, v_rk = T.axis.remap("SSR", [i_m, j, rk])
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_rk] * B[v_rk, v_j]
+            for j_1 in range(3):
+                with T.block("D"):
+                    v_i, v_j = T.axis.remap("SS", [i_m, j_1])
+                    D[v_i, v_j] = C[v_i, v_j] * T.float32(2.0)
+            for j_2, rl in T.grid(5, 3):
+                with T.block("F"):
+                    v_i, v_j, v_rl = T.axis.remap("SSR", [i_m, j_2, rl])
+                    with T.init():
+                        F[v_i, v_j] = T.float32(0.0)
+                    F[v_i, v_j] = F[v_i, v_j] + D[v_i, v_rl] * E[v_rl, v_j]
         """,
     )
 
@@ -198,16 +182,13 @@ def test_a_dependence_may_go_forward():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((9,), "float32"), B: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
-            # with T.block("root"):
-            for i_m in range(7):
-                with T.block("B"):
-                    v = T.axis.spatial(7, i_m)
-                    B[v + 1] = A[v] + T.float32(1.0)
-                with T.block("C"):
-                    v = T.axis.spatial(7, i_m)
-                    C[v] = B[v + 0] * T.float32(2.0)
+        for i_m in range(7):
+            with T.block("B"):
+                v = T.axis.spatial(7, i_m)
+                B[v + 1] = A[v] + T.float32(1.0)
+            with T.block("C"):
+                v = T.axis.spatial(7, i_m)
+                C[v] = B[v + 0] * T.float32(2.0)
         """,
     )
 
@@ -220,24 +201,20 @@ def test_what_stands_between_and_is_independent_stays():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_m in range(7):
-                for j in range(13):
-                    with T.block("D"):
-                        v_i, v_j = T.axis.remap("SS", [i_m, j])
-                        D[v_i, v_j] = A[v_i, v_j] * T.float32(5.0)
-                for j_2 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_m, j_2])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_m in range(7):
+            for j in range(13):
+                with T.block("D"):
+                    v_i, v_j = T.axis.remap("SS", [i_m, j])
+                    D[v_i, v_j] = A[v_i, v_j] * T.float32(5.0)
+            for j_2 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_m, j_2])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 

@@ -54,31 +54,27 @@ def test_all_axes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_global = T.alloc_buffer((8, 8))
-            B_global = T.alloc_buffer((8, 16))
-            C_global = T.alloc_buffer((8, 16))
-            for ax0, ax1 in T.grid(8, 16):
-                with T.block("B_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B_global[v0, v1] = T.if_then_else(v0 < 5 and v1 < 13, B[v0, v1], T.float32(0.0))
-            for ax0_3, ax1_3 in T.grid(8, 8):
-                with T.block("A_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0_3, ax1_3])
-                    A_global[v0, v1] = T.if_then_else(v0 < 7 and v1 < 5, A[v0, v1], T.float32(0.0))
-            for i, j, k in T.grid(8, 16, 8):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_global[v_i, v_j] = T.float32(0.0)
-                    C_global[v_i, v_j] = C_global[v_i, v_j] + A_global[v_i, v_k] * B_global[v_k, v_j]
-            for ax0_2, ax1_2 in T.grid(7, 13):
-                with T.block("C_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0_2, ax1_2])
-                    C[v0, v1] = C_global[v0, v1]
+        A_global = T.alloc_buffer((8, 8))
+        B_global = T.alloc_buffer((8, 16))
+        C_global = T.alloc_buffer((8, 16))
+        for ax0, ax1 in T.grid(8, 16):
+            with T.block("B_global"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B_global[v0, v1] = T.if_then_else(v0 < 5 and v1 < 13, B[v0, v1], T.float32(0.0))
+        for ax0_3, ax1_3 in T.grid(8, 8):
+            with T.block("A_global"):
+                v0, v1 = T.axis.remap("SS", [ax0_3, ax1_3])
+                A_global[v0, v1] = T.if_then_else(v0 < 7 and v1 < 5, A[v0, v1], T.float32(0.0))
+        for i, j, k in T.grid(8, 16, 8):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_global[v_i, v_j] = T.float32(0.0)
+                C_global[v_i, v_j] = C_global[v_i, v_j] + A_global[v_i, v_k] * B_global[v_k, v_j]
+        for ax0_2, ax1_2 in T.grid(7, 13):
+            with T.block("C_global"):
+                v0, v1 = T.axis.remap("SS", [ax0_2, ax1_2])
+                C[v0, v1] = C_global[v0, v1]
         """,
     )
 
@@ -93,26 +89,22 @@ def test_one_axis():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_global = T.alloc_buffer((8, 5))
-            C_global = T.alloc_buffer((8, 13))
-            for ax0_2, ax1_2 in T.grid(8, 5):
-                with T.block("A_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0_2, ax1_2])
-                    A_global[v0, v1] = T.if_then_else(v0 < 7, A[v0, v1], T.float32(0.0))
-            for i, j, k in T.grid(8, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_global[v_i, v_j] = T.float32(0.0)
-                    C_global[v_i, v_j] = C_global[v_i, v_j] + A_global[v_i, v_k] * B[v_k, v_j]
-            for ax0_1, ax1_1 in T.grid(7, 13):
-                with T.block("C_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
-                    C[v0, v1] = C_global[v0, v1]
+        A_global = T.alloc_buffer((8, 5))
+        C_global = T.alloc_buffer((8, 13))
+        for ax0_2, ax1_2 in T.grid(8, 5):
+            with T.block("A_global"):
+                v0, v1 = T.axis.remap("SS", [ax0_2, ax1_2])
+                A_global[v0, v1] = T.if_then_else(v0 < 7, A[v0, v1], T.float32(0.0))
+        for i, j, k in T.grid(8, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_global[v_i, v_j] = T.float32(0.0)
+                C_global[v_i, v_j] = C_global[v_i, v_j] + A_global[v_i, v_k] * B[v_k, v_j]
+        for ax0_1, ax1_1 in T.grid(7, 13):
+            with T.block("C_global"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                C[v0, v1] = C_global[v0, v1]
         """,
     )
 
@@ -125,16 +117,12 @@ def test_nothing_to_pad():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -147,31 +135,27 @@ def test_a_producer_that_computes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), W: T.Buffer((7,), "float32"), D: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((8, 5))
-            V = T.alloc_buffer((8,))
-            C = T.alloc_buffer((8,))
-            for ax0, ax1 in T.grid(8, 5):
-                with T.block("B"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B[v0, v1] = T.if_then_else(v0 < 7, A[v0, v1] + T.float32(1.0), T.float32(0.0))
-            for ax0_1 in range(8):
-                with T.block("V"):
-                    v0 = T.axis.spatial(8, ax0_1)
-                    V[v0] = T.if_then_else(v0 < 7, W[v0] + T.float32(1.0), T.float32(0.0))
-            for i_2, r in T.grid(8, 5):
-                with T.block("C"):
-                    v_i, v_r = T.axis.remap("SR", [i_2, r])
-                    with T.init():
-                        C[v_i] = T.float32(0.0)
-                    C[v_i] = C[v_i] + B[v_i, v_r] * V[v_i]
-            for i_3 in range(7):
-                with T.block("D"):
-                    v_i = T.axis.spatial(7, i_3)
-                    D[v_i] = C[v_i]
+        B = T.alloc_buffer((8, 5))
+        V = T.alloc_buffer((8,))
+        C = T.alloc_buffer((8,))
+        for ax0, ax1 in T.grid(8, 5):
+            with T.block("B"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = T.if_then_else(v0 < 7, A[v0, v1] + T.float32(1.0), T.float32(0.0))
+        for ax0_1 in range(8):
+            with T.block("V"):
+                v0 = T.axis.spatial(8, ax0_1)
+                V[v0] = T.if_then_else(v0 < 7, W[v0] + T.float32(1.0), T.float32(0.0))
+        for i_2, r in T.grid(8, 5):
+            with T.block("C"):
+                v_i, v_r = T.axis.remap("SR", [i_2, r])
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + B[v_i, v_r] * V[v_i]
+        for i_3 in range(7):
+            with T.block("D"):
+                v_i = T.axis.spatial(7, i_3)
+                D[v_i] = C[v_i]
         """,
     )
 

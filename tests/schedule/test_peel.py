@@ -13,26 +13,22 @@ def test_a_main_part_and_a_tail():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for j_0_0, i, k, j_1 in T.grid(3, 7, 5, 4):
-                with T.block("C_j_0_0"):
-                    v_i = T.axis.spatial(7, i)
-                    v_j = T.axis.spatial(13, j_0_0 * 4 + j_1)
-                    v_k = T.axis.reduce(5, k)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-            for j_0_1, i_1, k_1, j_1_1 in T.grid(1, 7, 5, 1):
-                with T.block("C_j_0_1"):
-                    v_i = T.axis.spatial(7, i_1)
-                    v_j = T.axis.spatial(13, j_0_1 * 4 + j_1_1 + 12)
-                    v_k = T.axis.reduce(5, k_1)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for j_0_0, i, k, j_1 in T.grid(3, 7, 5, 4):
+            with T.block("C_j_0_0"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j_0_0 * 4 + j_1)
+                v_k = T.axis.reduce(5, k)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for j_0_1, i_1, k_1, j_1_1 in T.grid(1, 7, 5, 1):
+            with T.block("C_j_0_1"):
+                v_i = T.axis.spatial(7, i_1)
+                v_j = T.axis.spatial(13, j_0_1 * 4 + j_1_1 + 12)
+                v_k = T.axis.reduce(5, k_1)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -46,25 +42,21 @@ def test_a_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((1, 13), "float32"), B: T.Buffer((13, 7), "float32"), C: T.Buffer((1, 7), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(1, 7):
-                for k_0_0, k_1 in T.grid(4, 3):
-                    with T.block("C_k_0_0"):
-                        v_i = T.axis.spatial(1, i)
-                        v_j = T.axis.spatial(7, j)
-                        v_k = T.axis.reduce(13, k_0_0 * 3 + k_1)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for k_0_1, k_1_1 in T.grid(1, 1):
-                    with T.block("C_k_0_1"):
-                        v_i = T.axis.spatial(1, i)
-                        v_j = T.axis.spatial(7, j)
-                        v_k = T.axis.reduce(13, k_0_1 * 3 + k_1_1 + 12)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j in T.grid(1, 7):
+            for k_0_0, k_1 in T.grid(4, 3):
+                with T.block("C_k_0_0"):
+                    v_i = T.axis.spatial(1, i)
+                    v_j = T.axis.spatial(7, j)
+                    v_k = T.axis.reduce(13, k_0_0 * 3 + k_1)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for k_0_1, k_1_1 in T.grid(1, 1):
+                with T.block("C_k_0_1"):
+                    v_i = T.axis.spatial(1, i)
+                    v_j = T.axis.spatial(7, j)
+                    v_k = T.axis.reduce(13, k_0_1 * 3 + k_1_1 + 12)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 

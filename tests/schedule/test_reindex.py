@@ -63,24 +63,20 @@ def test_both_sides():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13, 8), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_reindex = T.alloc_buffer((7, 13))
-            B_reindex = T.alloc_buffer((7, 13))
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("A_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    A_reindex[v0, v1] = A[v1, v0 + 1]
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B_reindex[v_i, v_j] = A_reindex[v_i, v_j] * T.float32(2.0)
-            for ax0_1, ax1_1 in T.grid(7, 13):
-                with T.block("B_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
-                    B[v0, v1] = B_reindex[v0, v1]
+        A_reindex = T.alloc_buffer((7, 13))
+        B_reindex = T.alloc_buffer((7, 13))
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("A_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[v0, v1] = A[v1, v0 + 1]
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B_reindex[v_i, v_j] = A_reindex[v_i, v_j] * T.float32(2.0)
+        for ax0_1, ax1_1 in T.grid(7, 13):
+            with T.block("B_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                B[v0, v1] = B_reindex[v0, v1]
         """,
     )
 
@@ -94,26 +90,22 @@ def test_a_reduction():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B_reindex = T.alloc_buffer((13, 5))
-            C_reindex = T.alloc_buffer((7, 13))
-            for ax0, ax1 in T.grid(13, 5):
-                with T.block("B_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B_reindex[v0, v1] = B[v1, v0]
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_reindex[v_i, v_j] = T.float32(0.0)
-                    C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A[v_i, v_k] * B_reindex[v_j, v_k]
-            for ax0_1, ax1_1 in T.grid(7, 13):
-                with T.block("C_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
-                    C[v0, v1] = C_reindex[v0, v1]
+        B_reindex = T.alloc_buffer((13, 5))
+        C_reindex = T.alloc_buffer((7, 13))
+        for ax0, ax1 in T.grid(13, 5):
+            with T.block("B_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B_reindex[v0, v1] = B[v1, v0]
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_reindex[v_i, v_j] = T.float32(0.0)
+                C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A[v_i, v_k] * B_reindex[v_j, v_k]
+        for ax0_1, ax1_1 in T.grid(7, 13):
+            with T.block("C_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                C[v0, v1] = C_reindex[v0, v1]
         """,
     )
 
@@ -129,29 +121,25 @@ def test_a_split_block():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_reindex = T.alloc_buffer((7, 13))
-            A_reindex = T.alloc_buffer((7, 5))
-            for ax0_1, ax1_1 in T.grid(7, 5):
-                with T.block("A_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
-                    A_reindex[v0, v1] = A[v0, v1]
-            for i_0, j, i_1, k in T.grid(2, 13, 4, 5):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                    v_j = T.axis.spatial(13, j)
-                    v_k = T.axis.reduce(5, k)
-                    T.where(i_0 * 4 + i_1 < 7)
-                    with T.init():
-                        C_reindex[v_i, v_j] = T.float32(0.0)
-                    C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A_reindex[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_reindex"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_reindex[v0, v1]
+        C_reindex = T.alloc_buffer((7, 13))
+        A_reindex = T.alloc_buffer((7, 5))
+        for ax0_1, ax1_1 in T.grid(7, 5):
+            with T.block("A_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0_1, ax1_1])
+                A_reindex[v0, v1] = A[v0, v1]
+        for i_0, j, i_1, k in T.grid(2, 13, 4, 5):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(5, k)
+                T.where(i_0 * 4 + i_1 < 7)
+                with T.init():
+                    C_reindex[v_i, v_j] = T.float32(0.0)
+                C_reindex[v_i, v_j] = C_reindex[v_i, v_j] + A_reindex[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_reindex[v0, v1]
         """,
     )
 
@@ -165,25 +153,21 @@ def test_reading_in_a_shared_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            B_reindex = T.alloc_buffer((7, 13))
-            for i_1 in range(7):
-                for ax0 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0_1 in range(13):
-                    with T.block("B_reindex"):
-                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
-                        B_reindex[v0, v1] = B[v0, v1]
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = B_reindex[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        B_reindex = T.alloc_buffer((7, 13))
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0_1 in range(13):
+                with T.block("B_reindex"):
+                    v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                    B_reindex[v0, v1] = B[v0, v1]
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B_reindex[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -197,25 +181,21 @@ def test_writing_in_a_shared_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            B_reindex = T.alloc_buffer((7, 13))
-            for i_1 in range(7):
-                for ax0 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        B_reindex[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0_1 in range(13):
-                    with T.block("B_reindex"):
-                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
-                        B[v0, v1] = B_reindex[v0, v1]
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        B_reindex = T.alloc_buffer((7, 13))
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    B_reindex[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0_1 in range(13):
+                with T.block("B_reindex"):
+                    v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                    B[v0, v1] = B_reindex[v0, v1]
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -228,22 +208,18 @@ def test_one_element():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), F: T.Buffer((1,), "float32"), C: T.Buffer((12,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13,))
-            F_reindex = T.alloc_buffer((1,))
-            with T.block("F_reindex"):
-                F_reindex[0] = F[0]
-            for i in range(13):
-                with T.block("B"):
-                    v_i = T.axis.spatial(13, i)
-                    B[v_i] = A[v_i] * F_reindex[0]
-            for i_1 in range(12):
-                with T.block("C"):
-                    v_i = T.axis.spatial(12, i_1)
-                    C[v_i] = B[v_i] + B[v_i + 1]
+        B = T.alloc_buffer((13,))
+        F_reindex = T.alloc_buffer((1,))
+        with T.block("F_reindex"):
+            F_reindex[0] = F[0]
+        for i in range(13):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i)
+                B[v_i] = A[v_i] * F_reindex[0]
+        for i_1 in range(12):
+            with T.block("C"):
+                v_i = T.axis.spatial(12, i_1)
+                C[v_i] = B[v_i] + B[v_i + 1]
         """,
     )
 
@@ -256,21 +232,17 @@ def test_reindex_cache_read():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            A_local = T.alloc_buffer((2, 7, 4), scope="local")
-            for ax0_1, ax1_1, ax2 in T.grid(2, 7, 4):
-                with T.block("A_local"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
-                    A_local[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 5, A[v1, v0 * 4 + v2], T.float32(0.0))
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A_local[v_k // 4, v_i, v_k % 4] * B[v_k, v_j]
+        A_local = T.alloc_buffer((2, 7, 4), scope="local")
+        for ax0_1, ax1_1, ax2 in T.grid(2, 7, 4):
+            with T.block("A_local"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                A_local[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 5, A[v1, v0 * 4 + v2], T.float32(0.0))
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A_local[v_k // 4, v_i, v_k % 4] * B[v_k, v_j]
         """,
     )
 
@@ -283,26 +255,22 @@ def test_reindex_cache_write():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_local = T.alloc_buffer((4, 7, 4), scope="local")
-            for ax0_1, ax1_1, ax2 in T.grid(4, 7, 4):
-                with T.block("C_local_pad"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
-                    T.where(ax0_1 * 4 + ax2 >= 13)
-                    C_local[v0, v1, v2] = T.float32(0.0)
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_local[v_j // 4, v_i, v_j % 4] = T.float32(0.0)
-                    C_local[v_j // 4, v_i, v_j % 4] = C_local[v_j // 4, v_i, v_j % 4] + A[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_local[v1 // 4, v0, v1 % 4]
+        C_local = T.alloc_buffer((4, 7, 4), scope="local")
+        for ax0_1, ax1_1, ax2 in T.grid(4, 7, 4):
+            with T.block("C_local_pad"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1_1, ax2])
+                T.where(ax0_1 * 4 + ax2 >= 13)
+                C_local[v0, v1, v2] = T.float32(0.0)
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_local[v_j // 4, v_i, v_j % 4] = T.float32(0.0)
+                C_local[v_j // 4, v_i, v_j % 4] = C_local[v_j // 4, v_i, v_j % 4] + A[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v1 // 4, v0, v1 % 4]
         """,
     )
 
@@ -316,25 +284,21 @@ def test_reindex_cache_read_in_a_shared_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            B_local = T.alloc_buffer((13, 7), scope="local")
-            for i_1 in range(7):
-                for ax0 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0_1 in range(13):
-                    with T.block("B_local"):
-                        v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
-                        B_local[v1, v0] = B[v0, v1]
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = B_local[v_j, v_i] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        B_local = T.alloc_buffer((13, 7), scope="local")
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0_1 in range(13):
+                with T.block("B_local"):
+                    v0, v1 = T.axis.remap("SS", [i_1, ax0_1])
+                    B_local[v1, v0] = B[v0, v1]
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B_local[v_j, v_i] * T.float32(3.0)
         """,
     )
 

@@ -25,27 +25,23 @@ def test_epilogue_under_a_tile_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            for i_0, j_0 in T.grid(2, 3):
-                for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
-                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                        T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v_j = T.axis.spatial(13, j_0 * 5 + ax1)
-                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        for i_0, j_0 in T.grid(2, 3):
+            for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
+                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                    T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v_j = T.axis.spatial(13, j_0 * 5 + ax1)
+                    T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -75,27 +71,23 @@ def test_epilogue_under_the_outermost_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            for i_0 in range(2):
-                for j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(3, 3, 4, 2, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
-                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                        T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 13):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v_j = T.axis.spatial(13, ax1)
-                        T.where(i_0 * 4 + ax0 < 7)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        for i_0 in range(2):
+            for j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(3, 3, 4, 2, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1)
+                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                    T.where(i_0 * 4 + i_1_1 < 7 and j_0 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 13):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v_j = T.axis.spatial(13, ax1)
+                    T.where(i_0 * 4 + ax0 < 7)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -109,27 +101,23 @@ def test_under_a_fused_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            for i_0_j_0_fused in range(6):
-                for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + i_1_1)
-                        v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + j_1_1)
-                        v_k = T.axis.reduce(5, k_0 * 2 + k_1)
-                        T.where(i_0_j_0_fused // 3 * 4 + i_1_1 < 7 and i_0_j_0_fused % 3 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + ax0)
-                        v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + ax1)
-                        T.where(i_0_j_0_fused // 3 * 4 + ax0 < 7 and i_0_j_0_fused % 3 * 5 + ax1 < 13)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        for i_0_j_0_fused in range(6):
+            for k_0, i_1_1, k_1, j_1_1 in T.grid(3, 4, 2, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + i_1_1)
+                    v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + j_1_1)
+                    v_k = T.axis.reduce(5, k_0 * 2 + k_1)
+                    T.where(i_0_j_0_fused // 3 * 4 + i_1_1 < 7 and i_0_j_0_fused % 3 * 5 + j_1_1 < 13 and k_0 * 2 + k_1 < 5)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i_0_j_0_fused // 3 * 4 + ax0)
+                    v_j = T.axis.spatial(13, i_0_j_0_fused % 3 * 5 + ax1)
+                    T.where(i_0_j_0_fused // 3 * 4 + ax0 < 7 and i_0_j_0_fused % 3 * 5 + ax1 < 13)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -145,27 +133,23 @@ def test_split_of_a_split():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7, 13))
-            for i, j_0, j_1_1_0 in T.grid(7, 3, 2):
-                for j_1_1_1, k in T.grid(3, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + j_1_1_1)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(j_0 * 5 + j_1_1_0 * 3 + j_1_1_1 < 13 and j_1_1_0 * 3 + j_1_1_1 < 5)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0 in range(3):
-                    with T.block("D"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + ax0)
-                        T.where(j_0 * 5 + j_1_1_0 * 3 + ax0 < 13 and j_1_1_0 * 3 + ax0 < 5)
-                        D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+        C = T.alloc_buffer((7, 13))
+        for i, j_0, j_1_1_0 in T.grid(7, 3, 2):
+            for j_1_1_1, k in T.grid(3, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + j_1_1_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(j_0 * 5 + j_1_1_0 * 3 + j_1_1_1 < 13 and j_1_1_0 * 3 + j_1_1_1 < 5)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0 in range(3):
+                with T.block("D"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_1_0 * 3 + ax0)
+                    T.where(j_0 * 5 + j_1_1_0 * 3 + ax0 < 13 and j_1_1_0 * 3 + ax0 < 5)
+                    D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
         """,
     )
 
@@ -182,22 +166,18 @@ def test_reduction_after_its_rows_are_made():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i in range(7):
-                for j in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i, j])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0 in range(13):
-                    with T.block("C"):
-                        v_i, v_k = T.axis.remap("SR", [i, ax0])
-                        with T.init():
-                            C[v_i] = T.float32(0.0)
-                        C[v_i] = C[v_i] + B[v_i, v_k]
+        B = T.alloc_buffer((7, 13))
+        for i in range(7):
+            for j in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0 in range(13):
+                with T.block("C"):
+                    v_i, v_k = T.axis.remap("SR", [i, ax0])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + B[v_i, v_k]
         """,
     )
 
@@ -214,22 +194,18 @@ def test_consumer_of_a_part_of_the_producer():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((5,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13,))
-            for i_0 in range(2):
-                for i_1_1 in range(8):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(13, i_0 * 8 + i_1_1)
-                        T.where(i_0 * 8 + i_1_1 < 13)
-                        B[v_i] = A[v_i] + T.float32(1.0)
-                for ax0 in range(8):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(5, i_0 * 8 + ax0 - 6)
-                        T.where(i_0 * 8 + ax0 - 6 >= 0 and i_0 * 8 + ax0 - 6 < 5)
-                        C[v_i] = B[v_i + 6] * T.float32(2.0)
+        B = T.alloc_buffer((13,))
+        for i_0 in range(2):
+            for i_1_1 in range(8):
+                with T.block("B"):
+                    v_i = T.axis.spatial(13, i_0 * 8 + i_1_1)
+                    T.where(i_0 * 8 + i_1_1 < 13)
+                    B[v_i] = A[v_i] + T.float32(1.0)
+            for ax0 in range(8):
+                with T.block("C"):
+                    v_i = T.axis.spatial(5, i_0 * 8 + ax0 - 6)
+                    T.where(i_0 * 8 + ax0 - 6 >= 0 and i_0 * 8 + ax0 - 6 < 5)
+                    C[v_i] = B[v_i + 6] * T.float32(2.0)
         """,
     )
 
@@ -246,21 +222,17 @@ def test_window_larger_than_the_consumer():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((12,), "float32"), C: T.Buffer((5,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((12,))
-            for i_0 in range(2):
-                for i_1_1 in range(6):
-                    with T.block("B"):
-                        v_i = T.axis.spatial(12, i_0 * 6 + i_1_1)
-                        B[v_i] = A[v_i] + T.float32(1.0)
-                for ax0 in range(6):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(5, i_0 * 6 + ax0 - 4)
-                        T.where(i_0 * 6 + ax0 - 4 >= 0 and i_0 * 6 + ax0 - 4 < 5)
-                        C[v_i] = B[v_i + 4] * T.float32(2.0)
+        B = T.alloc_buffer((12,))
+        for i_0 in range(2):
+            for i_1_1 in range(6):
+                with T.block("B"):
+                    v_i = T.axis.spatial(12, i_0 * 6 + i_1_1)
+                    B[v_i] = A[v_i] + T.float32(1.0)
+            for ax0 in range(6):
+                with T.block("C"):
+                    v_i = T.axis.spatial(5, i_0 * 6 + ax0 - 4)
+                    T.where(i_0 * 6 + ax0 - 4 >= 0 and i_0 * 6 + ax0 - 4 < 5)
+                    C[v_i] = B[v_i + 4] * T.float32(2.0)
         """,
     )
 
@@ -278,25 +250,21 @@ def test_two_producers_in_one_loop():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            C = T.alloc_buffer((7, 13))
-            for i in range(7):
-                for j in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i, j])
-                        B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-                for ax0 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i, ax0])
-                        C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
-                for ax0_1 in range(13):
-                    with T.block("D"):
-                        v_i, v_j = T.axis.remap("SS", [i, ax0_1])
-                        D[v_i, v_j] = B[v_i, v_j] - C[v_i, v_j]
+        B = T.alloc_buffer((7, 13))
+        C = T.alloc_buffer((7, 13))
+        for i in range(7):
+            for j in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+            for ax0 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i, ax0])
+                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+            for ax0_1 in range(13):
+                with T.block("D"):
+                    v_i, v_j = T.axis.remap("SS", [i, ax0_1])
+                    D[v_i, v_j] = B[v_i, v_j] - C[v_i, v_j]
         """,
     )
 

@@ -12,14 +12,10 @@ def test_chain():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(3.0)
         """,
     )
 
@@ -36,16 +32,12 @@ def test_transposed_with_another_input():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), E: T.Buffer((13,), "float32"), C: T.Buffer((13, 7), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j_0, j_1_1 in T.grid(7, 4, 4):
-                with T.block("B"):
-                    v_i = T.axis.spatial(7, i)
-                    v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
-                    T.where(j_0 * 4 + j_1_1 < 13)
-                    C[v_j, v_i] = (A[v_i, v_j] + T.float32(1.0)) * E[v_j] + T.max(A[v_i, v_j] + T.float32(1.0), T.float32(0.0))
+        for i, j_0, j_1_1 in T.grid(7, 4, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j_0 * 4 + j_1_1)
+                T.where(j_0 * 4 + j_1_1 < 13)
+                C[v_j, v_i] = (A[v_i, v_j] + T.float32(1.0)) * E[v_j] + T.max(A[v_i, v_j] + T.float32(1.0), T.float32(0.0))
         """,
     )
 
@@ -61,15 +53,11 @@ def test_only_a_part_is_used():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), C: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i in range(13):
-                with T.block("B"):
-                    v_i = T.axis.spatial(13, i)
-                    if v_i - 2 >= 0 and v_i - 2 < 7:
-                        C[v_i - 2] = (A[v_i] + T.float32(1.0)) * T.float32(3.0)
+        for i in range(13):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i)
+                if v_i - 2 >= 0 and v_i - 2 < 7:
+                    C[v_i - 2] = (A[v_i] + T.float32(1.0)) * T.float32(3.0)
         """,
     )
 
@@ -85,14 +73,10 @@ def test_unit_axes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((1, 7), "float32"), C: T.Buffer((7, 1, 1), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j in T.grid(1, 7):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    C[v_j, 0, 0] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
+        for i, j in T.grid(1, 7):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_j, 0, 0] = (A[v_i, v_j] + T.float32(1.0)) * T.float32(2.0)
         """,
     )
 

@@ -41,24 +41,20 @@ def test_outer_part():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_rf = T.alloc_buffer((7, 7, 13))
-            for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
-                with T.block("C_rf"):
-                    v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
-                    T.where(k_0 * 16 + k_1 < 109)
-                    with T.init():
-                        C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
-                    C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
-            for i_1, j_1, k_0_1 in T.grid(7, 13, 7):
-                with T.block("C"):
-                    v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
+        C_rf = T.alloc_buffer((7, 7, 13))
+        for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
+            with T.block("C_rf"):
+                v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
+                T.where(k_0 * 16 + k_1 < 109)
+                with T.init():
+                    C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
+                C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
+        for i_1, j_1, k_0_1 in T.grid(7, 13, 7):
+            with T.block("C"):
+                v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
         """,
     )
 
@@ -72,24 +68,20 @@ def test_inner_part_as_the_last_dimension():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 109), "float32"), B: T.Buffer((109, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_rf = T.alloc_buffer((7, 13, 16))
-            for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
-                with T.block("C_rf"):
-                    v_i, v_j, v_k_1, v_k_0 = T.axis.remap("SSSR", [i, j, k_1, k_0])
-                    T.where(k_0 * 16 + k_1 < 109)
-                    with T.init():
-                        C_rf[v_i, v_j, v_k_1] = T.float32(0.0)
-                    C_rf[v_i, v_j, v_k_1] = C_rf[v_i, v_j, v_k_1] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
-            for i_1, j_1, k_1_1 in T.grid(7, 13, 16):
-                with T.block("C"):
-                    v_i, v_j, v_k_1 = T.axis.remap("SSR", [i_1, j_1, k_1_1])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1]
+        C_rf = T.alloc_buffer((7, 13, 16))
+        for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
+            with T.block("C_rf"):
+                v_i, v_j, v_k_1, v_k_0 = T.axis.remap("SSSR", [i, j, k_1, k_0])
+                T.where(k_0 * 16 + k_1 < 109)
+                with T.init():
+                    C_rf[v_i, v_j, v_k_1] = T.float32(0.0)
+                C_rf[v_i, v_j, v_k_1] = C_rf[v_i, v_j, v_k_1] + A[v_i, v_k_0 * 16 + v_k_1] * B[v_k_0 * 16 + v_k_1, v_j]
+        for i_1, j_1, k_1_1 in T.grid(7, 13, 16):
+            with T.block("C"):
+                v_i, v_j, v_k_1 = T.axis.remap("SSR", [i_1, j_1, k_1_1])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_j, v_k_1]
         """,
     )
 
@@ -102,21 +94,17 @@ def test_whole_reduction_leaves_no_init():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_rf = T.alloc_buffer((7, 5, 13))
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C_rf"):
-                    v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
-                    C_rf[v_i, v_k, v_j] = A[v_i, v_k] * B[v_k, v_j]
-            for i_1, j_1, k_1 in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i_1, j_1, k_1])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_k, v_j]
+        C_rf = T.alloc_buffer((7, 5, 13))
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C_rf"):
+                v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
+                C_rf[v_i, v_k, v_j] = A[v_i, v_k] * B[v_k, v_j]
+        for i_1, j_1, k_1 in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i_1, j_1, k_1])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + C_rf[v_i, v_k, v_j]
         """,
     )
 
@@ -130,24 +118,20 @@ def test_guard_that_excludes_whole_parts():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((5, 2), "float32"), C: T.Buffer((3, 2), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_rf = T.alloc_buffer((4, 3, 2))
-            for i, j, k_0, k_1 in T.grid(3, 2, 4, 4):
-                with T.block("C_rf"):
-                    v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
-                    with T.init():
-                        C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
-                    if v_k_0 * 4 + v_k_1 < 5:
-                        C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 4 + v_k_1] * B[v_k_0 * 4 + v_k_1, v_j]
-            for i_1, j_1, k_0_1 in T.grid(3, 2, 4):
-                with T.block("C"):
-                    v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
+        C_rf = T.alloc_buffer((4, 3, 2))
+        for i, j, k_0, k_1 in T.grid(3, 2, 4, 4):
+            with T.block("C_rf"):
+                v_i, v_j, v_k_0, v_k_1 = T.axis.remap("SSSR", [i, j, k_0, k_1])
+                with T.init():
+                    C_rf[v_k_0, v_i, v_j] = T.float32(0.0)
+                if v_k_0 * 4 + v_k_1 < 5:
+                    C_rf[v_k_0, v_i, v_j] = C_rf[v_k_0, v_i, v_j] + A[v_i, v_k_0 * 4 + v_k_1] * B[v_k_0 * 4 + v_k_1, v_j]
+        for i_1, j_1, k_0_1 in T.grid(3, 2, 4):
+            with T.block("C"):
+                v_i, v_j, v_k_0 = T.axis.remap("SSR", [i_1, j_1, k_0_1])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + C_rf[v_k_0, v_i, v_j]
         """,
     )
 
@@ -165,24 +149,20 @@ def test_two_reduction_axes_fused_and_a_condition():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 3, 5), "float32"), C: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_rf = T.alloc_buffer((4, 7))
-            for i, r_q_fused_0, r_q_fused_1 in T.grid(7, 4, 4):
-                with T.block("C_rf"):
-                    v_i, v_r_q_fused_1, v_r_q_fused_0 = T.axis.remap("SSR", [i, r_q_fused_1, r_q_fused_0])
-                    T.where(r_q_fused_0 * 4 + r_q_fused_1 < 15)
-                    with T.init():
-                        C_rf[v_r_q_fused_1, v_i] = T.float32(0.0)
-                    C_rf[v_r_q_fused_1, v_i] = T.if_then_else((v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5 + (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5 < 6, C_rf[v_r_q_fused_1, v_i] + A[v_i, (v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5, (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5], C_rf[v_r_q_fused_1, v_i])
-            for i_1, r_q_fused_1_1 in T.grid(7, 4):
-                with T.block("C"):
-                    v_i, v_r_q_fused_1 = T.axis.remap("SR", [i_1, r_q_fused_1_1])
-                    with T.init():
-                        C[v_i] = T.float32(0.0)
-                    C[v_i] = C[v_i] + C_rf[v_r_q_fused_1, v_i]
+        C_rf = T.alloc_buffer((4, 7))
+        for i, r_q_fused_0, r_q_fused_1 in T.grid(7, 4, 4):
+            with T.block("C_rf"):
+                v_i, v_r_q_fused_1, v_r_q_fused_0 = T.axis.remap("SSR", [i, r_q_fused_1, r_q_fused_0])
+                T.where(r_q_fused_0 * 4 + r_q_fused_1 < 15)
+                with T.init():
+                    C_rf[v_r_q_fused_1, v_i] = T.float32(0.0)
+                C_rf[v_r_q_fused_1, v_i] = T.if_then_else((v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5 + (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5 < 6, C_rf[v_r_q_fused_1, v_i] + A[v_i, (v_r_q_fused_0 * 4 + v_r_q_fused_1) // 5, (v_r_q_fused_0 * 4 + v_r_q_fused_1) % 5], C_rf[v_r_q_fused_1, v_i])
+        for i_1, r_q_fused_1_1 in T.grid(7, 4):
+            with T.block("C"):
+                v_i, v_r_q_fused_1 = T.axis.remap("SR", [i_1, r_q_fused_1_1])
+                with T.init():
+                    C[v_i] = T.float32(0.0)
+                C[v_i] = C[v_i] + C_rf[v_r_q_fused_1, v_i]
         """,
     )
 
@@ -201,29 +181,25 @@ def test_inside_of_a_loop_with_other_statements():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), D: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C = T.alloc_buffer((7,))
-            C_rf = T.alloc_buffer((4, 7))
-            for i_1 in range(7):
-                for ax0_0, ax0_1 in T.grid(4, 4):
-                    with T.block("C_rf"):
-                        v_i, v_ax0_1, v_ax0_0 = T.axis.remap("SSR", [i_1, ax0_1, ax0_0])
-                        T.where(ax0_0 * 4 + ax0_1 < 13)
-                        with T.init():
-                            C_rf[v_ax0_1, v_i] = T.float32(0.0)
-                        C_rf[v_ax0_1, v_i] = C_rf[v_ax0_1, v_i] + A[v_i, v_ax0_0 * 4 + v_ax0_1]
-                for ax0_1_1 in range(4):
-                    with T.block("C"):
-                        v_i, v_ax0_1 = T.axis.remap("SR", [i_1, ax0_1_1])
-                        with T.init():
-                            C[v_i] = T.float32(0.0)
-                        C[v_i] = C[v_i] + C_rf[v_ax0_1, v_i]
-                with T.block("D"):
-                    v_i = T.axis.spatial(7, i_1)
-                    D[v_i] = C[v_i] * T.float32(2.0)
+        C = T.alloc_buffer((7,))
+        C_rf = T.alloc_buffer((4, 7))
+        for i_1 in range(7):
+            for ax0_0, ax0_1 in T.grid(4, 4):
+                with T.block("C_rf"):
+                    v_i, v_ax0_1, v_ax0_0 = T.axis.remap("SSR", [i_1, ax0_1, ax0_0])
+                    T.where(ax0_0 * 4 + ax0_1 < 13)
+                    with T.init():
+                        C_rf[v_ax0_1, v_i] = T.float32(0.0)
+                    C_rf[v_ax0_1, v_i] = C_rf[v_ax0_1, v_i] + A[v_i, v_ax0_0 * 4 + v_ax0_1]
+            for ax0_1_1 in range(4):
+                with T.block("C"):
+                    v_i, v_ax0_1 = T.axis.remap("SR", [i_1, ax0_1_1])
+                    with T.init():
+                        C[v_i] = T.float32(0.0)
+                    C[v_i] = C[v_i] + C_rf[v_ax0_1, v_i]
+            with T.block("D"):
+                v_i = T.axis.spatial(7, i_1)
+                D[v_i] = C[v_i] * T.float32(2.0)
         """,
     )
 
@@ -256,33 +232,29 @@ def test_order_is_kept_by_the_outer_part():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), R_v0: T.Buffer((7,), "int32"), R_v1: T.Buffer((7,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            R_v0_rf = T.alloc_buffer((4, 7), "int32")
-            R_v1_rf = T.alloc_buffer((4, 7))
-            for i, k_0, k_1 in T.grid(7, 4, 4):
-                with T.block("R_rf"):
-                    v_i, v_k_0, v_k_1 = T.axis.remap("SSR", [i, k_0, k_1])
-                    T.where(k_0 * 4 + k_1 < 13)
-                    with T.init():
-                        R_v0_rf[v_k_0, v_i] = 2147483647
-                        R_v1_rf[v_k_0, v_i] = T.float32(-1e+30)
-                    v_R_v0_rf: T.int32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v0_rf[v_k_0, v_i], v_k_0 * 4 + v_k_1)
-                    v_R_v1_rf: T.float32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v1_rf[v_k_0, v_i], A[v_i, v_k_0 * 4 + v_k_1])
-                    R_v0_rf[v_k_0, v_i] = v_R_v0_rf
-                    R_v1_rf[v_k_0, v_i] = v_R_v1_rf
-            for i_1, k_0_1 in T.grid(7, 4):
-                with T.block("R"):
-                    v_i, v_k_0 = T.axis.remap("SR", [i_1, k_0_1])
-                    with T.init():
-                        R_v0[v_i] = 2147483647
-                        R_v1[v_i] = T.float32(-1e+30)
-                    v_R_v0_rf_1: T.int32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v0[v_i], R_v0_rf[v_k_0, v_i])
-                    v_R_v1_rf_1: T.float32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v1[v_i], R_v1_rf[v_k_0, v_i])
-                    R_v0[v_i] = v_R_v0_rf_1
-                    R_v1[v_i] = v_R_v1_rf_1
+        R_v0_rf = T.alloc_buffer((4, 7), "int32")
+        R_v1_rf = T.alloc_buffer((4, 7))
+        for i, k_0, k_1 in T.grid(7, 4, 4):
+            with T.block("R_rf"):
+                v_i, v_k_0, v_k_1 = T.axis.remap("SSR", [i, k_0, k_1])
+                T.where(k_0 * 4 + k_1 < 13)
+                with T.init():
+                    R_v0_rf[v_k_0, v_i] = 2147483647
+                    R_v1_rf[v_k_0, v_i] = T.float32(-1e+30)
+                v_R_v0_rf: T.int32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v0_rf[v_k_0, v_i], v_k_0 * 4 + v_k_1)
+                v_R_v1_rf: T.float32 = T.Select(R_v1_rf[v_k_0, v_i] >= A[v_i, v_k_0 * 4 + v_k_1], R_v1_rf[v_k_0, v_i], A[v_i, v_k_0 * 4 + v_k_1])
+                R_v0_rf[v_k_0, v_i] = v_R_v0_rf
+                R_v1_rf[v_k_0, v_i] = v_R_v1_rf
+        for i_1, k_0_1 in T.grid(7, 4):
+            with T.block("R"):
+                v_i, v_k_0 = T.axis.remap("SR", [i_1, k_0_1])
+                with T.init():
+                    R_v0[v_i] = 2147483647
+                    R_v1[v_i] = T.float32(-1e+30)
+                v_R_v0_rf_1: T.int32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v0[v_i], R_v0_rf[v_k_0, v_i])
+                v_R_v1_rf_1: T.float32 = T.Select(R_v1[v_i] >= R_v1_rf[v_k_0, v_i], R_v1[v_i], R_v1_rf[v_k_0, v_i])
+                R_v0[v_i] = v_R_v0_rf_1
+                R_v1[v_i] = v_R_v1_rf_1
         """,
     )
 

@@ -13,19 +13,15 @@ def test_temporary():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B_shared = T.alloc_buffer((7, 13), scope="shared")
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B_shared[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
+        B_shared = T.alloc_buffer((7, 13), scope="shared")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B_shared[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B_shared[v_i, v_j] * T.float32(3.0)
         """,
     )
 

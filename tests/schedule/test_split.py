@@ -16,14 +16,10 @@ def test_divisible():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, i_1 in T.grid(3, 4):
-                with T.block("B"):
-                    v_i = T.axis.spatial(12, i_0 * 4 + i_1)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0, i_1 in T.grid(3, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(12, i_0 * 4 + i_1)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -36,15 +32,11 @@ def test_not_divisible_gives_a_predicate():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, i_1 in T.grid(4, 4):
-                with T.block("B"):
-                    v_i = T.axis.spatial(13, i_0 * 4 + i_1)
-                    T.where(i_0 * 4 + i_1 < 13)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0, i_1 in T.grid(4, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                T.where(i_0 * 4 + i_1 < 13)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
     )
 
@@ -58,19 +50,15 @@ def test_reduction_split_twice():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j, k_0_0, k_0_1, k_1 in T.grid(7, 13, 2, 2, 2):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i)
-                    v_j = T.axis.spatial(13, j)
-                    v_k = T.axis.reduce(5, k_0_0 * 4 + k_0_1 * 2 + k_1)
-                    T.where(k_0_0 * 4 + k_0_1 * 2 + k_1 < 5 and k_0_0 * 2 + k_0_1 < 3)
-                    with T.init():
-                        C[v_i, v_j] = T.float32(0.0)
-                    C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        for i, j, k_0_0, k_0_1, k_1 in T.grid(7, 13, 2, 2, 2):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(5, k_0_0 * 4 + k_0_1 * 2 + k_1)
+                T.where(k_0_0 * 4 + k_0_1 * 2 + k_1 < 5 and k_0_0 * 2 + k_0_1 < 3)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -83,15 +71,11 @@ def test_symbolic_extent():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32"), n: T.int32):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i_0, i_1 in T.grid((n + 3) // 4, 4):
-                with T.block("B"):
-                    v_i = T.axis.spatial(n, i_0 * 4 + i_1)
-                    T.where(i_0 * 4 + i_1 < n)
-                    B[v_i] = A[v_i] * T.float32(2.0)
+        for i_0, i_1 in T.grid((n + 3) // 4, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(n, i_0 * 4 + i_1)
+                T.where(i_0 * 4 + i_1 < n)
+                B[v_i] = A[v_i] * T.float32(2.0)
         """,
         sizes={"n": 11},
     )

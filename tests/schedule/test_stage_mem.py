@@ -99,27 +99,23 @@ def test_a_tile_that_starts_from_its_init_is_only_copied_back():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            tile = T.alloc_buffer((7, 13), scope="local")
-            for i_0, j_0 in T.grid(2, 3):
-                for i_1, j_1, k in T.grid(4, 5, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                        with T.init():
-                            tile[v_i, v_j] = T.float32(0.0)
-                        tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("tile_back"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
-                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
-                        C[v0, v1] = tile[v0, v1]
+        tile = T.alloc_buffer((7, 13), scope="local")
+        for i_0, j_0 in T.grid(2, 3):
+            for i_1, j_1, k in T.grid(4, 5, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                    with T.init():
+                        tile[v_i, v_j] = T.float32(0.0)
+                    tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("tile_back"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                    T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                    C[v0, v1] = tile[v0, v1]
         """,
     )
 
@@ -135,27 +131,23 @@ def test_the_rows_that_a_tile_reads():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            rows = T.alloc_buffer((7, 5))
-            for i_0 in range(2):
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("rows"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v1 = T.axis.spatial(5, ax1)
-                        T.where(i_0 * 4 + ax0 < 7)
-                        rows[v0, v1] = A[v0, v1]
-                for j_0, i_1, j_1, k in T.grid(3, 4, 5, 5):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + rows[v_i, v_k] * B[v_k, v_j]
+        rows = T.alloc_buffer((7, 5))
+        for i_0 in range(2):
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("rows"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v1 = T.axis.spatial(5, ax1)
+                    T.where(i_0 * 4 + ax0 < 7)
+                    rows[v0, v1] = A[v0, v1]
+            for j_0, i_1, j_1, k in T.grid(3, 4, 5, 5):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + rows[v_i, v_k] * B[v_k, v_j]
         """,
     )
 
@@ -172,37 +164,33 @@ def test_a_tile_that_is_updated_is_copied_both_ways():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            tile = T.alloc_buffer((7, 13))
-            for i_0, j_0 in T.grid(2, 3):
-                for i_1_init, j_1_init in T.grid(4, 5):
-                    with T.block("C_init"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
-                        T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
-                        C[v_i, v_j] = T.float32(0.0)
-                for ax0, ax1 in T.grid(4, 5):
-                    with T.block("tile"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v1 = T.axis.spatial(13, j_0 * 5 + ax1)
-                        T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
-                        tile[v0, v1] = C[v0, v1]
-                for k, i_1, j_1 in T.grid(5, 4, 5):
-                    with T.block("C_update"):
-                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                        v_k = T.axis.reduce(5, k)
-                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                        tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0_1, ax1_1 in T.grid(4, 5):
-                    with T.block("tile_back"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
-                        v1 = T.axis.spatial(13, j_0 * 5 + ax1_1)
-                        T.where(i_0 * 4 + ax0_1 < 7 and j_0 * 5 + ax1_1 < 13)
-                        C[v0, v1] = tile[v0, v1]
+        tile = T.alloc_buffer((7, 13))
+        for i_0, j_0 in T.grid(2, 3):
+            for i_1_init, j_1_init in T.grid(4, 5):
+                with T.block("C_init"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
+                    T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
+                    C[v_i, v_j] = T.float32(0.0)
+            for ax0, ax1 in T.grid(4, 5):
+                with T.block("tile"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v1 = T.axis.spatial(13, j_0 * 5 + ax1)
+                    T.where(i_0 * 4 + ax0 < 7 and j_0 * 5 + ax1 < 13)
+                    tile[v0, v1] = C[v0, v1]
+            for k, i_1, j_1 in T.grid(5, 4, 5):
+                with T.block("C_update"):
+                    v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                    v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                    v_k = T.axis.reduce(5, k)
+                    T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                    tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0_1, ax1_1 in T.grid(4, 5):
+                with T.block("tile_back"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0_1)
+                    v1 = T.axis.spatial(13, j_0 * 5 + ax1_1)
+                    T.where(i_0 * 4 + ax0_1 < 7 and j_0 * 5 + ax1_1 < 13)
+                    C[v0, v1] = tile[v0, v1]
         """,
     )
 
@@ -219,32 +207,28 @@ def test_init_and_update_share_the_window():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            tile = T.alloc_buffer((7, 13))
-            for i_0 in range(2):
-                for j_0 in range(3):
-                    for i_1_init, j_1_init in T.grid(4, 5):
-                        with T.block("C_init"):
-                            v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
-                            v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
-                            T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
-                            tile[v_i, v_j] = T.float32(0.0)
-                    for k, i_1, j_1 in T.grid(5, 4, 5):
-                        with T.block("C_update"):
-                            v_i = T.axis.spatial(7, i_0 * 4 + i_1)
-                            v_j = T.axis.spatial(13, j_0 * 5 + j_1)
-                            v_k = T.axis.reduce(5, k)
-                            T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
-                            tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
-                for ax0, ax1 in T.grid(4, 13):
-                    with T.block("tile_back"):
-                        v0 = T.axis.spatial(7, i_0 * 4 + ax0)
-                        v1 = T.axis.spatial(13, ax1)
-                        T.where(i_0 * 4 + ax0 < 7)
-                        C[v0, v1] = tile[v0, v1]
+        tile = T.alloc_buffer((7, 13))
+        for i_0 in range(2):
+            for j_0 in range(3):
+                for i_1_init, j_1_init in T.grid(4, 5):
+                    with T.block("C_init"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1_init)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1_init)
+                        T.where(i_0 * 4 + i_1_init < 7 and j_0 * 5 + j_1_init < 13)
+                        tile[v_i, v_j] = T.float32(0.0)
+                for k, i_1, j_1 in T.grid(5, 4, 5):
+                    with T.block("C_update"):
+                        v_i = T.axis.spatial(7, i_0 * 4 + i_1)
+                        v_j = T.axis.spatial(13, j_0 * 5 + j_1)
+                        v_k = T.axis.reduce(5, k)
+                        T.where(i_0 * 4 + i_1 < 7 and j_0 * 5 + j_1 < 13)
+                        tile[v_i, v_j] = tile[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+            for ax0, ax1 in T.grid(4, 13):
+                with T.block("tile_back"):
+                    v0 = T.axis.spatial(7, i_0 * 4 + ax0)
+                    v1 = T.axis.spatial(13, ax1)
+                    T.where(i_0 * 4 + ax0 < 7)
+                    C[v0, v1] = tile[v0, v1]
         """,
     )
 
@@ -257,23 +241,19 @@ def test_a_block_alone():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            element = T.alloc_buffer((7, 13), scope="local")
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("element"):
-                    v0, v1 = T.axis.remap("SS", [i_1, j_1])
-                    element[v0, v1] = B[v0, v1]
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = element[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        element = T.alloc_buffer((7, 13), scope="local")
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("element"):
+                v0, v1 = T.axis.remap("SS", [i_1, j_1])
+                element[v0, v1] = B[v0, v1]
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = element[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -286,24 +266,20 @@ def test_a_whole_nest():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            whole = T.alloc_buffer((7, 13))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    whole[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("whole_back"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B[v0, v1] = whole[v0, v1]
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        whole = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                whole[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("whole_back"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = whole[v0, v1]
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -317,24 +293,20 @@ def test_a_window_with_its_neighbours():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 15), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            window = T.alloc_buffer((7, 15))
-            for i, j_0 in T.grid(7, 4):
-                for ax0 in range(6):
-                    with T.block("window"):
-                        v0 = T.axis.spatial(7, i)
-                        v1 = T.axis.spatial(15, j_0 * 4 + ax0)
-                        T.where(j_0 * 4 + ax0 < 15)
-                        window[v0, v1] = A[v0, v1]
-                for j_1 in range(4):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(7, i)
-                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
-                        T.where(j_0 * 4 + j_1 < 13)
-                        C[v_i, v_j] = window[v_i, v_j] + window[v_i, v_j + 1] + window[v_i, v_j + 2]
+        window = T.alloc_buffer((7, 15))
+        for i, j_0 in T.grid(7, 4):
+            for ax0 in range(6):
+                with T.block("window"):
+                    v0 = T.axis.spatial(7, i)
+                    v1 = T.axis.spatial(15, j_0 * 4 + ax0)
+                    T.where(j_0 * 4 + ax0 < 15)
+                    window[v0, v1] = A[v0, v1]
+            for j_1 in range(4):
+                with T.block("C"):
+                    v_i = T.axis.spatial(7, i)
+                    v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                    T.where(j_0 * 4 + j_1 < 13)
+                    C[v_i, v_j] = window[v_i, v_j] + window[v_i, v_j + 1] + window[v_i, v_j + 2]
         """,
     )
 
@@ -515,27 +487,23 @@ def test_rows_are_kept():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((9, 15), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            rows = T.alloc_buffer((3, 15))
-            for i in range(7):
-                for ax0, ax1 in T.grid(2, 15):
-                    with T.block("rows_first"):
-                        v0 = T.axis.opaque(9, ax0)
-                        v1 = T.axis.spatial(15, ax1)
-                        T.where(i == 0)
-                        rows[v0 % 3, v1] = A[v0, v1]
-                for ax0_1 in range(15):
-                    with T.block("rows"):
-                        v0 = T.axis.opaque(9, i + 2)
-                        v1 = T.axis.spatial(15, ax0_1)
-                        rows[v0 % 3, v1] = A[v0, v1]
-                for j in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i, j])
-                        C[v_i, v_j] = rows[v_i % 3, v_j] + rows[(v_i + 1) % 3, v_j + 1] + rows[(v_i + 2) % 3, v_j + 2]
+        rows = T.alloc_buffer((3, 15))
+        for i in range(7):
+            for ax0, ax1 in T.grid(2, 15):
+                with T.block("rows_first"):
+                    v0 = T.axis.opaque(9, ax0)
+                    v1 = T.axis.spatial(15, ax1)
+                    T.where(i == 0)
+                    rows[v0 % 3, v1] = A[v0, v1]
+            for ax0_1 in range(15):
+                with T.block("rows"):
+                    v0 = T.axis.opaque(9, i + 2)
+                    v1 = T.axis.spatial(15, ax0_1)
+                    rows[v0 % 3, v1] = A[v0, v1]
+            for j in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i, j])
+                    C[v_i, v_j] = rows[v_i % 3, v_j] + rows[(v_i + 1) % 3, v_j + 1] + rows[(v_i + 2) % 3, v_j + 2]
         """,
     )
 
@@ -549,32 +517,28 @@ def test_a_window_of_a_row_in_tiles_that_do_not_divide():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((5, 13), "float32"), W: T.Buffer((3,), "float32"), C: T.Buffer((5, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            w = T.alloc_buffer((5, 6), scope="local")
-            for i, j_0 in T.grid(5, 4):
-                with T.block("w_first"):
+        w = T.alloc_buffer((5, 6), scope="local")
+        for i, j_0 in T.grid(5, 4):
+            with T.block("w_first"):
+                v0 = T.axis.spatial(5, i)
+                v1 = T.axis.opaque(13, 0)
+                T.where(j_0 == 0)
+                w[v0, v1 % 6] = A[v0, v1]
+            for ax0 in range(4):
+                with T.block("w"):
                     v0 = T.axis.spatial(5, i)
-                    v1 = T.axis.opaque(13, 0)
-                    T.where(j_0 == 0)
+                    v1 = T.axis.opaque(13, j_0 * 4 + ax0 + 1)
+                    T.where(j_0 * 4 + ax0 + 1 < 13)
                     w[v0, v1 % 6] = A[v0, v1]
-                for ax0 in range(4):
-                    with T.block("w"):
-                        v0 = T.axis.spatial(5, i)
-                        v1 = T.axis.opaque(13, j_0 * 4 + ax0 + 1)
-                        T.where(j_0 * 4 + ax0 + 1 < 13)
-                        w[v0, v1 % 6] = A[v0, v1]
-                for j_1, r in T.grid(4, 3):
-                    with T.block("C"):
-                        v_i = T.axis.spatial(5, i)
-                        v_j = T.axis.spatial(13, j_0 * 4 + j_1)
-                        v_r = T.axis.reduce(3, r)
-                        T.where(j_0 * 4 + j_1 < 13)
-                        with T.init():
-                            C[v_i, v_j] = T.float32(0.0)
-                        C[v_i, v_j] = C[v_i, v_j] + T.if_then_else(v_j + v_r >= 1 and v_j + v_r < 14, w[v_i, (v_j + v_r + 5) % 6], T.float32(0.0)) * W[v_r]
+            for j_1, r in T.grid(4, 3):
+                with T.block("C"):
+                    v_i = T.axis.spatial(5, i)
+                    v_j = T.axis.spatial(13, j_0 * 4 + j_1)
+                    v_r = T.axis.reduce(3, r)
+                    T.where(j_0 * 4 + j_1 < 13)
+                    with T.init():
+                        C[v_i, v_j] = T.float32(0.0)
+                    C[v_i, v_j] = C[v_i, v_j] + T.if_then_else(v_j + v_r >= 1 and v_j + v_r < 14, w[v_i, (v_j + v_r + 5) % 6], T.float32(0.0)) * W[v_r]
         """,
     )
 
@@ -717,20 +681,16 @@ def test_what_is_written_under_conditions_is_copied_back_under_them():
         s,
         before,
         """
-@T.prim_func
-def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-    T.func_attr({"tir.noalias": T.bool(True)})
-    # with T.block("root"):
-    whole = T.alloc_buffer((7, 13))
-    for i0, i1 in T.grid(7, 13):
-        with T.block("B"):
-            v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
-            T.where(i0 >= 2)
-            whole[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
-    for ax0, ax1 in T.grid(7, 13):
-        with T.block("whole_back"):
-            v0, v1 = T.axis.remap("SS", [ax0, ax1])
-            T.where(ax0 >= 2)
-            B[v0, v1] = whole[v0, v1]
+whole = T.alloc_buffer((7, 13))
+for i0, i1 in T.grid(7, 13):
+    with T.block("B"):
+        v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
+        T.where(i0 >= 2)
+        whole[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+for ax0, ax1 in T.grid(7, 13):
+    with T.block("whole_back"):
+        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+        T.where(ax0 >= 2)
+        B[v0, v1] = whole[v0, v1]
 """,
     )

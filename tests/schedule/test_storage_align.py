@@ -39,20 +39,16 @@ def test_the_block_is_annotated():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    T.block_attr({"buffer_dim_align": [[0, 0, 16, 4]]})
-                    B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                T.block_attr({"buffer_dim_align": [[0, 0, 16, 4]]})
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -67,20 +63,16 @@ def test_a_later_call_replaces_the_first():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((3, 5, 7), "float32"), C: T.Buffer((3, 5, 7), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((3, 5, 7))
-            for i, j, k in T.grid(3, 5, 7):
-                with T.block("B"):
-                    v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
-                    T.block_attr({"buffer_dim_align": [[0, 0, 32, 8], [0, 1, 8, 0]]})
-                    B[v_i, v_j, v_k] = A[v_i, v_j, v_k] + T.float32(1.0)
-            for i_1, j_1, k_1 in T.grid(3, 5, 7):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSS", [i_1, j_1, k_1])
-                    C[v_i, v_j, v_k] = B[v_i, v_j, v_k] * T.float32(3.0)
+        B = T.alloc_buffer((3, 5, 7))
+        for i, j, k in T.grid(3, 5, 7):
+            with T.block("B"):
+                v_i, v_j, v_k = T.axis.remap("SSS", [i, j, k])
+                T.block_attr({"buffer_dim_align": [[0, 0, 32, 8], [0, 1, 8, 0]]})
+                B[v_i, v_j, v_k] = A[v_i, v_j, v_k] + T.float32(1.0)
+        for i_1, j_1, k_1 in T.grid(3, 5, 7):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSS", [i_1, j_1, k_1])
+                C[v_i, v_j, v_k] = B[v_i, v_j, v_k] * T.float32(3.0)
         """,
     )
 

@@ -54,28 +54,24 @@ def test_bytes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 20), "uint8"), B: T.Buffer((5, 32, 4), "int8"), C: T.Buffer((7, 32), "int32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j_0 in T.grid(7, 2):
-                with T.block("C_o_init"):
-                    v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
-                    for j_1_init in range(16):
-                        with T.block("C_init"):
-                            v_i_i = T.axis.spatial(1, 0)
-                            v_j_i = T.axis.spatial(16, j_1_init)
-                            C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = 0
-                for ko in range(5):
-                    with T.block("C_o_update"):
-                        v_i_o = T.axis.spatial(7, i)
-                        v_j_o = T.axis.spatial(2, j_0)
-                        v_ko_o = T.axis.reduce(5, ko)
-                        v_ki_o = T.axis.reduce(1, 0)
-                        for i_1 in T.vectorized(16):
-                            with T.block("vpdpbusd"):
-                                vi = T.axis.spatial(16, i_1)
-                                C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 1]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 1]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 2]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 2]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 3]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 3])
+        for i, j_0 in T.grid(7, 2):
+            with T.block("C_o_init"):
+                v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
+                for j_1_init in range(16):
+                    with T.block("C_init"):
+                        v_i_i = T.axis.spatial(1, 0)
+                        v_j_i = T.axis.spatial(16, j_1_init)
+                        C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = 0
+            for ko in range(5):
+                with T.block("C_o_update"):
+                    v_i_o = T.axis.spatial(7, i)
+                    v_j_o = T.axis.spatial(2, j_0)
+                    v_ko_o = T.axis.reduce(5, ko)
+                    v_ki_o = T.axis.reduce(1, 0)
+                    for i_1 in T.vectorized(16):
+                        with T.block("vpdpbusd"):
+                            vi = T.axis.spatial(16, i_1)
+                            C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 1]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 1]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 2]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 2]) + T.Cast("int32", A[v_i_o, v_ko_o * 4 + v_ki_o * 4 + 3]) * T.Cast("int32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 4 + 3])
         """,
     )
 
@@ -89,28 +85,24 @@ def test_bfloat16():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((3, 14), "bfloat16"), B: T.Buffer((7, 16, 2), "bfloat16"), C: T.Buffer((3, 16), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j_0 in T.grid(3, 1):
-                with T.block("C_o_init"):
-                    v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
-                    for j_1_init in range(16):
-                        with T.block("C_init"):
-                            v_i_i = T.axis.spatial(1, 0)
-                            v_j_i = T.axis.spatial(16, j_1_init)
-                            C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = T.float32(0.0)
-                for ko in range(7):
-                    with T.block("C_o_update"):
-                        v_i_o = T.axis.spatial(3, i)
-                        v_j_o = T.axis.spatial(1, j_0)
-                        v_ko_o = T.axis.reduce(7, ko)
-                        v_ki_o = T.axis.reduce(1, 0)
-                        for i_1 in T.vectorized(16):
-                            with T.block("vdpbf16ps"):
-                                vi = T.axis.spatial(16, i_1)
-                                C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2 + 1]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2 + 1]) + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2])
+        for i, j_0 in T.grid(3, 1):
+            with T.block("C_o_init"):
+                v_i_o, v_j_o = T.axis.remap("SS", [i, j_0])
+                for j_1_init in range(16):
+                    with T.block("C_init"):
+                        v_i_i = T.axis.spatial(1, 0)
+                        v_j_i = T.axis.spatial(16, j_1_init)
+                        C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = T.float32(0.0)
+            for ko in range(7):
+                with T.block("C_o_update"):
+                    v_i_o = T.axis.spatial(3, i)
+                    v_j_o = T.axis.spatial(1, j_0)
+                    v_ko_o = T.axis.reduce(7, ko)
+                    v_ki_o = T.axis.reduce(1, 0)
+                    for i_1 in T.vectorized(16):
+                        with T.block("vdpbf16ps"):
+                            vi = T.axis.spatial(16, i_1)
+                            C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2 + 1]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2 + 1]) + T.Cast("float32", A[v_i_o, v_ko_o * 2 + v_ki_o * 2]) * T.Cast("float32", B[v_ko_o, v_j_o * 16 + vi, v_ki_o * 2])
         """,
     )
 
@@ -125,23 +117,19 @@ def test_multiply_add():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 48), "float32"), C: T.Buffer((7, 48), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, j_0, k in T.grid(7, 3, 5):
-                with T.block("C_o"):
-                    v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i, j_0, k])
-                    with T.init():
-                        for j_1_init in range(16):
-                            with T.block("C_init"):
-                                v_i_i = T.axis.spatial(1, 0)
-                                v_j_i = T.axis.spatial(16, j_1_init)
-                                C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = T.float32(0.0)
-                    for i_1 in T.vectorized(16):
-                        with T.block("vfmadd"):
-                            vi = T.axis.spatial(16, i_1)
-                            C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + A[v_i_o, v_k_o] * B[v_k_o, v_j_o * 16 + vi]
+        for i, j_0, k in T.grid(7, 3, 5):
+            with T.block("C_o"):
+                v_i_o, v_j_o, v_k_o = T.axis.remap("SSR", [i, j_0, k])
+                with T.init():
+                    for j_1_init in range(16):
+                        with T.block("C_init"):
+                            v_i_i = T.axis.spatial(1, 0)
+                            v_j_i = T.axis.spatial(16, j_1_init)
+                            C[v_i_o + v_i_i, v_j_o * 16 + v_j_i] = T.float32(0.0)
+                for i_1 in T.vectorized(16):
+                    with T.block("vfmadd"):
+                        vi = T.axis.spatial(16, i_1)
+                        C[v_i_o, v_j_o * 16 + vi] = C[v_i_o, v_j_o * 16 + vi] + A[v_i_o, v_k_o] * B[v_k_o, v_j_o * 16 + vi]
         """,
     )
 
@@ -156,22 +144,18 @@ def test_a_block():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 16), "float32"), C: T.Buffer((7, 16), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i, k in T.grid(7, 5):
-                with T.block("C_o"):
-                    v_i_o, v_k_o = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        for j_init in range(16):
-                            with T.block("C_init"):
-                                v_j_i = T.axis.spatial(16, j_init)
-                                C[v_i_o, v_j_i] = T.float32(0.0)
-                    for i_1 in T.vectorized(16):
-                        with T.block("vfmadd"):
-                            vi = T.axis.spatial(16, i_1)
-                            C[v_i_o, vi] = C[v_i_o, vi] + A[v_i_o, v_k_o] * B[v_k_o, vi]
+        for i, k in T.grid(7, 5):
+            with T.block("C_o"):
+                v_i_o, v_k_o = T.axis.remap("SR", [i, k])
+                with T.init():
+                    for j_init in range(16):
+                        with T.block("C_init"):
+                            v_j_i = T.axis.spatial(16, j_init)
+                            C[v_i_o, v_j_i] = T.float32(0.0)
+                for i_1 in T.vectorized(16):
+                    with T.block("vfmadd"):
+                        vi = T.axis.spatial(16, i_1)
+                        C[v_i_o, vi] = C[v_i_o, vi] + A[v_i_o, v_k_o] * B[v_k_o, vi]
         """,
     )
 

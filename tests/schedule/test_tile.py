@@ -11,16 +11,12 @@ def test_tile():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for i0_0, i1_0, i0_1, i1_1 in T.grid(4, 3, 2, 5):
-                with T.block("B"):
-                    v_i0 = T.axis.spatial(7, i0_0 * 2 + i0_1)
-                    v_i1 = T.axis.spatial(13, i1_0 * 5 + i1_1)
-                    T.where(i0_0 * 2 + i0_1 < 7 and i1_0 * 5 + i1_1 < 13)
-                    B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
+        for i0_0, i1_0, i0_1, i1_1 in T.grid(4, 3, 2, 5):
+            with T.block("B"):
+                v_i0 = T.axis.spatial(7, i0_0 * 2 + i0_1)
+                v_i1 = T.axis.spatial(13, i1_0 * 5 + i1_1)
+                T.where(i0_0 * 2 + i0_1 < 7 and i1_0 * 5 + i1_1 < 13)
+                B[v_i0, v_i1] = A[v_i0, v_i1] + T.float32(1.0)
         """,
     )
 

@@ -11,16 +11,12 @@ def test_reordered():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for ax0, ax1, ax2 in T.grid(13, 7, 5):
-                with T.block("C"):
-                    v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
-                    with T.init():
-                        C[v1, v0] = T.float32(0.0)
-                    C[v1, v0] = C[v1, v0] + A[v1, v2] * B[v2, v0]
+        for ax0, ax1, ax2 in T.grid(13, 7, 5):
+            with T.block("C"):
+                v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])
+                with T.init():
+                    C[v1, v0] = T.float32(0.0)
+                C[v1, v0] = C[v1, v0] + A[v1, v2] * B[v2, v0]
         """,
     )
 
@@ -33,16 +29,12 @@ def test_spatial_axes_fused():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for ax0, ax1 in T.grid(91, 5):
-                with T.block("C"):
-                    v0, v1 = T.axis.remap("SR", [ax0, ax1])
-                    with T.init():
-                        C[v0 // 13, v0 % 13] = T.float32(0.0)
-                    C[v0 // 13, v0 % 13] = C[v0 // 13, v0 % 13] + A[v0 // 13, v1] * B[v1, v0 % 13]
+        for ax0, ax1 in T.grid(91, 5):
+            with T.block("C"):
+                v0, v1 = T.axis.remap("SR", [ax0, ax1])
+                with T.init():
+                    C[v0 // 13, v0 % 13] = T.float32(0.0)
+                C[v0 // 13, v0 % 13] = C[v0 // 13, v0 % 13] + A[v0 // 13, v1] * B[v1, v0 % 13]
         """,
     )
 
@@ -55,17 +47,13 @@ def test_tiles_that_do_not_divide():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            for ax0, ax1, ax2, ax3, ax4 in T.grid(4, 3, 13, 2, 2):
-                with T.block("C"):
-                    v0, v1, v2, v3, v4 = T.axis.remap("SRSSR", [ax0, ax1, ax2, ax3, ax4])
-                    T.where(ax0 * 2 + ax3 < 7 and ax1 * 2 + ax4 < 5)
-                    with T.init():
-                        C[v0 * 2 + v3, v2] = T.float32(0.0)
-                    C[v0 * 2 + v3, v2] = C[v0 * 2 + v3, v2] + A[v0 * 2 + v3, v1 * 2 + v4] * B[v1 * 2 + v4, v2]
+        for ax0, ax1, ax2, ax3, ax4 in T.grid(4, 3, 13, 2, 2):
+            with T.block("C"):
+                v0, v1, v2, v3, v4 = T.axis.remap("SRSSR", [ax0, ax1, ax2, ax3, ax4])
+                T.where(ax0 * 2 + ax3 < 7 and ax1 * 2 + ax4 < 5)
+                with T.init():
+                    C[v0 * 2 + v3, v2] = T.float32(0.0)
+                C[v0 * 2 + v3, v2] = C[v0 * 2 + v3, v2] + A[v0 * 2 + v3, v1 * 2 + v4] * B[v1 * 2 + v4, v2]
         """,
     )
 
@@ -78,19 +66,15 @@ def test_a_unit_axis():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for ax0, ax1, ax2 in T.grid(1, 13, 7):
-                with T.block("B"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v2, v1] = A[v2, v1] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for ax0, ax1, ax2 in T.grid(1, 13, 7):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v2, v1] = A[v2, v1] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 
@@ -105,30 +89,26 @@ def test_axes_of_blocks_inside_are_not_hidden():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 13))
-            for ax0_1, ax1, ax2 in T.grid(4, 1, 2):
-                with T.block("B_o"):
-                    v0_1, v1_1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
-                    T.where(ax0_1 * 2 + ax2 < 7)
-                    A_local = T.alloc_buffer((7, 13), scope="local")
-                    for ax0 in range(13):
-                        with T.block("A_local"):
-                            v0 = T.axis.spatial(7, v0_1 * 2 + v2)
-                            v1 = T.axis.spatial(13, ax0)
-                            A_local[v0, v1] = A[v0, v1]
-                    for j in range(13):
-                        with T.block("B"):
-                            v_i_i = T.axis.spatial(1, 0)
-                            v_j_i = T.axis.spatial(13, j)
-                            B[v0_1 * 2 + v2, v_j_i] = A_local[v0_1 * 2 + v2, v_j_i] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((7, 13))
+        for ax0_1, ax1, ax2 in T.grid(4, 1, 2):
+            with T.block("B_o"):
+                v0_1, v1_1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
+                T.where(ax0_1 * 2 + ax2 < 7)
+                A_local = T.alloc_buffer((7, 13), scope="local")
+                for ax0 in range(13):
+                    with T.block("A_local"):
+                        v0 = T.axis.spatial(7, v0_1 * 2 + v2)
+                        v1 = T.axis.spatial(13, ax0)
+                        A_local[v0, v1] = A[v0, v1]
+                for j in range(13):
+                    with T.block("B"):
+                        v_i_i = T.axis.spatial(1, 0)
+                        v_j_i = T.axis.spatial(13, j)
+                        B[v0_1 * 2 + v2, v_j_i] = A_local[v0_1 * 2 + v2, v_j_i] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i, v_j] * T.float32(3.0)
         """,
     )
 

@@ -29,19 +29,15 @@ def test_transposed():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13, 7))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
+        B = T.alloc_buffer((13, 7))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
         """,
     )
 
@@ -55,21 +51,17 @@ def test_a_tile_that_divides_needs_no_padding():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((8, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((8, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_global = T.alloc_buffer((2, 13, 4))
-            for i, j, k in T.grid(8, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_global[v_i // 4, v_j, v_i % 4] = T.float32(0.0)
-                    C_global[v_i // 4, v_j, v_i % 4] = C_global[v_i // 4, v_j, v_i % 4] + A[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(8, 13):
-                with T.block("C_global"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_global[v0 // 4, v1, v0 % 4]
+        C_global = T.alloc_buffer((2, 13, 4))
+        for i, j, k in T.grid(8, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_global[v_i // 4, v_j, v_i % 4] = T.float32(0.0)
+                C_global[v_i // 4, v_j, v_i % 4] = C_global[v_i // 4, v_j, v_i % 4] + A[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(8, 13):
+            with T.block("C_global"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_global[v0 // 4, v1, v0 % 4]
         """,
     )
 
@@ -82,19 +74,15 @@ def test_the_producer_pads():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((4, 7, 4))
-            for ax0, ax1, ax2 in T.grid(4, 7, 4):
-                with T.block("B"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 13, A[v1, v0 * 4 + v2] + T.float32(1.0), T.float32(0.0))
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_j // 4, v_i, v_j % 4] * T.float32(3.0)
+        B = T.alloc_buffer((4, 7, 4))
+        for ax0, ax1, ax2 in T.grid(4, 7, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1, v2] = T.if_then_else(v0 * 4 + v2 < 13, A[v1, v0 * 4 + v2] + T.float32(1.0), T.float32(0.0))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_j // 4, v_i, v_j % 4] * T.float32(3.0)
         """,
     )
 
@@ -107,19 +95,15 @@ def test_the_producer_keeps_its_loops_where_nothing_is_padded():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((91,))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_i * 13 + v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i * 13 + v_j] * T.float32(3.0)
+        B = T.alloc_buffer((91,))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i * 13 + v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i * 13 + v_j] * T.float32(3.0)
         """,
     )
 
@@ -132,19 +116,15 @@ def test_a_sum_that_counts_is_divided():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((12, 8))
-            for ax0, ax1 in T.grid(12, 8):
-                with T.block("B"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    B[v0, v1] = T.if_then_else(v0 * 8 + v1 < 91, A[(v0 * 8 + v1) // 13, (v0 * 8 + v1) % 13] + T.float32(1.0), T.float32(2.0))
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[(v_i * 13 + v_j) // 8, (v_i * 13 + v_j) % 8] * T.float32(3.0)
+        B = T.alloc_buffer((12, 8))
+        for ax0, ax1 in T.grid(12, 8):
+            with T.block("B"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = T.if_then_else(v0 * 8 + v1 < 91, A[(v0 * 8 + v1) // 13, (v0 * 8 + v1) % 13] + T.float32(1.0), T.float32(2.0))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[(v_i * 13 + v_j) // 8, (v_i * 13 + v_j) % 8] * T.float32(3.0)
         """,
     )
 
@@ -157,19 +137,15 @@ def test_a_tile_of_two_dimensions():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((4, 4, 8))
-            for ax0, ax1, ax2 in T.grid(4, 4, 8):
-                with T.block("B"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v0, v1, v2] = T.if_then_else(v0 * 2 + v2 // 4 < 7 and v1 * 4 + v2 % 4 < 13, A[v0 * 2 + v2 // 4, v1 * 4 + v2 % 4] + T.float32(1.0), T.float32(-1.5))
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_i // 2, v_j // 4, v_i % 2 * 4 + v_j % 4] * T.float32(3.0)
+        B = T.alloc_buffer((4, 4, 8))
+        for ax0, ax1, ax2 in T.grid(4, 4, 8):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1, v2] = T.if_then_else(v0 * 2 + v2 // 4 < 7 and v1 * 4 + v2 % 4 < 13, A[v0 * 2 + v2 // 4, v1 * 4 + v2 % 4] + T.float32(1.0), T.float32(-1.5))
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_i // 2, v_j // 4, v_i % 2 * 4 + v_j % 4] * T.float32(3.0)
         """,
     )
 
@@ -183,26 +159,22 @@ def test_a_block_of_its_own_pads_what_a_reduction_makes():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 5), "float32"), B: T.Buffer((5, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            C_local = T.alloc_buffer((2, 2, 4, 8), scope="local")
-            for ax0_1, ax1_1, ax2, ax3 in T.grid(2, 2, 4, 8):
-                with T.block("C_local_pad"):
-                    v0, v1, v2, v3 = T.axis.remap("SSSS", [ax0_1, ax1_1, ax2, ax3])
-                    T.where(ax0_1 * 4 + ax2 >= 7 or ax1_1 * 8 + ax3 >= 13)
-                    C_local[v0, v1, v2, v3] = T.float32(0.0)
-            for i, j, k in T.grid(7, 13, 5):
-                with T.block("C"):
-                    v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
-                    with T.init():
-                        C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = T.float32(0.0)
-                    C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] + A[v_i, v_k] * B[v_k, v_j]
-            for ax0, ax1 in T.grid(7, 13):
-                with T.block("C_local"):
-                    v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                    C[v0, v1] = C_local[v0 // 4, v1 // 8, v0 % 4, v1 % 8]
+        C_local = T.alloc_buffer((2, 2, 4, 8), scope="local")
+        for ax0_1, ax1_1, ax2, ax3 in T.grid(2, 2, 4, 8):
+            with T.block("C_local_pad"):
+                v0, v1, v2, v3 = T.axis.remap("SSSS", [ax0_1, ax1_1, ax2, ax3])
+                T.where(ax0_1 * 4 + ax2 >= 7 or ax1_1 * 8 + ax3 >= 13)
+                C_local[v0, v1, v2, v3] = T.float32(0.0)
+        for i, j, k in T.grid(7, 13, 5):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = T.float32(0.0)
+                C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] = C_local[v_i // 4, v_j // 8, v_i % 4, v_j % 8] + A[v_i, v_k] * B[v_k, v_j]
+        for ax0, ax1 in T.grid(7, 13):
+            with T.block("C_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                C[v0, v1] = C_local[v0 // 4, v1 // 8, v0 % 4, v1 % 8]
         """,
     )
 
@@ -216,25 +188,21 @@ def test_a_block_of_its_own_pads_where_loops_are_shared():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((7, 4, 4))
-            for ax0_1, ax1, ax2 in T.grid(7, 4, 4):
-                with T.block("B_pad"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
-                    T.where(ax1 * 4 + ax2 >= 13)
-                    B[v0, v1, v2] = T.float32(0.0)
-            for i_1 in range(7):
-                for ax0 in range(13):
-                    with T.block("B"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, ax0])
-                        B[v_i, v_j // 4, v_j % 4] = A[v_i, v_j] + T.float32(1.0)
-                for j_1 in range(13):
-                    with T.block("C"):
-                        v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                        C[v_i, v_j] = B[v_i, v_j // 4, v_j % 4] * T.float32(3.0)
+        B = T.alloc_buffer((7, 4, 4))
+        for ax0_1, ax1, ax2 in T.grid(7, 4, 4):
+            with T.block("B_pad"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0_1, ax1, ax2])
+                T.where(ax1 * 4 + ax2 >= 13)
+                B[v0, v1, v2] = T.float32(0.0)
+        for i_1 in range(7):
+            for ax0 in range(13):
+                with T.block("B"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, ax0])
+                    B[v_i, v_j // 4, v_j % 4] = A[v_i, v_j] + T.float32(1.0)
+            for j_1 in range(13):
+                with T.block("C"):
+                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                    C[v_i, v_j] = B[v_i, v_j // 4, v_j % 4] * T.float32(3.0)
         """,
     )
 
@@ -247,19 +215,15 @@ def test_integers():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((13,), "int32"), C: T.Buffer((13,), "int32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((2, 2, 4), "int32")
-            for ax0, ax1, ax2 in T.grid(2, 2, 4):
-                with T.block("B"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v0, v1, v2] = T.if_then_else(v1 * 8 + v0 * 4 + v2 < 13, A[12 - v1 * 8 - v0 * 4 - v2] * 2, 7)
-            for i_1 in range(13):
-                with T.block("C"):
-                    v_i = T.axis.spatial(13, i_1)
-                    C[v_i] = B[v_i // 4 % 2, v_i // 8, v_i % 4] + 1
+        B = T.alloc_buffer((2, 2, 4), "int32")
+        for ax0, ax1, ax2 in T.grid(2, 2, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1, v2] = T.if_then_else(v1 * 8 + v0 * 4 + v2 < 13, A[12 - v1 * 8 - v0 * 4 - v2] * 2, 7)
+        for i_1 in range(13):
+            with T.block("C"):
+                v_i = T.axis.spatial(13, i_1)
+                C[v_i] = B[v_i // 4 % 2, v_i // 8, v_i % 4] + 1
         """,
     )
 
@@ -272,19 +236,15 @@ def test_a_symbolic_extent():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer(("n", 13), "float32"), C: T.Buffer(("n", 13), "float32"), n: T.int32):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13, (n + 3) // 4, 4))
-            for ax0, ax1, ax2 in T.grid(13, (n + 3) // 4, 4):
-                with T.block("B"):
-                    v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                    B[v0, v1, v2] = T.if_then_else(v1 * 4 + v2 < n, A[v1 * 4 + v2, v0] + T.float32(1.0), T.float32(0.0))
-            for i_1, j_1 in T.grid(n, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_j, v_i // 4, v_i % 4] * T.float32(3.0)
+        B = T.alloc_buffer((13, (n + 3) // 4, 4))
+        for ax0, ax1, ax2 in T.grid(13, (n + 3) // 4, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[v0, v1, v2] = T.if_then_else(v1 * 4 + v2 < n, A[v1 * 4 + v2, v0] + T.float32(1.0), T.float32(0.0))
+        for i_1, j_1 in T.grid(n, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_j, v_i // 4, v_i % 4] * T.float32(3.0)
         """,
         sizes={"n": 7},
     )
@@ -298,19 +258,15 @@ def test_the_text_of_an_index_map():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((13, 7))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1 in T.grid(7, 13):
-                with T.block("C"):
-                    v_i, v_j = T.axis.remap("SS", [i_1, j_1])
-                    C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
+        B = T.alloc_buffer((13, 7))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_j, v_i] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1 in T.grid(7, 13):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i_1, j_1])
+                C[v_i, v_j] = B[v_j, v_i] * T.float32(3.0)
         """,
     )
 
@@ -324,21 +280,17 @@ def test_indices_are_simplified():
         s,
         before,
         """
-        @T.prim_func
-        def main(A: T.Buffer((7, 13), "float32"), C: T.Buffer((7, 13), "float32")):
-            T.func_attr({"tir.noalias": T.bool(True)})
-            # with T.block("root"):
-            B = T.alloc_buffer((1, 7, 13))
-            for i, j in T.grid(7, 13):
-                with T.block("B"):
-                    v_i, v_j = T.axis.remap("SS", [i, j])
-                    B[0, v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
-            for i_1, j_1_0, j_1_1 in T.grid(7, 4, 4):
-                with T.block("C"):
-                    v_i = T.axis.spatial(7, i_1)
-                    v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
-                    T.where(j_1_0 * 4 + j_1_1 < 13)
-                    C[v_i, v_j] = B[0, v_i, v_j] * T.float32(3.0)
+        B = T.alloc_buffer((1, 7, 13))
+        for i, j in T.grid(7, 13):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[0, v_i, v_j] = A[v_i, v_j] + T.float32(1.0)
+        for i_1, j_1_0, j_1_1 in T.grid(7, 4, 4):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i_1)
+                v_j = T.axis.spatial(13, j_1_0 * 4 + j_1_1)
+                T.where(j_1_0 * 4 + j_1_1 < 13)
+                C[v_i, v_j] = B[0, v_i, v_j] * T.float32(3.0)
         """,
     )
 
