@@ -33,7 +33,7 @@ def check(schedule: Schedule, before: PrimFunc, expected_body: str, sizes: dict[
     well_formed(schedule.func)
     same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
     header, found = _header_and_body(schedule.func)
-    assert header == _header_and_body(before)[0]
+    assert header == _header_and_body(before)[0], f"the header became\n{header}"
     expected = dedent(expected_body).strip()
     changes = "\n".join(unified_diff(expected.splitlines(), found.splitlines(), "expected", "found", lineterm=""))
     assert found == expected, f"{changes}\n\nthe script was\n{found}"
