@@ -135,7 +135,7 @@ def families() -> dict[str, list[str]]:
     for line in inspect.getsource(Schedule).splitlines():
         if heading := re.match(r"    # --- (.*?) -+$", line):
             family = heading[1]
-        elif (method := re.match(r"    def (\w+)\(", line)) and method[1] in REGISTRY:
+        elif (method := re.match(r"    (?:def )?(\w+)(?:\(| = )", line)) and method[1] in REGISTRY:
             result.setdefault(family, []).append(method[1])
     return result
 

@@ -11,7 +11,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import tir.traverse
 from tir.ir import Block, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
@@ -31,7 +31,7 @@ REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive'
 class Primitive(Generic[P, R]):
     """A registered primitive; calling it checks the arguments, applies it, and gives errors the call as written."""
 
-    def __init__(self, function: Callable[P, R]):
+    def __init__(self, function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]):
         functools.update_wrapper(self, function)
         self.name: str = function.__name__
         self.function = function
@@ -49,12 +49,16 @@ class Primitive(Generic[P, R]):
     def signature(self) -> inspect.Signature:
         return inspect.Signature(self.parameters)
 
-    def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by parameter name, those equal to their default left out; TypeError on a wrong count or name."""
+    def bound(self, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments by parameter name, as given; TypeError on a wrong count or name."""
         try:
-            bound = self.signature.bind(*args, **kwargs).arguments
+            return self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}{self.signature_text()}: {error}") from None
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by parameter name, those equal to their default left out; TypeError on a wrong count or name."""
+        bound = self.bound(args, kwargs).arguments
         result = {}
         for p in self.parameters:
             if p.name not in bound:
@@ -115,13 +119,13 @@ class Primitive(Generic[P, R]):
         bound = plain(bound)
         args, kwargs = self.spread(bound)
         try:
-            made: Any = self.function(func, *args, **kwargs)  # type: ignore[arg-type]
+            made: Any = self.function(func, *args, **kwargs)
         except ScheduleError as error:
             raise error.located(self.text(bound), func) from None
         new, names = made
         return without_stale(func, new), names
 
-    def __call__(self, func: PrimFunc, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, func: PrimFunc, *args: P.args, **kwargs: P.kwargs) -> tuple[PrimFunc, R]:
         try:
             bound = self.bind(args, kwargs)
         except ScheduleError as error:
@@ -129,7 +133,7 @@ class Primitive(Generic[P, R]):
         return self.apply(func, bound)
 
 
-def primitive(function: Callable[P, R]) -> Primitive[P, R]:
+def primitive(function: Callable[Concatenate[PrimFunc, P], tuple[PrimFunc, R]]) -> Primitive[P, R]:
     """Decorator: register `function` under its name as a primitive of schedules."""
     result = Primitive(function)
     REGISTRY[result.name] = result

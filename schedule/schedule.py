@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate
 
 import numpy as np
 
@@ -12,12 +14,62 @@ from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores
 
+from .add_guard import add_guard
+from .add_unit_loop import add_unit_loop
+from .annotate import annotate, unannotate
+from .bind import bind
+from .blockize import blockize
+from .cache_read import cache_read
+from .cache_write import cache_write
+from .compute_at import compute_at
+from .compute_inline import compute_inline
+from .decompose_padding import decompose_padding
+from .decompose_reduction import decompose_reduction
 from .drawn import can_be_named, named, referring
 from .error import ScheduleError
+from .fuse import fuse
+from .fuse_reduction_epilogue import fuse_reduction_epilogue
+from .hoist_predicate import hoist_predicate
 from .index_map import index_map_text
-from .primitive import REGISTRY, blocks_below, find_block, loops_of, path_to_block, path_to_named
+from .lift_alloc import lift_alloc
+from .loop_partition import loop_partition
+from .merge import merge
+from .pack import pack
+from .pad_einsum import pad_einsum
+from .parallel import parallel
+from .peel import peel
+from .primitive import REGISTRY, P, Primitive, R, blocks_below, find_block, loops_of, path_to_block, path_to_named
+from .reorder import reorder
+from .reorder_block_iter_var import reorder_block_iter_var
+from .reverse_compute_at import reverse_compute_at
+from .reverse_compute_inline import reverse_compute_inline
+from .rfactor import rfactor
+from .set_scope import set_scope
+from .split import split
+from .stage_mem import stage_mem
+from .storage_align import storage_align
+from .tensorize import tensorize
+from .tile import tile
 from .trace import Step, Trace
 from .transform_layout import which
+from .trim import trim
+from .unroll import unroll
+from .vectorize import vectorize
+
+
+def _method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
+    """The method of `Schedule` that takes a primitive as a step: its arguments without the function, and what it returns."""
+
+    def method(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
+        bound = taken.bound(args, kwargs)
+        bound.apply_defaults()
+        return self._apply(taken.name, *bound.args, **bound.kwargs)
+
+    method.__name__, method.__qualname__, method.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    _, made = typing.get_args(typing.get_type_hints(taken.function)["return"])
+    method.__signature__ = inspect.Signature([this, *taken.parameters], return_annotation=made)  # type: ignore[attr-defined]
+    return method
 
 
 class Schedule:
@@ -175,93 +227,32 @@ class Schedule:
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
-    def split(self, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> list[str]:
-        """Divide a loop into a nest of `len(factors)` loops; returns their names, outermost first."""
-        return self._apply("split", loop, factors, preserve_unit_iters)
-
-    def tile(self, x: str, y: str, x_factor: int, y_factor: int) -> list[str]:
-        """Split two nested loops and order them outer x, outer y, inner x, inner y; returns these four."""
-        return self._apply("tile", x, y, x_factor, y_factor)
-
-    def fuse(self, *loops: str, preserve_unit_iters: bool = True) -> str:
-        """Make one loop of perfectly nested ones; returns its name."""
-        return self._apply("fuse", *loops, preserve_unit_iters=preserve_unit_iters)
-
-    def reorder(self, *ordered_loops: str) -> None:
-        """Put loops of one nest into the given order, among the places they have."""
-        self._apply("reorder", *ordered_loops)
-
-    def parallel(self, loop: str) -> None:
-        """Run the iterations of a loop on several threads."""
-        self._apply("parallel", loop)
-
-    def vectorize(self, loop: str) -> None:
-        """Run the iterations of a loop as lanes of vector instructions."""
-        self._apply("vectorize", loop)
-
-    def unroll(self, loop: str) -> None:
-        """Write out the iterations of a loop one after another."""
-        self._apply("unroll", loop)
-
-    def add_unit_loop(self, block_or_loop: str) -> str:
-        """Put a loop of extent 1 around a block or loop; returns its name."""
-        return self._apply("add_unit_loop", block_or_loop)
-
-    def bind(self, loop: str, thread_axis: str) -> None:
-        """Run the iterations of a loop as blocks or threads of a GPU ("blockIdx.x", "threadIdx.x", "vthread.x", ...)."""
-        self._apply("bind", loop, thread_axis)
-
-    def loop_partition(self, loop: str, factors: list[int | None], preserve_unit_iters: bool = True) -> list[str]:
-        """Divide a loop into consecutive ones of the given numbers of iterations; returns their names."""
-        return self._apply("loop_partition", loop, factors, preserve_unit_iters)
-
-    def merge(self, *loops: str) -> str:
-        """Make one loop of sibling loops; returns its name."""
-        return self._apply("merge", *loops)
-
-    def annotate(self, block_or_loop: str, ann_key: str, ann_val: Any) -> None:
-        """Attach a value (JSON data) to a block or loop under a key."""
-        self._apply("annotate", block_or_loop, ann_key, ann_val)
-
-    def unannotate(self, block_or_loop: str, ann_key: str) -> None:
-        """Remove what is attached to a block or loop under a key."""
-        self._apply("unannotate", block_or_loop, ann_key)
+    split = _method(split)
+    tile = _method(tile)
+    fuse = _method(fuse)
+    reorder = _method(reorder)
+    parallel = _method(parallel)
+    vectorize = _method(vectorize)
+    unroll = _method(unroll)
+    add_unit_loop = _method(add_unit_loop)
+    bind = _method(bind)
+    loop_partition = _method(loop_partition)
+    merge = _method(merge)
+    annotate = _method(annotate)
+    unannotate = _method(unannotate)
 
     # --- placement -------------------------------------------------------------------------------------------------------
 
-    def compute_at(self, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1) -> None:
-        """Move a producer under a loop of its consumers, computing there what they need."""
-        self._apply("compute_at", block, loop, preserve_unit_loops, index)
-
-    def reverse_compute_at(self, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1) -> None:
-        """Move a consumer under a loop of its producers, computing there what they have made."""
-        self._apply("reverse_compute_at", block, loop, preserve_unit_loops, index)
-
-    def compute_inline(self, block: str) -> None:
-        """Put the formula of a block into the blocks that read its output, and remove the block."""
-        self._apply("compute_inline", block)
-
-    def reverse_compute_inline(self, block: str) -> None:
-        """Put the formula of a block into its only producer, and remove the block."""
-        self._apply("reverse_compute_inline", block)
+    compute_at = _method(compute_at)
+    reverse_compute_at = _method(reverse_compute_at)
+    compute_inline = _method(compute_inline)
+    reverse_compute_inline = _method(reverse_compute_inline)
 
     # --- buffers ---------------------------------------------------------------------------------------------------------
 
-    def cache_read(
-        self, block: str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
-    ) -> str:
-        """Read a buffer through a copy of it; returns the name of the copying block."""
-        return self._apply("cache_read", block, read_buffer_index, storage_scope, consumer_blocks)
-
-    def cache_write(
-        self, block: str, write_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
-    ) -> str:
-        """Write a buffer through a copy of it; returns the name of the copying block."""
-        return self._apply("cache_write", block, write_buffer_index, storage_scope, consumer_blocks)
-
-    def set_scope(self, block: str, buffer_index: int | str, storage_scope: str) -> str:
-        """Put a temporary that a block writes into another memory; returns its new name."""
-        return self._apply("set_scope", block, buffer_index, storage_scope)
+    cache_read = _method(cache_read)
+    cache_write = _method(cache_write)
+    set_scope = _method(set_scope)
 
     def reindex(self, block: str, buffer: tuple[str, int] | str) -> str:
         """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block."""
@@ -283,11 +274,7 @@ class Schedule:
         text = self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters))
         return self._apply("reindex_cache_write", *args, text)
 
-    def pack(
-        self, block: str, read_buffer_index: int | str, storage_scope: str = "global", preserve_unit_loops: bool = False
-    ) -> str:
-        """Read a buffer through a copy in the order in which the loops of a block walk it; returns the copying block."""
-        return self._apply("pack", block, read_buffer_index, storage_scope, preserve_unit_loops)
+    pack = _method(pack)
 
     def transform_layout(
         self,
@@ -300,78 +287,36 @@ class Schedule:
         text = self._index_map("transform_layout", (block, buffer), index_map, lambda b: len(which(b, buffer).shape))
         self._apply("transform_layout", block, buffer, text, pad_value)
 
-    def stage_mem(
-        self, block_or_loop: str, buffer: str, name: str, storage_scope: str = "global", keep: str | None = None
-    ) -> list[str]:
-        """Let a loop or block work on a copy of what it accesses of a buffer; returns the names of the copying blocks."""
-        return self._apply("stage_mem", block_or_loop, buffer, name, storage_scope, keep)
-
-    def lift_alloc(self, buffer: str, n_lifts: int = 1) -> None:
-        """Allocate a temporary further out, in the next block around the one that allocates it."""
-        self._apply("lift_alloc", buffer, n_lifts)
-
-    def storage_align(self, block: str, buffer_index: int | str, axis: int, factor: int, offset: int) -> None:
-        """Have a temporary laid out so that its stride along an axis is `k * factor + offset` for some k."""
-        self._apply("storage_align", block, buffer_index, axis, factor, offset)
+    stage_mem = _method(stage_mem)
+    lift_alloc = _method(lift_alloc)
+    storage_align = _method(storage_align)
 
     # --- reductions ------------------------------------------------------------------------------------------------------
 
-    def decompose_reduction(self, block: str, loop: str) -> str:
-        """Move the init of a reduction into a block of its own before a loop; returns the name of that block."""
-        return self._apply("decompose_reduction", block, loop)
-
-    def decompose_padding(self, block: str, loop: str) -> str:
-        """Divide a block that pads into one that fills, before a loop, and one that copies; returns the name of the former."""
-        return self._apply("decompose_padding", block, loop)
-
-    def pad_einsum(self, block: str, padding: list[int]) -> None:
-        """Round the extents of a sum of products up to multiples, its temporaries with them."""
-        self._apply("pad_einsum", block, padding)
-
-    def fuse_reduction_epilogue(self, reduction_block: str, epilogue_block: str) -> None:
-        """Put a block that adds something to the result of a reduction into the init of the reduction."""
-        self._apply("fuse_reduction_epilogue", reduction_block, epilogue_block)
-
-    def rfactor(self, loop: str, factor_axis: int = 0) -> str:
-        """Factor a reduction over a loop into partial results and their reduction; returns the block of the partial results."""
-        return self._apply("rfactor", loop, factor_axis)
+    decompose_reduction = _method(decompose_reduction)
+    decompose_padding = _method(decompose_padding)
+    pad_einsum = _method(pad_einsum)
+    fuse_reduction_epilogue = _method(fuse_reduction_epilogue)
+    rfactor = _method(rfactor)
 
     # --- guards ----------------------------------------------------------------------------------------------------------
 
-    def add_guard(self, block_or_loop: str, condition: str) -> list[str]:
-        """Write a block or loop twice, for where a condition holds and where it does not; returns the names of the two."""
-        return self._apply("add_guard", block_or_loop, condition)
-
-    def hoist_predicate(self, loop: str) -> None:
-        """Move the conditions that do not change in a loop from the blocks below it to an `if` around it."""
-        self._apply("hoist_predicate", loop)
-
-    def trim(self, loop: str) -> None:
-        """Cut off the iterations at the end of a loop in which no block below it runs."""
-        self._apply("trim", loop)
-
-    def peel(self, loop: str) -> list[str]:
-        """Divide a loop into a part in which the conditions below it always hold, and what is before and after it."""
-        return self._apply("peel", loop)
+    add_guard = _method(add_guard)
+    hoist_predicate = _method(hoist_predicate)
+    trim = _method(trim)
+    peel = _method(peel)
 
     # --- blocks ----------------------------------------------------------------------------------------------------------
 
-    def blockize(self, target: str, preserve_unit_iters: bool = True) -> str:
-        """Make the nest at a loop the body of a new block; returns the name of the block."""
-        return self._apply("blockize", target, preserve_unit_iters)
-
-    def tensorize(self, block_or_loop: str, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
-        """Replace what a block, or the nest at a loop, computes by a registered intrinsic."""
-        self._apply("tensorize", block_or_loop, tensor_intrin, preserve_unit_iters)
+    blockize = _method(blockize)
+    tensorize = _method(tensorize)
 
     def transform_block_layout(self, block: str, index_map: Callable[..., Any] | str) -> None:
         """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
         text = self._index_map("transform_block_layout", (block,), index_map, lambda b: len(b.iters))
         self._apply("transform_block_layout", block, text)
 
-    def reorder_block_iter_var(self, block: str, new_order: list[int]) -> None:
-        """Put the iteration variables of a block into another order."""
-        self._apply("reorder_block_iter_var", block, new_order)
+    reorder_block_iter_var = _method(reorder_block_iter_var)
 
     # --- sampling --------------------------------------------------------------------------------------------------------
 
