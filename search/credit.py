@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 MEMORY = 0.9  # how much of the past counts after a generation
-PRIOR_WINS, PRIOR_TRIES = 1.0, 4.0  # of a mutation that was not applied yet
+PRIOR_TRIES = 4.0  # children that a mutation's initial probability counts for
 
 
 class Credit(Protocol):
@@ -38,7 +38,8 @@ class FixedCredit:
 
 
 class AdaptiveCredit(FixedCredit):
-    """Initial probabilities, each times the share of the mutation's recent children that were better than their parents."""
+    """Follows the share of a mutation's recent children that are better than their parents; initial probabilities count for a
+    few children."""
 
     def __init__(self, probabilities: Mapping[str, float]):
         super().__init__(probabilities)
@@ -46,7 +47,7 @@ class AdaptiveCredit(FixedCredit):
 
     def weights(self, names: Sequence[str]) -> np.ndarray:
         wins, tries = np.array([self._recent[name] for name in names]).T
-        found = super().weights(names) * (wins + PRIOR_WINS) / (tries + PRIOR_TRIES)
+        found = (wins + len(names) * super().weights(names)) / (tries + PRIOR_TRIES)
         return found / found.sum()
 
     def reward(self, name: str, wins: int, tries: int) -> None:

@@ -29,7 +29,8 @@ from .bandit import Bandit
 from .credit import AdaptiveCredit, Credit
 from .family import family
 from .measure import Candidate, Measurement
-from .mutate import Mutation, around, crossover, mutations
+from .mutate import Mutation, around, crossover
+from .mutate import mutations as mutations_of
 from .ranking import TrustedModel, score_rows
 from .sample import fit, sample
 from .sketch import Sketch
@@ -111,10 +112,9 @@ class Evolution:
     """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. What `start` has, rows
-    each with its sketch, is proposed first. Parts that can be
-    replaced: `table`, the mutations by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from the
-    probabilities of the table); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of
+    measured rows and their children are proposed unseen. What `start` has, rows each with its sketch, is proposed first. Parts that
+    can be replaced: `mutations` by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from their initial
+    probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of
     a sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
     `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in
     recent batches; None before there is one), `shares` (trials by sketch).
@@ -128,7 +128,7 @@ class Evolution:
         prior: CostModel | None = None,
         settings: Settings | None = None,
         start: Sequence[tuple[Sketch, np.ndarray]] | None = None,
-        table: Mapping[str, Mutation] | None = None,
+        mutations: Mapping[str, Mutation] | None = None,
         credit: Credit | None = None,
         bandit: Callable[[int], Bandit] = Bandit,
         describe: Callable[[Sketch], Family] = family,
@@ -138,8 +138,8 @@ class Evolution:
         self.sketches = tuple(sketches)
         self.target = target
         self.settings = settings or Settings()
-        self._table = mutations(target) if table is None else dict(table)
-        self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._table.items()})
+        self._mutations = mutations_of(target) if mutations is None else dict(mutations)
+        self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
         self._describe = describe
         # The formula is trusted before anything is measured, what learns is not, unless it is alone.
         initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
@@ -424,7 +424,7 @@ class Evolution:
 
     def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """A mutant of each parent, and by mutation the numbers of those that it made."""
-        names = [name for name, mutation in self._table.items() if mutation.suits(sketch)]
+        names = [name for name, mutation in self._mutations.items() if mutation.suits(sketch)]
         mutants = parents.copy()
         if not names or not len(parents):
             return mutants, {}
@@ -432,7 +432,7 @@ class Evolution:
         made_by = {name: np.flatnonzero(drawn == n) for n, name in enumerate(names)}
         for name, own in made_by.items():
             if len(own):
-                mutants[own] = self._table[name].operate(sketch, self.target, parents[own], rng)
+                mutants[own] = self._mutations[name].operate(sketch, self.target, parents[own], rng)
         return mutants, made_by
 
     def _reward(

@@ -24,6 +24,12 @@ def test_what_makes_better_children_is_applied_more_often():
         credit.reward("move", 1, 10)
     move, scale, choose = credit.weights(list(TABLE))
     assert scale > 0.6 > 0.3 > move and choose > 0 and move + scale + choose == pytest.approx(1.0)
+    for _ in range(50):
+        credit.reward("choose", 8, 10)
+        credit.reward("scale", 8, 10)
+        credit.reward("move", 1, 10)
+    move, scale, choose = credit.weights(list(TABLE))
+    assert choose == pytest.approx(scale, rel=0.05)  # the initial probability no longer matters
 
 
 def test_the_past_is_forgotten():
