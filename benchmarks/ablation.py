@@ -1,8 +1,8 @@
 """What the parts of the search are worth: the best found against the number of trials, without one part at a time.
 
 Each row is tuned with `--seeds` seeds of `--trials` trials in each of CONFIGURATIONS. The schedule that needs no search is no
-candidate here, so that a curve is the search's own, though in the full space evolution begins with the row that is most like it,
-unless told otherwise; the bests of all runs, that schedule and numpy are timed in turns at the end.
+candidate here, so that a curve is the search's own, though in the full space evolution begins with the seeds of templates, unless
+it has `no start`; the bests of all runs, that schedule and numpy are timed in turns at the end.
 With `--minutes M` a row makes as many seeds as its share of the time allows, always as many of each configuration. With `--save
 DIR` all candidates are recorded in `DIR/records`, one file a run, so that an interrupted benchmark goes on where it ended; and
 `DIR/ablation.md` and a picture for each number of threads show all rows measured so far.
@@ -230,10 +230,10 @@ INTRODUCTION = """# What the parts of the search are worth
 
 Made by `python -m benchmarks ablation --save DIR`. Speeds are relative to the fastest that any run of the row found, all bests
 timed in turns at the end. The schedule that needs no search is no candidate of these runs: a curve is the search's own. But in
-the full space evolution begins with the row of a sketch that is most like that schedule, unless it has `no start`. `no bandit`
-gives all sketches as many trials; `concrete features` lowers every candidate to describe it to the cost model. `best` is
-the median over the seeds, beside its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has
-90 per cent of the fastest; `a run` the median seconds of one.
+the full space evolution begins with the seeds of templates, unless it has `no start`. `no bandit` gives all sketches as many
+trials; `concrete features` lowers every candidate to describe it to the cost model. `best` is the median over the seeds, beside
+its quartiles; `area` its mean over all trials; `to 90%` the trials after which the median has 90 per cent of the fastest; `a run`
+the median seconds of one.
 """
 
 

@@ -112,10 +112,10 @@ class Evolution:
     """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
 
     `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
-    measured rows and their children are proposed unseen. What `start` has, rows each with its sketch, is proposed first. Parts that
-    can be replaced: `mutations` by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from their initial
-    probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of
-    a sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
+    measured rows and their children are proposed unseen. What `start` has, rows each with its sketch, is proposed first. Parts
+    that can be replaced: `mutations` by name (see `search.mutate`); `credit`, how often each is applied (adaptive, from their
+    initial probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of a
+    sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
     `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in
     recent batches; None before there is one), `shares` (trials by sketch).
     """
