@@ -40,7 +40,7 @@ from search.task import Task
 from search.tuner import autotune, default_candidate
 
 from . import pages, programs
-from .budget import used
+from .budget import trials, used
 from .options import Options
 from .runner import Roof, circumstances
 
@@ -144,7 +144,7 @@ def _runs(task: Task, name: str, folder: Path, options: Options) -> dict[str, li
 def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: Path) -> Ran:
     """Tune as far as `path` does not hold the trials yet."""
     with Records(path) as records:
-        left = options.trials - len(records.of(task.key, task.target))
+        left = options.trials - len(trials(records, task))
         if left > 0:
             try:
                 autotune(
@@ -153,7 +153,7 @@ def _run(task: Task, parts: dict[str, Any], options: Options, seed: int, path: P
                 )  # fmt: skip
             except NothingFound:
                 pass
-        known = records.of(task.key, task.target)[: options.trials]
+        known = trials(records, task)[: options.trials]
     times = [r.measurement.seconds if not r.measurement.cut else math.inf for r in known]
     curve = np.minimum.accumulate([*times, *[math.inf] * (options.trials - len(times))]).tolist()
     best = min((r for r in known if math.isfinite(r.seconds)), key=lambda r: r.seconds, default=None)  # by the run's race

@@ -36,6 +36,7 @@ from search.warm_start import is_of
 
 from . import programs
 from .ablation import DEFAULT, LIMITS, ROWS, TABLE
+from .budget import trials
 from .options import Options
 from .runner import circumstances
 
@@ -137,7 +138,7 @@ def gathered(row: str, target: tir.Target, folder: Path, options: Options) -> li
     task = _task(row, target)
     with Records(folder / f"{row}.db") as records:
         for search, share in (("random", 0.5), ("evolution", 1.0)):
-            missing = round(share * options.trials) - len(records.of(task.key, task.target))
+            missing = round(share * options.trials) - len(trials(records, task))
             if missing > 0:
                 autotune(
                     task.func, task.target, missing, records=records, seed=options.seed, first=(), workload=task.workload,
