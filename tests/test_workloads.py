@@ -303,12 +303,12 @@ def test_gamma_is_the_bound_of_higham():
         ),
         (
             ("conv2d", (1, 2, 9, 1, 1, 5, 5, 1, 1)),
-            "conv2d: a kernel of 5x5 does not fit the padded image of 4x11 "
+            "conv2d: a kernel that reaches over 5x5 elements does not fit the padded image of 4x11 "
             "(got N,H,W,CI,CO,KH,KW,stride,padding = 1,2,9,1,1,5,5,1,1)",
         ),
         (
             ("conv2d_nhwc", (1, 5, 5, 4, 6, 3, 1, 0, 3)),
-            "conv2d_nhwc: a kernel that reaches over 7 elements does not fit the padded 5 "
+            "conv2d_nhwc: a kernel that reaches over 7x7 elements does not fit the padded image of 5x5 "
             "(got N,H,W,CI,CO,K,stride,padding[,dilation[,groups]] = 1,5,5,4,6,3,1,0,3)",
         ),
         (
@@ -328,7 +328,8 @@ def test_gamma_is_the_bound_of_higham():
         ),
         (
             ("capsule", (1, 1, 5, 4, 6, 4, 1, 1)),
-            "capsule: a kernel of 4x4 does not fit the padded image of 3x7 (got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,1)",
+            "capsule: a kernel that reaches over 4x4 elements does not fit the padded image of 3x7 "
+            "(got N,H,W,CI,CO,K,stride,padding = 1,1,5,4,6,4,1,1)",
         ),
         (("gmm", (7, 13, 5), "float16"), "gmm: workloads compute in float32 or float64, got dtype 'float16'"),
     ],

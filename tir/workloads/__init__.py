@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..nearest import no_such
-from . import attention, capsule, channels_first, channels_last, products, rows, transposed
+from . import attention, convolutions, products, rows, transposed
 from .workload import (
     BLOCK,
     DTYPES,
@@ -42,9 +42,17 @@ __all__ = [
     "make", "names",
 ]  # fmt: skip
 
-_MODULES = (products, channels_first, channels_last, transposed, capsule, rows, attention)
-
-_WORKLOADS = {w.name: w for module in _MODULES for w in module.WORKLOADS}
+_WORKLOADS = {
+    w.name: w
+    for w in (
+        *products.WORKLOADS,
+        *convolutions.WORKLOADS,
+        *transposed.WORKLOADS,
+        convolutions.CAPSULE,
+        *rows.WORKLOADS,
+        *attention.WORKLOADS,
+    )
+}
 
 
 def names() -> tuple[str, ...]:

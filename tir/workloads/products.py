@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import te
 from ..ir import PrimFunc
-from .workload import INTRINSIC, Arrays, Bounded, Parameter, Workload
+from .workload import INTRINSIC, Arrays, Bounded, Parameter, Shape, Workload, sums_of_products
 
 # --- mlp: F = exp(A·B)·E -----------------------------------------------------------------------------------------------
 
@@ -58,35 +58,19 @@ def _mlp_reference(inputs: Arrays, M: int, K: int, L: int, N: int) -> tuple[Boun
 # --- gmm: C = A·B ------------------------------------------------------------------------------------------------------
 
 
-def _gmm_build(dtype: str, M: int, K: int, N: int, batch: int | None = None) -> PrimFunc:
-    k = te.reduce_axis((0, K), name="k")
-    if batch is None:
-        A = te.placeholder((M, K), dtype, name="A")
-        B = te.placeholder((K, N), dtype, name="B")
-        C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+def _gmm_shapes(M: int, K: int, N: int, *batch: int) -> tuple[Shape, Shape, Shape]:
+    return (*batch, M, K), (*batch, K, N), (*batch, M, N)
+
+
+def _gmm_build(dtype: str, *sizes: int) -> PrimFunc:
+    left, right, output = _gmm_shapes(*sizes)
+    A, B = te.placeholder(left, dtype, name="A"), te.placeholder(right, dtype, name="B")
+    k = te.reduce_axis((0, left[-1]), name="k")
+    if len(output) == 2:
+        C = te.compute(output, lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     else:
-        A = te.placeholder((batch, M, K), dtype, name="A")
-        B = te.placeholder((batch, K, N), dtype, name="B")
-        C = te.compute((batch, M, N), lambda b, i, j: te.sum(A[b, i, k] * B[b, k, j], axis=k), name="C")
+        C = te.compute(output, lambda b, i, j: te.sum(A[b, i, k] * B[b, k, j], axis=k), name="C")
     return te.create_prim_func([A, B, C], name="gmm")
-
-
-def _gmm_draw(rng: np.random.Generator, M: int, K: int, N: int, batch: int | None = None) -> Arrays:
-    lead = () if batch is None else (batch,)
-    return rng.uniform(-1, 1, (*lead, M, K)), rng.uniform(-1, 1, (*lead, K, N))
-
-
-def _gmm_numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
-    def run(inputs: Arrays, outputs: Arrays) -> None:
-        np.matmul(inputs[0], inputs[1], out=outputs[0])
-
-    return run
-
-
-def _gmm_reference(inputs: Arrays, M: int, K: int, N: int, batch: int | None = None) -> tuple[Bounded, ...]:
-    """An inner product of length K: gamma(K) |A||B|."""
-    A, B = inputs
-    return (Bounded(A @ B, np.abs(A) @ np.abs(B), K),)
 
 
 WORKLOADS = (
@@ -105,7 +89,7 @@ WORKLOADS = (
         reference=_mlp_reference,
         flop=lambda M, K, L, N: 2 * M * K * L + M * L + 2 * M * L * N,
     ),
-    Workload(
+    sums_of_products(
         name="gmm",
         summary="C = A·B: a matrix product, or a batch of them",
         parameters=(
@@ -115,9 +99,9 @@ WORKLOADS = (
             Parameter("batch", 1, "number of matrix products", optional=True),
         ),
         build=_gmm_build,
-        draw=_gmm_draw,
-        numpy=_gmm_numpy,
-        reference=_gmm_reference,
+        shapes=_gmm_shapes,
+        multiply=lambda *sizes: np.matmul,
+        terms=lambda M, K, *more: K,
         flop=lambda M, K, N, batch=1: 2 * M * K * N * batch,
     ),
 )

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, prod
 
 import numpy as np
 
 from .. import te
 from ..ir import PrimFunc
-from .padding import padded
-from .workload import Arrays, Bounded, Parameter, Workload
+from .convolutions import padded, parameters
+from .workload import Parameter, Shape, sums_of_products
 
 
-def _extent(size: int, K: int, stride: int, padding: int) -> int:
-    return (size - 1) * stride - 2 * padding + K
+def _shapes(N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int) -> tuple[Shape, Shape, Shape]:
+    extents = ((size - 1) * stride - 2 * padding + K for size in (H, W))
+    return (N, H, W, CI), (K, K, CI, CO), (N, *extents, CO)
 
 
 def _build(dtype: str, N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int) -> PrimFunc:
     """Between the elements of an image lie `stride - 1` zeros, which the sum leaves out: where an index is no multiple of the
     stride, there is no term."""
-    X = te.placeholder((N, H, W, CI), dtype, name="X")
-    kernel = te.placeholder((K, K, CI, CO), dtype, name="K")
+    images, kernels, output = _shapes(N, H, W, CI, CO, K, stride, padding)
+    X, kernel = te.placeholder(images, dtype, name="X"), te.placeholder(kernels, dtype, name="K")
     border = K - 1 - padding
     front = ceil(border / stride)
-    pad = padded(X, ("n", "h", "w", "c"), front, border // stride, dtype)
+    pad = padded(X, ("n", "h", "w", "c"), front, border // stride)
     skipped = front * stride - border
     rh, rw, rc = te.reduce_axis((0, K), "rh"), te.reduce_axis((0, K), "rw"), te.reduce_axis((0, CI), "rc")
 
@@ -35,12 +36,7 @@ def _build(dtype: str, N: int, H: int, W: int, CI: int, CO: int, K: int, stride:
             return te.sum(product, axis=[rh, rw, rc])
         return te.sum(product, axis=[rh, rw, rc], where=te.all(te.equal(y % stride, 0), te.equal(x % stride, 0)))
 
-    shape = (N, _extent(H, K, stride, padding), _extent(W, K, stride, padding), CO)
-    return te.create_prim_func([X, kernel, te.compute(shape, value, name="Y")], name="conv2d_transpose")
-
-
-def _draw(rng: np.random.Generator, N: int, H: int, W: int, CI: int, CO: int, K: int, *_: int) -> Arrays:
-    return rng.uniform(-1, 1, (N, H, W, CI)), rng.uniform(-1, 1, (K, K, CI, CO))
+    return te.create_prim_func([X, kernel, te.compute(output, value, name="Y")], name="conv2d_transpose")
 
 
 def _scatter(dtype: str, N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int) -> Callable[..., None]:
@@ -62,53 +58,31 @@ def _scatter(dtype: str, N: int, H: int, W: int, CI: int, CO: int, K: int, strid
     return run
 
 
-def _numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
-    scatter = _scatter(dtype, *sizes)
-    return lambda inputs, outputs: scatter(*inputs, outputs[0])
-
-
-def _reference(
-    inputs: Arrays, N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int
-) -> tuple[Bounded, ...]:
-    """An inner product of up to ceil(K / stride)² CI terms."""
-    scatter = _scatter("float64", N, H, W, CI, CO, K, stride, padding)
-    value, scale = (np.empty((N, _extent(H, K, stride, padding), _extent(W, K, stride, padding), CO)) for _ in range(2))
-    scatter(*inputs, value)
-    scatter(*map(np.abs, inputs), scale)
-    return (Bounded(value, scale, ceil(K / stride) ** 2 * CI),)
-
-
 def _flop(N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int) -> int:
     """Those on the zeros between the elements included, as in the literature."""
-    return 2 * N * _extent(H, K, stride, padding) * _extent(W, K, stride, padding) * K * K * CI * CO
+    return 2 * prod(_shapes(N, H, W, CI, CO, K, stride, padding)[2]) * K * K * CI
 
 
 def _conflict(N: int, H: int, W: int, CI: int, CO: int, K: int, stride: int, padding: int) -> str:
     if padding > K - 1:
         return f"the padding must be less than the extent of the kernel, {K}"
-    if min(_extent(H, K, stride, padding), _extent(W, K, stride, padding)) < 1:
+    if min(_shapes(N, H, W, CI, CO, K, stride, padding)[2]) < 1:
         return "nothing is left of the result without its padding"
     return ""
 
 
 WORKLOADS = (
-    Workload(
+    sums_of_products(
         name="conv2d_transpose",
         summary="a transposed convolution of images (N, H, W, CI): the gradient of a convolution",
         parameters=(
-            Parameter("N", 1, "number of images"),
-            Parameter("H", 8, "height of an image"),
-            Parameter("W", 8, "width of an image"),
-            Parameter("CI", 256, "number of input channels"),
-            Parameter("CO", 128, "number of output channels"),
-            Parameter("K", 4, "height and width of the kernel"),
-            Parameter("stride", 2, "stride"),
+            *parameters(H=8, W=8, CI=256, CO=128, K=4, stride=2),
             Parameter("padding", 1, "padding that is taken off on each side of the result", least=0),
         ),
         build=_build,
-        draw=_draw,
-        numpy=_numpy,
-        reference=_reference,
+        shapes=_shapes,
+        multiply=_scatter,
+        terms=lambda N, H, W, CI, CO, K, stride, padding: ceil(K / stride) ** 2 * CI,
         flop=_flop,
         conflict=_conflict,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,37 @@ class Workload:
         if reason := self.conflict(*sizes):
             raise ValueError(f"{self.name}: {reason} (got {self.usage} = {text})")
         return sizes
+
+
+def sums_of_products(
+    *,
+    shapes: Callable[..., Sequence[Shape]],
+    multiply: Callable[..., Callable[..., None]],
+    terms: Callable[..., int],
+    **fields: Any,
+) -> Workload:
+    """A workload of two inputs, of which each output is a sum of products of their elements, and perhaps relu of it.
+
+    `shapes(*sizes)` are those of the inputs and of the output; `multiply(dtype, *sizes)` is a function of (input, input, output)
+    that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is how many products make
+    an output, by at most gamma of which it is off: relu enlarges no error. `fields` are the other ones of the workload.
+    """
+
+    def numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
+        run = multiply(dtype, *sizes)
+        return lambda inputs, outputs: run(*inputs, outputs[0])
+
+    def reference(inputs: Arrays, *sizes: int) -> tuple[Bounded, ...]:
+        run, output = multiply("float64", *sizes), shapes(*sizes)[-1]
+        value, scale = np.empty(output), np.empty(output)
+        run(*inputs, value)
+        run(*map(np.abs, inputs), scale)
+        return (Bounded(value, scale, terms(*sizes)),)
+
+    def draw(rng: np.random.Generator, *sizes: int) -> Arrays:
+        return tuple(rng.uniform(-1, 1, shape) for shape in shapes(*sizes)[:-1])
+
+    return Workload(draw=draw, numpy=numpy, reference=reference, **fields)
 
 
 @dataclass(frozen=True)
