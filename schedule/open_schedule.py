@@ -15,17 +15,16 @@ that the seed picks is taken, and what comes out is a plain schedule.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Unpack
 
 from tir import dtypes
-from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Seq, Stmt, Var, seq
+from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
 from tir.size import Chosen, Size, columns_of, formula
-from tir.traverse import loops, stores, variables, walk, walk_stmts
+from tir.traverse import loops, stores, variables, walk_stmts
 
 from .error import ScheduleError
 from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
@@ -33,8 +32,6 @@ from .places import by_place
 from .primitive import REGISTRY, find_block, find_loop
 from .schedule import Schedule
 from .trace import Step
-
-ON_A_NEST = ("split", "fuse", "parallel", "vectorize", "unroll", "annotate")  # primitives that look at one nest and change it
 
 Way = Callable[["OpenSchedule"], object]  # a way to go on
 
@@ -122,24 +119,6 @@ class _Open:
     entry: Step | Branch
 
 
-@dataclass(frozen=True, slots=True)
-class _Nest:
-    """An outermost statement of a function, the names of its loops and blocks, and the buffers that it mentions."""
-
-    stmt: Stmt
-    names: frozenset[str]
-    buffers: frozenset[str]
-
-
-@dataclass
-class _Memory:
-    """What schedules that go on from one another share; by identity, of what is kept here, too."""
-
-    placed: dict[int, tuple[Step, Step]] = field(default_factory=dict)  # steps, and these by place
-    nests: dict[int, _Nest] = field(default_factory=dict)
-    taken: dict[tuple, tuple[Stmt, Step, Any]] = field(default_factory=dict)  # what a step on a nest made, by `_on_a_nest`
-
-
 class OpenSchedule(Schedule):
     """A schedule of a function for a target, with open numbers; `finish` makes its `OpenTrace`.
 
@@ -166,12 +145,12 @@ class OpenSchedule(Schedule):
         self._seeds: dict[int, int] = {}  # by column
         self._shared: dict[str, Choice] = {}  # made in other runs of the branch that is being made, by name
         self._before: tuple[PrimFunc, ...] = ()  # the function before each step
-        self._memory = _Memory()
+        self._placed: dict[int, tuple[Step, Step]] = {}  # steps by identity, and these by place; copies share it
 
     def copy(self) -> OpenSchedule:
         result = object.__new__(type(self))
         for name, value in vars(self).items():
-            setattr(result, name, value.copy() if isinstance(value, (list, dict, set)) else value)
+            setattr(result, name, value.copy() if isinstance(value, (list, dict, set)) and name != "_placed" else value)
         return result
 
     def take(self, other: OpenSchedule) -> None:
@@ -402,7 +381,7 @@ class OpenSchedule(Schedule):
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
         before = self._func
         given = tuple(map(_stand_in, args)), {k: _stand_in(v) for k, v in kwargs.items()}
-        result = self._on_a_nest(name, *given) if name in ON_A_NEST else super()._apply(name, *given[0], **given[1])
+        result = super()._apply(name, *given[0], **given[1])
         self._before = (*self._before, before)
         if any(map(_is_open, (*args, *kwargs.values()))):
             self._note_open(name, args, kwargs)
@@ -414,44 +393,6 @@ class OpenSchedule(Schedule):
         holes = {k: _holes(v) for k, v in bound.items() if _is_open(v)}
         self._open.append(_Open(len(self._steps) - 1, 1, self._steps[-1].with_args(**holes)))
 
-    def _on_a_nest(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Take a step on the nest of the loop or block that comes first, or take over what it made there before.
-
-        What it may make depends on the nest, on which of its buffers others use, and on what names are free.
-        """
-        old = self._func
-        nests = [self._nest(s) for s in _outermost(old)]
-        here = next((n for n, nest in enumerate(nests) if args[0] in nest.names), None)
-        if here is None:
-            return super()._apply(name, *args, **kwargs)
-        others = nests[:here] + nests[here + 1 :]
-        elsewhere = frozenset().union(*(nest.buffers for nest in others))
-        key = name, repr((args, kwargs)), id(nests[here].stmt), nests[here].buffers & elsewhere
-        if key in self._memory.taken:
-            new, step, result = self._memory.taken[key]
-            if not any(n in nest.names for n in step.results for nest in others) and elsewhere.isdisjoint(step.results):
-                stmts = [nest.stmt for nest in nests]
-                self._func = old.with_(body=seq(*stmts[:here], new, *stmts[here + 1 :]))
-                self._steps = (*self._steps, step)
-                return result
-        result = super()._apply(name, *args, **kwargs)
-        after, step = _outermost(self._func), self._steps[-1]
-        alone = [n for n, (s, nest) in enumerate(zip(after, nests, strict=False)) if s is not nest.stmt] == [here]
-        # With a number that makes it new, a name depends on what others are called.
-        numbered = any(re.search(r"_[1-9]\d*$", n) for n in step.results if isinstance(n, str))
-        if alone and not numbered and len(after) == len(nests) and self._func.allocs is old.allocs:
-            self._memory.taken[key] = after[here], step, result
-        return result
-
-    def _nest(self, stmt: Stmt) -> _Nest:
-        known = self._memory.nests
-        if id(stmt) not in known:
-            below = [s for s in walk_stmts(stmt) if isinstance(s, (For, Block))]
-            variables = {it.var.name for s in below if isinstance(s, Block) for it in s.iters}
-            buffers = frozenset(n.name for n in walk(stmt) if type(n) is Buffer)
-            known[id(stmt)] = _Nest(stmt, frozenset({s.name for s in below} | variables), buffers)
-        return known[id(stmt)]
-
     def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
         """The trace as the open trace has it, from step `start` on, of which `_open` knows from its entry `opened` on.
 
@@ -462,7 +403,7 @@ class OpenSchedule(Schedule):
         def add(step: Step | Branch, n: int) -> None:
             nonlocal named
             named = named and not isinstance(step, Branch)
-            entries.append(step if named or isinstance(step, Branch) else self._placed(step, n))
+            entries.append(step if named or isinstance(step, Branch) else self._by_place(step, n))
 
         for run in self._open[opened:]:
             for n in range(start, run.start):
@@ -473,12 +414,11 @@ class OpenSchedule(Schedule):
             add(self._steps[n], n)
         return tuple(entries)
 
-    def _placed(self, step: Step, n: int) -> Step:
+    def _by_place(self, step: Step, n: int) -> Step:
         """A step, taken as number `n`, with its loops by place instead of by name."""
-        placed = self._memory.placed
-        if id(step) not in placed:
-            placed[id(step)] = step, by_place(step, self._before[n])
-        return placed[id(step)][1]
+        if id(step) not in self._placed:
+            self._placed[id(step)] = step, by_place(step, self._before[n])
+        return self._placed[id(step)][1]
 
     def plain(self, func: PrimFunc) -> Schedule:
         """The schedule of `func` that this one is at its seeds."""
@@ -497,10 +437,6 @@ class OpenSchedule(Schedule):
             name, func, tuple(self.rules), entries, tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits),
             tuple(self.made.values()), tuple(row) if seeded else None,
         )  # fmt: skip
-
-
-def _outermost(func: PrimFunc) -> tuple[Stmt, ...]:
-    return func.body.stmts if isinstance(func.body, Seq) else (func.body,)
 
 
 def _is_open(value: Any) -> bool:
