@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any, Unpack
 
 from tir import dtypes
@@ -78,19 +79,11 @@ class Tiled:
         reduction, what feeds it may be computed; operands may be packed in front, and with `panels` in the outermost level."""
         sums = {v for it in s.block(block).iters if not is_spatial(it) for v in variables(it.binding)}
         reduced = [n for n, level in enumerate(levels) if sums & set(level)]
-        outer = levels[: reduced[0]] if reduced else levels
+        outer = [[*takewhile(lambda loop: loop not in sums, level)] for level in levels[: reduced[0] + 1 if reduced else None]]
         pragma = levels[reduced[-1]][0] if reduced else None
         places = tuple(level[-1] for level in outer if level)
         operands = Operands(gathered=not panels, panels=panels)
         return Tiled(tuple(map(tuple, levels)), tile, tuple(depths), None, pragma, places, operands)
-
-
-@dataclass(frozen=True, slots=True)
-class Turned:
-    """A block computed in a tile of another block, which it transposes: its loops over channels, and over pixels."""
-
-    channels: str
-    pixels: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ class OpenSchedule(Schedule):
         self.at_seed = at_seed
         self.pending = list(pending)
         self.rules: list[str] = []
-        self.scheduled: dict[str, Tiled | Turned | Stage] = {}  # what was made of a block; no other rule shall take it
+        self.scheduled: dict[str, Tiled | Stage] = {}  # what was made of a block; no other rule shall take it
         self.copies: dict[str, str] = {}  # of a block, the copy out of the buffer in which it accumulates
         self.partial: set[str] = set()  # blocks that compute partial results
         self.tiles: list[Tile] = []

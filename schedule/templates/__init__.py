@@ -86,8 +86,9 @@ def _contracted(s: OpenSchedule, name: str, processor: CPU) -> set[str]:
         gemm.build(s, product)
     elif (convolution := conv2d.matches(block)) is not None and pixels.suits(convolution, processor):
         return set(pixels.apply(s, convolution, processor, epilogue=after))
-    elif convolution is not None and conv2d.suits(convolution, processor):
-        conv2d.apply(s, convolution, processor, epilogue=after)
+    elif convolution is not None and conv2d.pays(convolution, processor):
+        conv2d.build(s, convolution)
+        return {name, *([after] if after else s.get_consumers(name) if convolution.turned else [])}
     elif (spread := transposed.matches(block)) is not None and transposed.suits(spread, processor):
         transposed.apply(s, spread, processor, epilogue=after)
     elif (few := narrow.matches(block)) is not None and narrow.suits(few, processor):

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from schedule import ScheduleError
 from schedule.machine import WAKE_LATE
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, Way, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
@@ -158,7 +158,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     if store is None or not store.indices:
         return
     nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
-    if any(x.kind is Kind.VECTORIZED for x in nest) or isinstance(state.scheduled.get(block), Turned):
+    if any(x.kind is Kind.VECTORIZED for x in nest):
         return
     names = [loop.name for loop in nest]
     driving = {v for it in b.iters if is_spatial(it) and it.var == store.indices[-1] for v in variables(it.binding)}
@@ -175,20 +175,6 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     inner = names[names.index(loop) + 1 :] if loop in names else []
     if not inner or attempt(state.reorder, *inner, loop):
         attempt(state.vectorize, loop)
-
-
-def _turn(state: OpenSchedule, block: str) -> None:
-    """Have the consumer of a convolution that transposes its tiles go through squares of as many channels and pixels as a vector
-    has lanes: they are transposed in registers."""
-    turned = state.scheduled.get(block)
-    if not isinstance(turned, Turned):
-        return
-    lanes = state.target.lanes(element_bits(state.block(block)))
-    _, channel = state.split(turned.channels, [None, lanes])
-    pixels, pixel = state.split(turned.pixels, [None, lanes])
-    state.reorder(pixels, channel, pixel)
-    state.unroll(channel)
-    state.vectorize(pixel)
 
 
 def _combine_lanes(state: OpenSchedule, block: str) -> None:
@@ -221,8 +207,6 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
             _stream(new, block)
         for block in tiled:
             _mark_tile(new, block)
-        for block in inside:
-            _turn(new, block)
 
     first = state.tiled(tiled[0]) if tiled else None
 

@@ -8,16 +8,19 @@ turned round in a small buffer when it is stored, together with what comes after
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import ceil
 
 from schedule.machine import CPU
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
 from tir.ir import Binary, Block, Const, Iter, Load, Var
+from tir.size import lesser
 from tir.traverse import walk
 
-from .gemm import packed, register_tile, tile_cycles, walk_columns, walk_tiles
-from .structure import Contraction, contraction, extent, is_plain, last_axis, loop_of, size, store_last
+from .gemm import register_tile, tile_cycles
+from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size, store_last
 
 DEEP = 32  # steps of a sum from which on turning tiles round costs little
 
@@ -89,6 +92,11 @@ def _members(image: Load, channel: Var) -> int | None:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
+    """Whether there are channels enough for half a vector."""
+    return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits)
+
+
+def pays(c: Convolution, processor: CPU) -> bool:
     """Whether there are channels enough for a vector, and, where tiles must be turned round, work enough to pay for it."""
     lanes = processor.lanes(c.contraction.bits)
     if c.members is not None and c.members % lanes:
@@ -134,51 +142,117 @@ def parts(c: Convolution, t: Tiles, processor: CPU) -> list[int]:
     return counts
 
 
-def apply(s: Schedule, c: Convolution, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
-    """Schedule a convolution, whose loops are still as they were made, and its elementwise consumer `epilogue`, if there is one.
+class Sum(StrEnum):
+    """How the sum of a convolution runs."""
 
-    Loops, outermost first: groups, tiles of channels (threads, where there are enough), parts of the sum, rows of pixels, tiles
-    of pixels, sums, pixels and channels of a tile. ScheduleError where a step is refused.
+    WHOLE = ""
+    IN_PARTS = ", the sum in parts"
+
+
+def variants(c: Convolution, processor: CPU) -> list[Sum]:
+    """The ways to run a sum that are worth a sketch, the one of the seed first: the whole at once, or in parts where a panel of
+    weights does not stay in half of the second-level cache."""
+    t, usual = _seed(c, processor)
+    panel = size(c.sums) * t.channels * c.contraction.bits // 8
+    found = [Sum.WHOLE, *([Sum.IN_PARTS] if panel > processor.reused else [])]
+    return sorted(found, key=lambda v: v != usual)
+
+
+def _seed(c: Convolution, processor: CPU) -> tuple[Tiles, Sum]:
+    t = tiles(c, processor)
+    cut = _by_panels(c, t, processor) and max(parts(c, t, processor)) > 1
+    return t, Sum.IN_PARTS if cut else Sum.WHOLE
+
+
+def _by_panels(c: Convolution, t: Tiles, processor: CPU) -> bool:
+    """Whether there are panels of weights enough for threads to share nothing else."""
+    panels, threads = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels), threads_for(c, processor)
+    return threads == 1 or panels % threads == 0 or panels >= 4 * threads
+
+
+def threads_for(c: Convolution, processor: CPU) -> int:
+    """Threads for a convolution: one where it is small."""
+    return processor.threads(size((*c.groups, *c.channels, *c.pixels, *c.sums)) * processor.computing(c.contraction.bits))
+
+
+def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Tiles | None = None) -> None:
+    """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, if it has one.
+
+    Loops, outermost first: groups; panels of channels; parts of the sum; other pixels; tiles of rows and of a row of pixels; the
+    sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile, or for each panel
+    where the sum runs in parts. Where the channels are not the last dimension of the result, it turns the tile round, and one
+    that only does so is made if there is none. How the weights are packed, and what threads share, is left to annotation.
+    `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
-    t = tiles(c, processor) if sizes is None else sizes
-    block = c.contraction.block
-    if c.turned and epilogue is None:
-        epilogue = s.cache_write(block, 0, "global")
+    machine: CPU = s.target.machine
+    t, usual = _seed(c, machine)
+    t, variant = sizes or t, usual if variant is None else variant
+    block, channel = c.contraction.block, c.channels[-1]
+    after = epilogue(s, block)
+    if c.turned and after is None:
+        after = s.cache_write(block, 0, "global")
     groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-    rows = [loop_of(it) for it in c.pixels[:-1]]
-    c0, c1 = s.split(loop_of(c.channels[-1]), [None, t.channels], preserve_unit_iters=False)
-    p0, p1 = s.split(loop_of(c.pixels[-1]), [None, t.pixels], preserve_unit_iters=False)
-    axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
-    threads = processor.threads(size(axes) * processor.computing(c.contraction.bits))
-    panels = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels)
-    by_panels = threads == 1 or panels % threads == 0 or panels >= 4 * threads
-    blocks, sums = [], []
-    for it, count in zip(c.sums, parts(c, t, processor), strict=True):
-        *cut, rest = s.split(loop_of(it), [count, None]) if by_panels and count > 1 else [loop_of(it)]
-        blocks += cut
-        sums.append(rest)
-    s.reorder(*groups, c0, *blocks, *rows, p0, *sums, p1, c1)
-
-    copy = packed(s, block, c.weights, c.channels[-1].var.name, t.channels, False)
-    if by_panels:
-        s.compute_at(copy, [c0, *blocks][-1], preserve_unit_loops=True)  # a panel is packed just before it is used
-    lanes = processor.lanes(c.contraction.bits)
-    walk_tiles(s, copy, c.weights, c.channels[-1].var.name, lanes)
-    if not by_panels:
-        s.parallel(s.get_loops(copy)[0])
-
-    if epilogue is not None:
-        s.reverse_compute_at(epilogue, c0 if blocks else p0, preserve_unit_loops=True)
+    cut, sums = [], [loop_of(it) for it in c.sums]
+    if variant is Sum.IN_PARTS:
+        counts = parts(c, t, machine)
+        longest = max(c.sums, key=extent)
+        for n, (it, count) in enumerate(zip(c.sums, counts, strict=True)):
+            if count > 1 or (max(counts) == 1 and it is longest):
+                outer, sums[n] = split_axis(s, block, it, sums[n], ceil(extent(it) / count))
+                cut.append(outer)
+    c0, c1 = split_axis(s, block, channel, loop_of(channel), t.channels, vector=True)
+    rows, within = split_pixels(s, block, [(it, loop_of(it), 1) for it in c.pixels], t.pixels)
+    p0 = rows.pop()
+    levels = [[*groups, c0, *cut], rows, [p0], sums, within, [c1]]
+    s.reorder(*(loop for level in levels for loop in level))
+    if after is not None:
+        s.reverse_compute_at(after, c0 if cut else p0, preserve_unit_loops=True)
+        s.scheduled[after] = Stage.FUSED
         if c.turned:
-            last = store_last(s, block, c.contraction.store.indices, c.channels[-1].var.name)
-            loops = s.get_loops(epilogue)[-len(c.contraction.store.indices) :]
-            walk_columns(s, loops[last], loops[-1], lanes)
-        s.vectorize(s.get_loops(epilogue)[-1])
-    s.unroll(p1)
-    s.vectorize(c1)
-    if threads > 1:
-        shared = [*groups, c0] if by_panels else [*groups, c0, *rows]
-        s.parallel(s.fuse(*shared))
+            _turn(s, c, after, whole=bool(cut))
+    depth, by_panels = len(groups) + 1, _by_panels(c, t, machine)
+    shared = 0 if threads_for(c, machine) == 1 else depth if by_panels else depth + len(rows)
+    tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(rows)), panels=True)
+    packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
+    s.scheduled[block] = replace(tiled, shared=shared, operands=Operands(seed=packing))
 
 
-__all__ = ["Convolution", "Tiles", "apply", "cycles", "matches", "parts", "suits", "tiles"]
+def split_axis(s: OpenSchedule, block: str, it: Iter, loop: str, seed: int, vector: bool = False, classes: int = 1) -> list[str]:
+    """Split the loop of an axis, or of so many classes of it, in two with an open inner length."""
+    count, axis = ceil(extent(it) / classes), it.var.name
+    missing = count * classes - extent(it)
+    sizes = s.sizes(block, axis, seed=(seed,), extent=count, vector=vector, unit=classes, missing=missing)
+    return s.split(loop, [None, *sizes])
+
+
+def split_pixels(s: OpenSchedule, block: str, pixels: Sequence[tuple[Iter, str, int]], seed: int) -> tuple[list[str], list[str]]:
+    """Split the loops of the last two axes of pixels, each given with its loop and its number of classes, by open lengths, `seed`
+    pixels of a row by one row at the seed; returns the outer loops of all axes, and the inner ones."""
+    outer, inner = [], []
+    for n, (it, loop, classes) in enumerate(pixels, 1 - len(pixels)):
+        if n >= -1 and extent(it) > classes:
+            loop, within = split_axis(s, block, it, loop, 1 if n else seed, classes=classes)
+            inner.append(within)
+        outer.append(loop)
+    return outer, inner
+
+
+def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
+    """Have the consumer of a convolution transpose what it reads of a tile, or with `whole` of a panel, in squares of as many
+    channels and pixels as a vector has lanes, in registers; the channels become the last dimension of what is read."""
+    block, indices, lanes = c.contraction.block, c.contraction.store.indices, s.target.lanes(c.contraction.bits)
+    place = store_last(s, block, indices, c.channels[-1].var.name)
+    nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]
+    (channels,) = s.lengths[block, c.channels[-1].var.name]
+    (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
+    _, channel = s.split(nest[place], [None, lesser(channels, lanes)])
+    outer, pixel = s.split(nest[-1], [None, lesser(pixels, lanes)])
+    s.reorder(outer, channel, pixel)
+    s.unroll(channel)
+    s.vectorize(pixel)
+
+
+__all__ = [
+    "Convolution", "Sum", "Tiles", "build", "cycles", "matches", "parts", "split_axis", "split_pixels", "suits", "threads_for",
+    "tiles", "variants",
+]  # fmt: skip

@@ -52,6 +52,12 @@ def matches(block: Block) -> Contraction | None:
     return c
 
 
+def suits(c: Contraction, processor: CPU) -> bool:
+    """Whether rows reuse columns, and pay for turning these round where they lie across."""
+    least = 2 if last_axis(c.right) == c.vector else FEW
+    return extent(c.rows[-1]) >= least and extent(c.columns[-1]) > 1
+
+
 def tiles(c: Contraction, processor: CPU) -> Tiles:
     """Good sizes for a product, computed from its extents and the processor."""
     lanes = processor.lanes(c.bits)
@@ -254,6 +260,7 @@ __all__ = [
     "matches",
     "packed",
     "register_tile",
+    "suits",
     "tile_cycles",
     "tiles",
     "variants",

@@ -95,9 +95,9 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     if tiled is None or not operands_of(state, block).panels:
         return None
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
-    outermost = list(tiled.levels[0])
-    own = [loop for loop in outermost if drives[loop] in axes]
-    return own[-1] if own and outermost[: len(own)] == own else None
+    own = [loop for loop in tiled.levels[0] if drives[loop] in axes]
+    around = tiled.levels[0][: tiled.levels[0].index(own[-1])] if own else ()
+    return own[-1] if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around) else None
 
 
 def _in_front(state: OpenSchedule, block: str, load: Load, turned: bool) -> None:

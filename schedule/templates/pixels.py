@@ -61,7 +61,7 @@ def suits(c: Convolution, processor: CPU) -> bool:
     lanes = processor.lanes(c.contraction.bits)
     if c.members is not None or not c.turned or size(row(c)) < lanes:
         return False
-    return not conv2d.suits(c, processor) or cycles(c, processor) < conv2d.cycles(c, processor)
+    return not conv2d.pays(c, processor) or cycles(c, processor) < conv2d.cycles(c, processor)
 
 
 def tiles(c: Convolution, processor: CPU) -> Tiles:

@@ -19,15 +19,15 @@ that it makes of one, a list of `OpenSchedule`.
 from .cache_write import CacheWrite
 from .chains import FuseProducts
 from .constants import UnrollConstants
-from .direct import DirectConvolution, TransposedConvolution
+from .direct import TransposedConvolution
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
-from .packing import Packing, product
 from .pixels import PixelsInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, load_space, rule
 from .skip import Skip
+from .template import DirectConvolution, Packing
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling, reduces_across
 
 DEFAULT: tuple[Rule, ...] = (
@@ -39,7 +39,7 @@ DEFAULT: tuple[Rule, ...] = (
     DirectConvolution(),
     PixelsInLanes(),
     TransposedConvolution(),
-    CacheWrite(unless=product),
+    CacheWrite(unless=Packing().found),
     TilingWithFusion(only=True),
     MultiLevelTiling(),
     InlineAgain(),

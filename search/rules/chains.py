@@ -13,8 +13,10 @@ from schedule.templates.structure import Contraction, epilogue
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 
-from .packing import Packing, product
 from .rule import Verdict
+from .template import Packing
+
+PACKING = Packing()
 
 
 class FuseProducts:
@@ -29,14 +31,14 @@ class FuseProducts:
     name = "fuse products"
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        if Packing().applies(state, block) is Verdict.SKIP:
+        if PACKING.applies(state, block) is Verdict.SKIP:
             return Verdict.SKIP
-        c = product(state, block)
+        c = PACKING.found(state, block)
         alone = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
         return Verdict.APPLY if c is not None and alone and self._consumers(state, c) else Verdict.SKIP
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        c = product(state, block)
+        c = PACKING.found(state, block)
         assert c is not None
         depth, consumers = len(c.batch) + 1, self._consumers(state, c)
         after = host(state, consumers[0])

@@ -1,13 +1,12 @@
-"""Convolutions, and transposed ones, with output channels in the lanes of vectors."""
+"""Transposed convolutions with output channels in the lanes of vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent
 from schedule.templates import transposed
-from schedule.templates.conv2d import Convolution, matches
 from schedule.templates.structure import epilogue, loop_of, reuses_data
 from tir.ir import Iter
 
@@ -15,55 +14,6 @@ from .rule import Verdict
 from .tiling import Tiling
 
 ANY = Tiling(needed=reuses_data)
-
-
-class DirectConvolution:
-    """A convolution is tiled so that a few pixels, of one row or of several, by some vectors of output channels stay in registers
-    while the whole sum runs (Georganas et al., SC 2018): pixels are broadcast, and the weights of a panel of channels lie
-    together, in the order in which they are used, in a copy that annotation adds. Ansor knows one order of axes, that of the
-    definition, in which the last one written has the lanes.
-
-    Loops, outermost first: groups; panels of channels; other pixels; tiles of rows and of a row of pixels; the sum; rows and
-    pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile; where the channels are not the last
-    dimension of the result, it turns the tile round, and one that only does so is made if there is none.
-    """
-
-    name = "direct convolution"
-
-    def applies(self, state: OpenSchedule, block: str) -> Verdict:
-        consumer = epilogue(state, block)
-        if not ANY.applies(state, block) or consumer in state.scheduled or block in state.copies:
-            return Verdict.SKIP
-        c = matches(state.block(block))
-        lanes = state.target.lanes(c.contraction.bits) if c is not None else 0
-        return Verdict.APPLY if c is not None and 2 * extent(c.channels[-1]) >= lanes else Verdict.SKIP
-
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
-        c = matches(new.block(block))
-        assert c is not None
-        consumer = epilogue(new, block)
-        groups = [loop_of(it) for it in (*c.groups, *c.channels[:-1])]
-        sums = [loop_of(it) for it in c.sums]
-        try:
-            if c.turned and consumer is None:
-                consumer = new.cache_write(block, 0, "global")
-            c0, c1 = _split(new, block, c.channels[-1], loop_of(c.channels[-1]), vector=True)
-            rows, within = _tiled(new, block, [(it, loop_of(it), 1) for it in c.pixels])
-            p0 = rows.pop()
-            new.reorder(*groups, c0, *rows, p0, *sums, *within, c1)
-            if consumer is not None:
-                new.reverse_compute_at(consumer, p0, preserve_unit_loops=True)
-                new.scheduled[consumer] = Stage.FUSED
-            if c.turned:
-                new.transform_layout(block, ("write", 0), _channels_last(c))
-                new.scheduled[consumer] = _squares(new, consumer, c)
-        except ScheduleError:
-            return []
-        levels = [[*groups, c0], rows, [p0], sums, within, [c1]]
-        depth = len(levels[0])
-        new.scheduled[block] = Tiled.of(new, block, levels, 2, (depth, depth + len(rows)), panels=True)
-        return [new]
 
 
 class TransposedConvolution:
@@ -131,17 +81,3 @@ def _split(state: OpenSchedule, block: str, it: Iter, loop: str, vector: bool = 
     count = -(-extent(it) // parts)
     sizes = state.sizes(block, it.var.name, extent=count, vector=vector, unit=parts, missing=count * parts - extent(it))
     return state.split(loop, [None, *sizes])
-
-
-def _squares(state: OpenSchedule, consumer: str, c: Convolution) -> Turned:
-    """The two loops of a tile that its consumer transposes: over channels, and over pixels."""
-    indices = c.contraction.store.indices
-    nest = state.get_loops(consumer)[-len(indices) :]
-    return Turned(next(loop for loop, i in zip(nest, indices, strict=True) if i == c.channels[-1].var), nest[-1])
-
-
-def _channels_last(c: Convolution) -> str:
-    """The index map that makes the last axis of channels the last dimension of the result."""
-    names = [f"d{n}" for n in range(len(c.contraction.store.indices))]
-    last = next(n for n, i in zip(names, c.contraction.store.indices, strict=True) if i == c.channels[-1].var)
-    return f"lambda {', '.join(names)}: ({', '.join([*(n for n in names if n != last), last])},)"

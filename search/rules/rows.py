@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Turned, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
 from schedule.templates.structure import epilogue
 from tir import dtypes
 from tir.ir import Const, For, Var, const_shape
@@ -87,7 +87,7 @@ class FuseRows:
             return None
         consumers = state.get_consumers(block)
         made = [state.scheduled.get(c) for c in consumers]
-        if not made or any(isinstance(m, Tiled | Turned) or m == Stage.FUSED for m in made):
+        if not made or any(isinstance(m, Tiled) or m == Stage.FUSED for m in made):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
         common = []

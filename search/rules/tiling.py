@@ -35,6 +35,13 @@ def reduces_across(block: Block) -> bool:
     return block.is_reduction and not reuses_data(block) and isinstance(block.body, Store) and walks_memory(block)
 
 
+def untouched(state: OpenSchedule, block: str) -> bool:
+    """Whether no rule has taken a block, and it has its loops to itself, as it was written."""
+    axes = state.axes(block)
+    alone = len(axes) == len(state.block(block).iters) and state.get_loops(block) == [loop for _, loop in axes]
+    return alone and block not in state.scheduled
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """How blocks are tiled.
@@ -52,10 +59,7 @@ class Tiling:
 
     def applies(self, state: OpenSchedule, block: str) -> bool:
         """Whether the block is to be tiled, and has its loops to itself, as it was written."""
-        b = state.block(block)
-        if block in state.scheduled or len(state.axes(block)) != len(b.iters) or not self.needed(b):
-            return False
-        return state.get_loops(block) == [loop for _, loop in state.axes(block)]
+        return untouched(state, block) and self.needed(state.block(block))
 
     def apply(self, state: OpenSchedule, block: str) -> None:
         """Split and reorder the loops of a block into levels with open sizes; axes of one iteration stay outermost."""

@@ -9,6 +9,7 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from schedule.open_schedule import OpenSchedule, Stage
+from schedule.templates.structure import epilogue, reuses_data
 from search.rules import (
     CacheWrite,
     FuseRows,
@@ -21,7 +22,6 @@ from search.rules import (
     TilingWithFusion,
     Verdict,
 )
-from search.rules.tiling import elementwise_consumer, reuses_data
 from search.sketch import Sketch
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed, without_header
@@ -129,13 +129,13 @@ def test_what_reuses_data():
 
 
 def test_the_elementwise_consumer():
-    assert elementwise_consumer(state(MLP), "C") == "D"
-    assert elementwise_consumer(state(MLP), "D") is None  # read by a reduction
-    assert elementwise_consumer(state(MLP), "F") is None  # an output
-    assert elementwise_consumer(state(conv2d()), "conv") == "Y"
-    assert elementwise_consumer(state(conv2d()), "pad") is None
-    assert elementwise_consumer(state(SOFTMAX), "power") is None  # two consumers
-    assert elementwise_consumer(state(LAYERNORM), "mean") is None  # one element for many
+    assert epilogue(state(MLP), "C") == "D"
+    assert epilogue(state(MLP), "D") is None  # read by a reduction
+    assert epilogue(state(MLP), "F") is None  # an output
+    assert epilogue(state(conv2d()), "conv") == "Y"
+    assert epilogue(state(conv2d()), "pad") is None
+    assert epilogue(state(SOFTMAX), "power") is None  # two consumers
+    assert epilogue(state(LAYERNORM), "mean") is None  # one element for many
 
 
 def test_which_blocks_are_tiled_and_fused():

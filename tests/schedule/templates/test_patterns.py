@@ -177,8 +177,8 @@ def test_pixels_as_lanes(cores):
             continue
         seen += 1
         s = tir.Schedule(case.func)
-        sizes = library.pixels.Tiles(int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))
-        library.pixels.apply(s, found, processor, sizes, epilogue=epilogue(s, "Y"))
+        sizes = templates.pixels.Tiles(int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))
+        templates.pixels.apply(s, found, processor, sizes, epilogue=epilogue(s, "Y"))
         assert replay(case.func, s.trace).func == s.func
         result = np.full(case.expected.shape, np.nan, "float32")
         tir.build(s.func, target)(*case.inputs, result)
@@ -193,14 +193,14 @@ def test_when_pixels_are_lanes():
         return templates.conv2d.matches(blocks("conv2d", shape)["conv"])
 
     few, many = found(1, 7, 7, 512, 512, 3, 3, 1, 1), found(1, 56, 56, 64, 64, 3, 3, 1, 1)
-    assert library.pixels.suits(few, processor) and not library.pixels.in_place(few)
-    assert not library.pixels.suits(many, processor)
+    assert templates.pixels.suits(few, processor) and not templates.pixels.in_place(few)
+    assert not templates.pixels.suits(many, processor)
     short, strided = found(1, 13, 7, 31, 97, 1, 1, 1, 0), found(1, 13, 13, 31, 97, 1, 1, 2, 0)
-    assert library.pixels.suits(short, processor) and library.pixels.in_place(short)
-    assert not library.pixels.in_place(strided)
-    assert not library.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
+    assert templates.pixels.suits(short, processor) and templates.pixels.in_place(short)
+    assert not templates.pixels.in_place(strided)
+    assert not templates.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
     last = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
-    assert not library.pixels.suits(last, processor)
+    assert not templates.pixels.suits(last, processor)
 
 
 def test_a_tile_wider_than_the_row_stays_in_registers():
@@ -208,7 +208,7 @@ def test_a_tile_wider_than_the_row_stays_in_registers():
     func = tir.workloads.make("conv2d", (1, 7, 7, 64, 48, 3, 3, 1, 1)).func
     found = templates.conv2d.matches(find_block(func, "conv"))
     s = tir.Schedule(func)
-    library.pixels.apply(s, found, target.machine, library.pixels.Tiles(6, 64), epilogue="Y")
+    templates.pixels.apply(s, found, target.machine, templates.pixels.Tiles(6, 64), epilogue="Y")
     inner = max(tir.build(s.func, target).report().loops, key=lambda loop: loop.fma)
     assert (inner.fma, inner.stores) == (24, 0)
 
@@ -221,8 +221,8 @@ def test_few_channels_are_no_lanes():
         ((1, 9, 7, 40, 3, 4, 2, 1), False),
     ):
         found = templates.narrow.matches(blocks("conv2d_transpose", shape)["Y"])
-        assert found is not None and library.narrow.suits(found, processor) == fits
-        assert library.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
+        assert found is not None and templates.narrow.suits(found, processor) == fits
+        assert templates.narrow.tiles(found, processor).pixels * min(shape[4], 16) <= 32
     assert templates.narrow.matches(blocks("conv2d", (1, 9, 7, 16, 3, 3, 3, 1, 1))["conv"]) is None
 
 
