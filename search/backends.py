@@ -24,8 +24,7 @@ class SearchBackend:
 
     `spaces` are its search spaces by name, "full" among them. `draw` draws the tile sizes of rows of a sketch, and `fit` brings
     rows into canonical form, both in place. `prior` is what is known of a target without measuring, and `library` gives the
-    schedule of a function that needs no search, None where it has none. `unrolling` is the initial probability of a mutation that
-    changes what is unrolled.
+    schedule of a function that needs no search, None where it has none.
     """
 
     kind: str
@@ -34,7 +33,6 @@ class SearchBackend:
     fit: Callable[[Sketch, Target, np.ndarray], None]
     prior: Callable[[Target], CostModel]
     library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
-    unrolling: float = 0.03
 
 
 def search_backend(target: str | Target) -> SearchBackend:
@@ -63,7 +61,6 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             fit=population.fit,
             prior=lambda target: GPUModel(target.machine),
             library=lambda func, target: library_cuda.schedule(func, target.arch),
-            unrolling=0.08,
         ),
     )
 }

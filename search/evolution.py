@@ -138,7 +138,7 @@ class Evolution:
         self.sketches = tuple(sketches)
         self.target = target
         self.settings = settings or Settings()
-        self._mutations = mutations_of(target) if mutations is None else dict(mutations)
+        self._mutations = mutations_of() if mutations is None else dict(mutations)
         self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
         self._describe = describe
         # The formula is trusted before anything is measured, what learns is not, unless it is alone.

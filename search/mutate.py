@@ -1,6 +1,6 @@
 """Mutations and crossover: operators from matrices of rows to matrices of rows (Ansor, section 5.1).
 
-`mutations` is the table of mutations of a target. Another table may be given to `Evolution`, with operators of one's own.
+`mutations` is the table of mutations. Another table may be given to `Evolution`, with operators of one's own.
 
 Every operator returns rows in the canonical form of `sample.fit`, so that all of them are legal. A row in which an operator finds
 nothing to change comes back as it was; the search drops such copies with all other repeats.
@@ -17,7 +17,6 @@ import numpy as np
 from codegen.target import Target
 from schedule.open_trace import Choice, Role, Tile
 
-from .backends import search_backend
 from .sample import fit, lanes, sample
 from .sketch import Sketch
 
@@ -118,34 +117,28 @@ class Mutation:
     """An operator, with the sketches of which it can change rows and its initial probability relative to the others."""
 
     operate: Operator
-    probability: float
     suits: Callable[[Sketch], bool]
+    probability: float = 1.0
 
 
 TILE_OPERATORS: dict[str, Operator] = {"move": move, "scale": scale, "step": step, "redraw": redraw}
-TILE_SIZE = 0.9  # the probability of all of them together, in MetaSchedule on every target
 PARALLEL = frozenset({Role.PARALLEL})
 LOCATION = frozenset({Role.LOCATION})
 PRAGMA = frozenset({Role.PRAGMA, Role.STAGES, Role.RESIDENT})
 OTHERS = frozenset(Role) - PARALLEL - LOCATION - PRAGMA  # packing, widths of vectors and the like, which MetaSchedule lacks
 
 
-def mutations(target: Target) -> dict[str, Mutation]:
-    """The mutations of a target, by name. Initial probabilities are MetaSchedule's: on a processor 0.9 for tile sizes, 0.05 for
-    compute locations, 0.03 for unrolling, 0.02 for parallel loops; on a GPU 0.08 for unrolling, and 0.02 for threads."""
-    roles = {
-        "parallel": (PARALLEL, 0.02),
-        "compute location": (LOCATION, 0.05),
-        "pragma": (PRAGMA, search_backend(target).unrolling),
-        "choose": (OTHERS, 0.1),
+def mutations() -> dict[str, Mutation]:
+    """The mutations by name, all equally likely at first.
+
+    MetaSchedule's initial probabilities are 0.9 for tile sizes together, 0.05 for compute locations, 0.03 for unrolling (0.08 on
+    a GPU) and 0.02 for parallel loops. With pretended times the search came less far with these.
+    """
+    roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
+    table = {name: Mutation(o, lambda sketch: bool(_open_tiles(sketch))) for name, o in TILE_OPERATORS.items()}
+    return table | {
+        name: Mutation(choose(own), lambda sketch, own=own: bool(_open_choices(sketch, own))) for name, own in roles.items()
     }
-    table = {
-        name: Mutation(o, TILE_SIZE / len(TILE_OPERATORS), lambda sketch: bool(_open_tiles(sketch)))
-        for name, o in TILE_OPERATORS.items()
-    }
-    for name, (own, probability) in roles.items():
-        table[name] = Mutation(choose(own), probability, lambda sketch, own=own: bool(_open_choices(sketch, own)))
-    return table
 
 
 def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:

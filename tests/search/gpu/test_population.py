@@ -64,7 +64,7 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
         rows = sample(sketch, TARGET, 500, rng)
         assert within(sketch, rows).all()
         assert (fit(sketch, TARGET, rows) == rows).all()
-        for mutation in (m for m in mutations(TARGET).values() if m.suits(sketch)):
+        for mutation in (m for m in mutations().values() if m.suits(sketch)):
             children = mutation.operate(sketch, TARGET, rows, rng)
             assert within(sketch, children).all() and (fit(sketch, TARGET, children) == children).all()
         mixed = crossover(sketch, TARGET, rows, rows[::-1], rng)
