@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from . import dtypes
 from .ir import Binary, Cast, Const, Expr, Select, Unary, Var
 
 _NUMPY = {
@@ -31,25 +32,35 @@ def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
     return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
 
 
-def evaluate(e: Expr, values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """An integer or boolean expression, exactly, over arrays of the values of its variables. ValueError for what is neither."""
+class Opaque(ValueError):
+    """An expression whose value is not known before the program runs."""
+
+
+def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
+    """An integer or boolean expression, exactly, over arrays of the values of its variables (or over integers).
+
+    Raises Opaque where it has loads, floats, unknown variables or a division by zero.
+    """
     match e:
-        case Const(value):
+        case Const(value) if not dtypes.is_float(e.dtype):
             return np.asarray(value)
-        case Var(name):
+        case Var(name) if name in values:
             return values[name]
-        case Cast(_, value):
-            return evaluate(value, values)
+        case Cast("int32" | "int64", value) if not dtypes.is_float(value.dtype):
+            return np.asarray(evaluate(value, values)).astype(np.int64)
         case Unary("not", a):
             return np.logical_not(evaluate(a, values))
-        case Unary(_, a):
+        case Unary("neg", a):
             return np.negative(evaluate(a, values))
         case Select(c, t, f):
             return np.where(evaluate(c, values), evaluate(t, values), evaluate(f, values))
         case Binary(op, a, b) if op in _NUMPY:
-            return _NUMPY[op](evaluate(a, values), evaluate(b, values))
+            x, y = evaluate(a, values), evaluate(b, values)
+            if op in ("//", "%") and not np.all(y):
+                raise Opaque(f"`{e}` divides by zero")
+            return _NUMPY[op](x, y)
         case _:
-            raise ValueError(f"`{e}` is not made of variables and constants")
+            raise Opaque(f"`{e}` is not made of variables and constants")
 
 
 def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

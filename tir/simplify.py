@@ -78,11 +78,11 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
     result = _simplify(condition, ranges)
     if result == TRUE:
         return True
-    known = [p for f in facts for c in conjuncts(_simplify(f, ranges)) for p in _nonnegative(c, ranges)]
+    known = [p for f in facts for c in conjuncts(_simplify(f, ranges)) for p in nonnegative(c, ranges)]
     if not known:
         return False
     for part in conjuncts(result):
-        goals = _nonnegative(part, ranges)
+        goals = nonnegative(part, ranges)
         if not goals or not all(_follows(g, known, ranges, depth=2) for g in goals):
             return False
     return True
@@ -112,22 +112,14 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
     return low is not None and low >= 0
 
 
-def _nonnegative(condition: Expr, ranges: Ranges) -> list[Polynomial]:
+def nonnegative(condition: Expr, ranges: Ranges) -> list[Polynomial]:
     """Polynomials that are all >= 0 exactly where the integer comparison holds; [] for any other condition."""
     match condition:
-        case Binary(op, a, b) if op in COMPARISONS and dtypes.is_int(a.dtype):
-            d = add(_integer(b, ranges), _integer(a, ranges), -1)  # b - a
-            match op:
-                case "<":
-                    return [add(d, constant(-1))]
-                case "<=":
-                    return [d]
-                case ">":
-                    return [add(scale(d, -1), constant(-1))]
-                case ">=":
-                    return [scale(d, -1)]
-                case "==":
-                    return [d, scale(d, -1)]
+        case Binary(">" | ">=" as op, a, b):
+            return nonnegative(Binary("<" if op == ">" else "<=", b, a), ranges)
+        case Binary("<" | "<=" | "==" as op, a, b) if dtypes.is_int(a.dtype):
+            d = add(_integer(b, ranges), _integer(a, ranges), -1)
+            return [add(d, constant(-1))] if op == "<" else [d] if op == "<=" else [d, scale(d, -1)]
     return []
 
 
@@ -218,20 +210,14 @@ def _simplify(e: Expr, ranges: Ranges) -> Expr:
     if dtypes.is_int(e.dtype) and not wraps(e):
         return to_expr(_integer(e, ranges), e.dtype)
     match e:
-        case Binary("and", a, b):
+        case Binary("and" | "or" as op, a, b):
+            neutral, deciding = (TRUE, FALSE) if op == "and" else (FALSE, TRUE)
             a, b = _simplify(a, ranges), _simplify(b, ranges)
-            if a == FALSE or b == FALSE:
-                return FALSE
-            if a in (TRUE, b):
+            if deciding in (a, b):
+                return deciding
+            if a in (neutral, b):
                 return b
-            return a if b == TRUE else Binary("and", a, b)
-        case Binary("or", a, b):
-            a, b = _simplify(a, ranges), _simplify(b, ranges)
-            if a == TRUE or b == TRUE:
-                return TRUE
-            if a in (FALSE, b):
-                return b
-            return a if b == FALSE else Binary("or", a, b)
+            return a if b == neutral else Binary(op, a, b)
         case Unary("not", a):
             a = _simplify(a, ranges)
             match a:

@@ -28,7 +28,7 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..simplify import prove, simplify, wraps
+from ..simplify import nonnegative, prove, simplify, wraps
 from ..traverse import children, substitute, variables, walk
 from .regions import extent_range
 
@@ -204,21 +204,15 @@ def _under(condition: Expr, box: _Box, buffer: Buffer, first: frozenset[str]) ->
 
 def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
     """Whether the condition says of an index no more than that it is less than its dimension, or at least 0."""
-    match condition:
-        case Binary("<" | "<=" as op, a, b) if not wraps(a) and not wraps(b):
-            below = add(polynomial(a), polynomial(b), -1)  # < 0, or <= 0
-            slack = 0 if op == "<" else -1
-        case Binary(">" | ">=" as op, a, b) if not wraps(a) and not wraps(b):
-            below = add(polynomial(b), polynomial(a), -1)
-            slack = 0 if op == ">" else -1
-        case _:
-            return False
+    limits = [] if wraps(condition) else nonnegative(condition, {})
+    if len(limits) != 1:
+        return False
     for d, dim in zip(box, buffer.shape, strict=True):
-        if d.steps:
-            continue
-        over = as_constant(add(add(below, d.base, -1), polynomial(dim)))  # index < dim: below = index - bound
-        under = as_constant(add(below, d.base))  # index >= 0: below = bound - index
-        if (over is not None and over + slack <= 0) or (under is not None and under + slack <= -1):
+        above = as_constant(
+            add(add(limits[0], d.base), polynomial(dim), -1)
+        )  # index < dim: what is not negative is bound - 1 - index
+        below = as_constant(add(limits[0], d.base, -1))  # index >= 0: it is index - bound
+        if not d.steps and ((above is not None and above >= -1) or (below is not None and below >= 0)):
             return True
     return False
 

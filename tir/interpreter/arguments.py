@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
-from ..ir import Binary, Buffer, Cast, Const, Expr, PrimFunc, Var
+from ..ir import Buffer, Expr, PrimFunc, Var
+from ..points import Opaque, evaluate
 from ..traverse import stores
 
 
@@ -62,27 +62,8 @@ def _array(func: str, p: Buffer, a: Any, sizes: dict[str, int], stored: bool) ->
 
 
 def _size(e: Expr, sizes: dict[str, int], p: Buffer) -> int:
-    match e:
-        case Const(value):
-            return int(value)
-        case Var(name) if name in sizes:
-            return sizes[name]
-        case Binary("+" | "-" | "*" | "//" | "%" | "min" | "max" as op, a, b):
-            return _SIZE_OPS[op](_size(a, sizes, p), _size(b, sizes, p))
-        case Cast(_, value):
-            return _size(value, sizes, p)
-        case _:
-            raise ValueError(
-                f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({', '.join(sizes) or 'none'})"
-            )
-
-
-_SIZE_OPS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
+    try:
+        return int(evaluate(e, sizes))
+    except Opaque:
+        given = ", ".join(sizes) or "none"
+        raise ValueError(f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({given})") from None

@@ -36,12 +36,12 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, stmt_text
-from ..traverse import blocks, walk
+from ..simplify import wraps
+from ..traverse import blocks, fresh, walk
 from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
 from .plain import plain_names
 
 _MAX_NESTING = 15  # CPython allows 20 nested loops; deeper ones go into a function of their own
-_INDEX_DTYPES = ("int32", "int64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Generator:
         self._statement: Stmt | None = None
         # For each reduction block, the spatial points whose init has run: a set in the generated program.
         self._tracked = traps and not fast and any(b.init is not None and b.is_reduction for b in blocks(func))
-        entry = self._unused(func.name if func.name.isidentifier() else "main")
+        entry = fresh(self._taken, func.name if func.name.isidentifier() else "main")
         parameters = []
         for p in func.params:
             if isinstance(p, Buffer):
@@ -105,20 +105,12 @@ class Generator:
 
     # names
 
-    def _unused(self, wanted: str) -> str:
-        name, n = wanted, 0
-        while name in self._taken:
-            n += 1
-            name = f"{wanted}_{n}"
-        self._taken.add(name)
-        return name
-
     def _name(self, wanted: str, kind: str) -> str:
         """A Python name for a variable: `wanted` itself, unless that is taken, visible here, or was of another kind before."""
         visible = {b.python for b in self._scope.values()} | {p for p, _ in self._buffers.values()}
         if self._kinds.get(wanted) == kind and wanted not in visible:
             return wanted
-        name = self._unused(wanted)
+        name = fresh(self._taken, wanted)
         self._kinds[name] = kind
         return name
 
@@ -225,7 +217,7 @@ class Generator:
     def _outlined(self, loop: For) -> None:
         """The loop in a function of its own, called here."""
         outer, self._body = self._body, _Body()
-        name = self._unused(f"{self.func.name}_{loop.name}")
+        name = fresh(self._taken, f"{self.func.name}_{loop.name}")
         used = {n.name for n in walk(loop) if isinstance(n, (Var, Buffer))}
         parameters = [b.python for n, b in self._scope.items() if n in used] + [
             p for n, (p, _) in self._buffers.items() if n in used
@@ -317,7 +309,9 @@ class Generator:
     def _typed(self, value: Expr) -> str:
         """A value to be stored: exact index arithmetic is brought into the range of its dtype."""
         text = self._expr(value)
-        return f"{value.dtype}({text})" if dtypes.is_int(value.dtype) and not isinstance(value, Const) and _exact(value) else text
+        return (
+            f"{value.dtype}({text})" if dtypes.is_int(value.dtype) and not isinstance(value, Const) and not wraps(value) else text
+        )
 
     def _expr(self, e: Expr, outer: int = 0) -> str:
         match e:
@@ -344,7 +338,7 @@ class Generator:
                 return f"({text})" if outer > PRECEDENCE["not"] else text
             case Unary("neg", a):
                 text = f"-{self._expr(a, PRECEDENCE['neg'])}"
-                if dtypes.is_int(e.dtype) and not _exact(e):
+                if dtypes.is_int(e.dtype) and wraps(e):
                     return f"{e.dtype}({text})"
                 return f"({text})" if outer > PRECEDENCE["neg"] else text
             case Binary(op, a, b):
@@ -374,7 +368,7 @@ class Generator:
         else:
             text = f"{self._expr(a, p + 1 if p == 4 else p)} {op} {self._expr(b, p + 1)}"
         if p > 4:
-            if dtypes.is_int(dtype) and not _exact(e):
+            if dtypes.is_int(dtype) and wraps(e):
                 return f"{dtype}({text})"
             if dtype in ("float16", "bfloat16"):
                 return f"{dtype}({text})"
@@ -407,23 +401,6 @@ def _accumulates(loop: For) -> bool:
     return loop.kind is Kind.THREAD and any(
         it.axis is Axis.REDUCE and any(n == loop.var for n in walk(it.binding)) for b in blocks(loop) if b.init for it in b.iters
     )
-
-
-def _exact(e: Expr) -> bool:
-    """Whether this is index arithmetic: int32 or int64 made of variables and constants only, which never wraps."""
-    match e:
-        case Const() | Var():
-            return e.dtype in _INDEX_DTYPES
-        case Binary("+" | "-" | "*" | "//" | "%" | "min" | "max", a, b):
-            return _exact(a) and _exact(b)
-        case Unary("neg", a):
-            return _exact(a)
-        case Cast(dtype, value):
-            return dtype in _INDEX_DTYPES and _exact(value)
-        case Select(_, t, f):
-            return _exact(t) and _exact(f)
-        case _:
-            return False
 
 
 def _rounded(text: str, dtype: str, always: bool = False) -> str:

@@ -8,11 +8,12 @@ import numpy as np
 
 from ..affine import Interval, polynomial
 from ..ir import Axis, Block, Const, Expr, For, If, PrimFunc, Stmt, Store, Var, conjuncts
+from ..points import Opaque, evaluate
 from ..simplify import extent_range, prove, simplify
 from ..traverse import substatements, substitute, variables, walk
 from .accesses import Access, accesses_in, constant_extents, negated, scopes
 from .ownership import Conflict, by_buffer, determined, distinct_accesses, first_conflict, touches_own
-from .points import Opaque, evaluate, points_of
+from .points import points_of
 from .report import Finding
 
 

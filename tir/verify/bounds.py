@@ -30,10 +30,11 @@ from ..ir import (
     Var,
     conjuncts,
 )
+from ..points import Opaque, evaluate
 from ..simplify import bounds, extent_range, prove, simplify
 from ..traverse import children, substitute, variables
 from .accesses import is_index, negated
-from .points import Opaque, evaluate, points_of
+from .points import points_of
 from .report import Finding
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
+from ..points import Opaque, evaluate
 from ..traverse import variables, walk
 from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
-from .points import Opaque, evaluate, points_of
+from .points import points_of
 from .report import Finding
 
 

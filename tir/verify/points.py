@@ -2,64 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from .. import dtypes
-from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from ..ir import Expr
+from ..points import Opaque, evaluate
 from ..traverse import variables
 
 POINTS = 100_000  # iterations that are tried where no proof is found
-
-
-class Opaque(Exception):
-    """An expression whose value is not known before the program runs."""
-
-
-_EVALUATE: dict[str, Callable] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-}
-
-
-def evaluate(e: Expr, points: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The values of an index expression or condition at many points; Opaque where it has loads, floats or unknown variables."""
-    match e:
-        case Const(value) if not dtypes.is_float(e.dtype):
-            return np.asarray(value)
-        case Var(name) if name in points:
-            return points[name]
-        case Binary("//" | "%" as op, a, b):
-            x, y = evaluate(a, points), evaluate(b, points)
-            if not np.all(y):
-                raise Opaque
-            return x // y if op == "//" else x % y
-        case Binary(op, a, b) if op in _EVALUATE:
-            return _EVALUATE[op](evaluate(a, points), evaluate(b, points))
-        case Unary("neg", a):
-            return -evaluate(a, points)
-        case Unary("not", a):
-            return np.logical_not(evaluate(a, points))
-        case Cast("int32" | "int64", value) if dtypes.is_int(value.dtype):
-            return evaluate(value, points)
-        case Select(c, t, f):
-            return np.where(evaluate(c, points), evaluate(t, points), evaluate(f, points))
-        case _:
-            raise Opaque
 
 
 @dataclass(frozen=True)
