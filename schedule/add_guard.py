@@ -10,7 +10,7 @@ from .copies import renamed, with_starting_inits
 from .edits import Names
 from .error import ScheduleError
 from .guards import assuming, parsed_condition, ranges_around, sharpened
-from .primitive import path_to_named, primitive, replace_path
+from .primitive import named_at, primitive, replace_path
 
 
 @primitive
@@ -26,8 +26,7 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
               in which it provably does not, loses the init.
     Example   matmul: s.split("j", [None, 4]); s.reorder("j_0", "i", "k", "j_1"); s.add_guard("i", "j_0 < 3")
     """
-    above = path_to_named(func, block_or_loop)
-    target = above[-1]
+    target, above = named_at(func, block_or_loop)
     holds = parsed_condition(func, above, condition)
     ranges = ranges_around(above[:-1])
     decided = simplify(holds, ranges)

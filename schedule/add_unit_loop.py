@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import Const, For, PrimFunc, Var
 
-from .primitive import fresh_names, path_to_named, primitive, replace_path
+from .primitive import fresh_names, named_at, primitive, replace_path
 
 
 @primitive
@@ -15,6 +15,6 @@ def add_unit_loop(func: PrimFunc, block_or_loop: str) -> tuple[PrimFunc, str]:
     Legal     always.
     Example   vector: s.add_unit_loop("i")
     """
-    above = path_to_named(func, block_or_loop)
+    target, above = named_at(func, block_or_loop)
     (name,) = fresh_names(func, "u")
-    return replace_path(func, above, For(Var(name), Const(1), above[-1])), name
+    return replace_path(func, above, For(Var(name), Const(1), target)), name

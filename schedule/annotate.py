@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tir.ir import Block, For, PrimFunc, annotated
+from tir.ir import PrimFunc, annotated
 from tir.nearest import did_you_mean
 
 from .error import ScheduleError, listing
-from .primitive import path_to_named, primitive, replace_path
+from .primitive import named_at, primitive, replace_path
 
 
 @primitive
@@ -19,8 +19,7 @@ def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> 
     Legal     if the key is not empty: the meaning of a program does not depend on annotations.
     Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
     """
-    above = path_to_named(func, block_or_loop)
-    target: For | Block = above[-1]  # type: ignore[assignment]
+    target, above = named_at(func, block_or_loop)
     if not ann_key:
         raise ScheduleError("the key must not be empty", (target, "to annotate"))
     return replace_path(func, above, target.with_(annotations=annotated(target.annotations, ann_key, ann_val))), None
@@ -34,8 +33,7 @@ def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFu
     Legal     where the key is there.
     Example   vector: s.annotate("i", "note", 1); s.unannotate("i", "note")
     """
-    above = path_to_named(func, block_or_loop)
-    target: For | Block = above[-1]  # type: ignore[assignment]
+    target, above = named_at(func, block_or_loop)
     kept = tuple((k, v) for k, v in target.annotations if k != ann_key)
     if len(kept) == len(target.annotations):
         keys = listing(k for k, _ in target.annotations)

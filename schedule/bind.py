@@ -10,11 +10,11 @@ from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
 from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
-from tir.traverse import loads, stores, variables, walk
+from tir.traverse import blocks, loads, loops, stores, variables, walk, walk_stmts
 
 from .error import ScheduleError
 from .parallel import independent_iterations, need_markable
-from .primitive import blocks_below, path_to_loop, primitive, replace_path, statements
+from .primitive import blocks_below, loop_at, primitive, replace_path
 from .private import private_buffers
 from .reducer import reducer_of
 
@@ -30,16 +30,9 @@ POINTS = 1 << 20  # instances that are enumerated at most
 
 def _same_for_all(loop: For, name: str) -> bool:
     """Whether all iterations of a thread loop store the same to a buffer, so that the block may do it once, for all."""
-    return all(
-        loop.name not in variables(s)
-        for s in statements(loop.body)
-        if type(s) is Block and any(x.buffer.name == name for x in stores(s))
-    ) and not any(
-        x.buffer.name != name and any(y.buffer.name == x.buffer.name for y in stores(loop.body))
-        for s in statements(loop.body)
-        if type(s) is Block and any(y.buffer.name == name for y in stores(s))
-        for x in loads(s)
-    )
+    written = {s.buffer.name for s in stores(loop.body)} - {name}
+    filling = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
+    return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in filling)
 
 
 def _step_of_the_block(outer: For, inner: For) -> bool:
@@ -61,7 +54,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     if driven != {Axis.REDUCE} or inner is not block:
         return False
     by_axis = {axis: {v for it in block.iters if it.axis is axis for v in variables(it.binding)} for axis in Axis}
-    below = {loop.name} | {s.name for s in statements(loop.body) if type(s) is For}
+    below = {x.name for x in loops(loop)}
     mixed = by_axis[Axis.REDUCE] & by_axis[Axis.SPATIAL] & below  # loops that start a reduction as they go on with it
     mixed |= {s.name for s in outside if s.name in by_axis[Axis.REDUCE] and s.extent != Const(1, s.extent.dtype)}
     guards = [c for c in conjuncts(block.predicate) if variables(c) & by_axis[Axis.REDUCE]]
@@ -89,8 +82,8 @@ def apart(path: list[Stmt]) -> bool:
         inner = inner.body
     if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
         return False
-    if any(type(s) not in (Store, Seq) for s in statements(inner.body)) or (
-        inner.init is not None and any(type(s) not in (Store, Seq) for s in statements(inner.init))
+    if any(type(s) not in (Store, Seq) for s in walk_stmts(inner.body)) or (
+        inner.init is not None and any(type(s) not in (Store, Seq) for s in walk_stmts(inner.init))
     ):
         return False
     below = {x.name for x in chain}
@@ -140,8 +133,7 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
               thread gets what is stored. Floating results differ by rounding.
     Example   elementwise: s.bind("i1", "threadIdx.x")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     if thread_axis not in THREAD_AXES:
         known = ", ".join(THREAD_AXES)
         raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
@@ -154,7 +146,7 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
         )
     kind = thread_axis.split(".")[0]
     outside = [s for s in above[:-1] if type(s) is For]
-    inside = [s for s in statements(target.body) if type(s) is For]
+    inside = loops(target.body)
     for other in (*outside, *inside):
         if other.kind is Kind.VECTORIZED and other in outside:
             raise ScheduleError(

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 from math import gcd
 
-from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale
-from tir.ir import Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
+from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale, to_expr
+from tir.ir import Allocate, Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
 from tir.points import ON_NUMBERS
 from tir.simplify import simplify
-from tir.traverse import children, substatements, substitute, variables, walk
+from tir.traverse import children, substatements, substitute, variables, walk, walk_stmts
 
 from .loops import ranges_of
 
@@ -116,17 +116,12 @@ def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...], found
 
 def local_buffers(stmt: Stmt) -> set[str]:
     """The buffers allocated within a statement: each of its instances has its own."""
-    from tir.ir import Allocate
-
     result: set[str] = set()
-    stack = [stmt]
-    while stack:
-        s = stack.pop()
+    for s in walk_stmts(stmt):
         if type(s) is Block:
             result |= {b.name for b in s.allocs}
         elif type(s) is Allocate:
             result.add(s.buffer.name)
-        stack += substatements(s)
     return result
 
 
@@ -362,16 +357,10 @@ def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Pol
             elif any(type(n) is Load for n in walk(atom)):
                 term = multiply(term, _variable(f"{atom}@{side}"))  # memory may have changed between the two
             else:
-                touched = {n: _as_expr(mapping[n]) for n in variables(atom) if n in mapping}
+                touched = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
                 term = multiply(term, {(substitute(atom, touched),): 1})  # type: ignore[dict-item]
         result = add(result, scale(term, c))
     return result
-
-
-def _as_expr(p: Polynomial) -> Expr:
-    from tir.affine import to_expr
-
-    return to_expr(p)
 
 
 def _nonzero(p: Polynomial, ranges: Ranges) -> bool:
@@ -451,18 +440,6 @@ def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt
         verbs = " and ".join(words[w] for w in sorted({x.writes, y.writes}))
         return [(first.stmt, f"{verbs} `{x.buffer.name}`")]
     return [(first.stmt, f"{words[x.writes]} `{x.buffer.name}`"), (second.stmt, f"{words[y.writes]} `{x.buffer.name}`")]
-
-
-def loops_below(stmt: Stmt) -> list[For]:
-    """All loops in a statement, those inside blocks too, outer before inner."""
-    result: list[For] = []
-    stack = [stmt]
-    while stack:
-        s = stack.pop()
-        if type(s) is For:
-            result.append(s)
-        stack += substatements(s)[::-1]
-    return result
 
 
 def evaluate(e: Expr, values: Mapping[str, int]) -> int:

@@ -8,11 +8,10 @@ from tir.affine import Interval
 from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var
 from tir.simplify import bounds, prove
-from tir.traverse import map_statements, replace_buffers, substitute, variables
+from tir.traverse import map_statements, replace_buffers, substitute, variables, walk_stmts
 
 from .edits import Names
 from .error import ScheduleError
-from .primitive import statements
 
 
 def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
@@ -23,7 +22,7 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
     variables: dict[str, Expr] = {}
     buffers: dict[str, Buffer] = {}
     blocks: dict[str, str] = {}
-    for s in statements(stmt):
+    for s in walk_stmts(stmt):
         match s:
             case For(var) | Let(var) if not keep:
                 variables[var.name] = Var(names.loop(var.name), var.dtype)

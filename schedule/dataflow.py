@@ -30,7 +30,7 @@ from tir.nearest import did_you_mean
 from tir.traverse import children, loads, walk
 
 from .error import Mark, ScheduleError, listing
-from .primitive import KIND_WORDS, path_to_block, path_to_loop
+from .primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 
 def _inside(n: Node) -> Iterable[Node]:
@@ -186,8 +186,7 @@ class Scope:
 
 def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
     """The scope that a block is in, and the block as a leaf of it; refuses a block under an `if` or a `let`."""
-    path = path_to_block(func, block)
-    target: Block = path[-1]  # type: ignore[assignment]
+    target, path = block_at(func, block)
     scope = _scope(func, path)
     for leaf in scope.leaves:
         if leaf.stmt is target:
@@ -216,7 +215,7 @@ def _in_the_way(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
 
 def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
     """The number of a loop among those around a block, outermost first; refuses one that is not around it."""
-    target = path_to_loop(func, loop)[-1]
+    target = find_loop(func, loop)
     for n, x in enumerate(leaf.loops):
         if x is target:
             return n
@@ -231,8 +230,7 @@ def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
 
 def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[Stmt, ...]:
     """The way from the root of the scope to a loop, inclusive, if a block may be put under it."""
-    path = path_to_loop(scope.func, loop)
-    target: For = path[-1]  # type: ignore[assignment]
+    target, path = loop_at(scope.func, loop)
     within = _scope(scope.func, path)
     if within.root is not scope.root:
         here = f"the block `{scope.block.name}`" if scope.block is not None else "the function, in no other block"

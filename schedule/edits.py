@@ -21,7 +21,7 @@ from tir.traverse import map_statements, walk_stmts
 
 from .dataflow import Scope
 from .error import ScheduleError
-from .primitive import path_to_block
+from .primitive import find_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def with_buffer(func: PrimFunc, scope: Scope, buffer: Buffer) -> PrimFunc:
     block = scope.block
     if block is None:
         return func.with_(allocs=(*func.allocs, buffer))
-    current: Block = path_to_block(func, block.name)[-1]  # type: ignore[assignment]
+    current = find_block(func, block.name)
     return edited(func, [(current, current.with_(allocs=(*current.allocs, buffer)))])
 
 

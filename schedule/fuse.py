@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var
 from tir.simplify import simplify
-from tir.traverse import variables
+from tir.traverse import variables, walk_stmts
 
 from .error import ScheduleError
 from .loops import substitute_loops
-from .primitive import SAME_FOR_ALL, fresh_names, need_serial, path_to_loop, primitive, replace_path
+from .primitive import SAME_FOR_ALL, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 
 
 @primitive
@@ -25,10 +25,10 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     """
     if not loops:
         raise ScheduleError("at least one loop is needed", hint="fuse('i', 'j')")
-    above = path_to_loop(func, loops[0])
-    nest: list[For] = [above[-1]]  # type: ignore[list-item]
+    outermost, above = loop_at(func, loops[0])
+    nest = [outermost]
     for name in loops[1:]:
-        inner: For = path_to_loop(func, name)[-1]  # type: ignore[assignment]
+        inner = find_loop(func, name)
         if nest[-1].body is not inner:
             raise not_nested(nest[-1], inner)
         for outer in nest:
@@ -67,7 +67,7 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
 def not_nested(outer: For, inner: Stmt) -> ScheduleError:
     """The refusal of two loops that are not one directly within the other."""
     assert isinstance(inner, For)
-    if _contains(outer, inner):
+    if any(s is inner for s in walk_stmts(outer)):
         between = outer.body
         if isinstance(between, For):
             hint = f"name the loops in between too, or reorder first: `{between.name}` comes next"
@@ -81,7 +81,7 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
             (inner, "must be its whole body"),
             hint=only if isinstance(between, Seq) else None,
         )
-    if _contains(inner, outer):
+    if any(s is outer for s in walk_stmts(inner)):
         return ScheduleError(
             f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
         )
@@ -91,9 +91,3 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
         (inner, "another"),
         hint="loops of one nest are needed; merge joins two nests",
     )
-
-
-def _contains(outer: Stmt, inner: Stmt) -> bool:
-    from .primitive import statements
-
-    return any(s is inner for s in statements(outer))

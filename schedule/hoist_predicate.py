@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tir.ir import For, If, PrimFunc, conjunction
+from tir.ir import If, PrimFunc, conjunction
 from tir.simplify import prove
-from tir.traverse import variables
+from tir.traverse import loops, variables
 
 from .error import ScheduleError
 from .guards import assuming, guarded_statements, ranges_around
-from .primitive import path_to_loop, primitive, replace_path, statements
+from .primitive import loop_at, primitive, replace_path
 
 
 @primitive
@@ -21,9 +21,8 @@ def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
               and not always true.
     Example   matmul: s.split("k", [None, 4]); s.reorder("k_0", "k_1", "i", "j"); s.hoist_predicate("i")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
-    inside = {s.name for s in statements(target) if type(s) is For}
+    target, above = loop_at(func, loop)
+    inside = {x.name for x in loops(target)}
     guards = guarded_statements(target)
     ranges = ranges_around(above[:-1])
     hoisted = [

@@ -9,7 +9,7 @@ from tir.traverse import blocks, substatements, variables
 from .edits import edited
 from .error import ScheduleError, listing
 from .index_map import IndexMap
-from .primitive import find_block, primitive, statements
+from .primitive import find_block, primitive
 from .transform_layout import relaid
 
 
@@ -96,5 +96,5 @@ def _path_to_owner(func: PrimFunc, name: str) -> list[Stmt]:
         raise ScheduleError(
             f"`{name}` is allocated by the function, and cannot be lifted further", hint="with fewer lifts it gets there already"
         )
-    known = [b.name for s in statements(func.body) if type(s) is Block for b in s.allocs]
+    known = [b.name for s in blocks(func.body) for b in s.allocs]
     raise ScheduleError(f"no block allocates `{name}`; allocated by blocks are {listing(known)}", hint=did_you_mean(name, known))

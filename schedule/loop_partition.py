@@ -8,7 +8,7 @@ from .copies import renamed, with_starting_inits
 from .edits import Names
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
-from .primitive import constant_extent, fixed_factors, need_serial, path_to_loop, primitive, replace_path
+from .primitive import constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
 
 
 @primitive
@@ -30,8 +30,7 @@ def loop_partition(
               start in any part but the first.
     Example   vector: s.loop_partition("i", [2, None])
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     need_serial(target, "partitioned")
     known = fixed_factors(factors, example=f"loop_partition({loop!r}, [1, None])")
     extent, total = int(constant_extent(target)), sum(known)

@@ -8,7 +8,8 @@ from itertools import islice, pairwise, product
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.simplify import simplify
-from tir.traverse import substitute, variables
+from tir.traverse import loops as loops_below
+from tir.traverse import substitute, variables, walk_stmts
 
 from .conflicts import (
     ANY,
@@ -19,7 +20,6 @@ from .conflicts import (
     clash,
     evaluate,
     local_buffers,
-    loops_below,
     related,
     touching,
     units,
@@ -27,7 +27,7 @@ from .conflicts import (
 from .dataflow import shared
 from .edits import Names
 from .error import ScheduleError, listing
-from .primitive import need_serial, path_to_loop, primitive, replace_path, statements
+from .primitive import need_serial, path_to_loop, primitive, replace_path
 from .private import private_buffers
 
 
@@ -59,7 +59,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     common = list(paths[0])
     for p in paths[1:]:
         common = list(shared(common, p))
-    order: dict[int, int] = {id(s): n for n, s in enumerate(statements(func.body))}
+    order: dict[int, int] = {id(s): n for n, s in enumerate(walk_stmts(func.body))}
     paths.sort(key=lambda p: order[id(p[-1])])
     nests = [_nest(p, len(common), paths) for p in paths]
     if not common or type(common[-1]) is not Seq:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt
-from tir.traverse import variables
+from tir.traverse import loops, variables
 
 from .conflicts import (
     GREATER,
@@ -18,14 +18,13 @@ from .conflicts import (
     clash,
     collision,
     local_buffers,
-    loops_below,
     related,
     spatial,
     touching,
     units,
 )
 from .error import ScheduleError
-from .primitive import KIND_WORDS, path_to_loop, primitive, replace_path
+from .primitive import KIND_WORDS, loop_at, primitive, replace_path
 from .private import private_buffers
 from .requirements import in_any_order
 
@@ -42,8 +41,7 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
               only there of which it reads nothing but what it has written itself.
     Example   matmul: s.parallel("i")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     need_markable(target, Kind.PARALLEL)
     for s in above[:-1]:
         if isinstance(s, For) and s.kind is Kind.VECTORIZED:
@@ -74,7 +72,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     if loop.extent == Const(1, loop.extent.dtype):
         return
     around = [s for s in above[:-1] if type(s) is For]
-    below = loops_below(loop.body)
+    below = loops(loop.body)
     parts = units(loop.body)
     local = local_buffers(loop.body)
     private = cache(private)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tir.analysis.regions import extent_range
-from tir.ir import For, PrimFunc
+from tir.ir import PrimFunc
 from tir.traverse import variables
 
 from .error import ScheduleError, listing
 from .guards import guarded_statements, iterations_where, ranges_around
 from .loop_partition import loop_partition
-from .primitive import constant_extent, path_to_loop, primitive, replace_path
+from .primitive import constant_extent, loop_at, primitive, replace_path
 from .trim import trimmed
 
 
@@ -28,8 +28,7 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
               is a case, with the loops of all parts but the main one trimmed (`trim`).
     Example   vector: s.split("i", [None, 4]); s.peel("i_0")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     extent = int(constant_extent(target))
     start, stop, marks = 0, extent, []
     for g in guarded_statements(target):
@@ -59,6 +58,6 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     main = parts[1 if start else 0]
     for name in parts:
         if name != main:
-            path = path_to_loop(func, name)
-            func = replace_path(func, path, trimmed(path[-1], ranges_around(path[:-1])))
+            part, path = loop_at(func, name)
+            func = replace_path(func, path, trimmed(part, ranges_around(path[:-1])))
     return func, parts

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import tir.traverse
 from tir.ir import Block, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.nearest import did_you_mean
-from tir.traverse import substatements
+from tir.traverse import substatements, walk_stmts
 
 from .drawn import DrawnInt, DrawnStr, plain
 from .error import ScheduleError, listing
@@ -24,6 +24,7 @@ from .mentions import without_stale
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Named = TypeVar("Named", For, Block)
 
 REGISTRY: dict[str, Primitive] = {}  # filled by the decorator when a primitive's module is imported, constant afterwards
 
@@ -276,63 +277,57 @@ def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
     return found
 
 
-def statements(root: Stmt) -> list[Stmt]:
-    """The statement and all below it, parents first, in program order."""
-    result: list[Stmt] = []
-    stack = [root]
-    while stack:
-        stmt = stack.pop()
-        result.append(stmt)
-        stack += substatements(stmt)[::-1]
-    return result
+def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:
+    """The loop called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
+    return _at(func, For, name)
+
+
+def block_at(func: PrimFunc, name: str) -> tuple[Block, list[Stmt]]:
+    """The block called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
+    return _at(func, Block, name)
+
+
+def _at(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stmt]]:
+    found = path(func, kind, name)
+    if not found:
+        existing = [s.name for s in walk_stmts(func.body) if type(s) is kind]
+        (mine, other), another = (("loop", "block"), Block) if kind is For else (("block", "loop"), For)
+        what = f"a {other}, not a {mine}" if path(func, another, name) else f"no {mine} of this function"
+        raise ScheduleError(f"`{name}` is {what}; its {mine}s are {listing(existing)}", hint=did_you_mean(name, existing))
+    return found[-1], found  # type: ignore[return-value]
 
 
 def path_to_loop(func: PrimFunc, name: str) -> list[Stmt]:
     """The statements from the root to the loop, inclusive; refuses where there is no such loop."""
-    found = path(func, For, name)
-    if not found:
-        existing = [s.name for s in statements(func.body) if type(s) is For]
-        what = "a block, not a loop" if path(func, Block, name) else "no loop of this function"
-        raise ScheduleError(f"`{name}` is {what}; its loops are {listing(existing)}", hint=did_you_mean(name, existing))
-    return found
-
-
-def path_to_block(func: PrimFunc, name: str) -> list[Stmt]:
-    """The statements from the root to the block, inclusive; refuses where there is no such block."""
-    found = path(func, Block, name)
-    if not found:
-        existing = [s.name for s in statements(func.body) if type(s) is Block]
-        what = "a loop, not a block" if path(func, For, name) else "no block of this function"
-        raise ScheduleError(f"`{name}` is {what}; its blocks are {listing(existing)}", hint=did_you_mean(name, existing))
-    return found
+    return loop_at(func, name)[1]
 
 
 def find_loop(func: PrimFunc, name: str) -> For:
     """The loop called `name`; refuses where there is none, with the loops there are."""
-    return path_to_loop(func, name)[-1]  # type: ignore[return-value]
+    return loop_at(func, name)[0]
 
 
 def find_block(func: PrimFunc, name: str) -> Block:
     """The block called `name`; refuses where there is none, with the blocks there are."""
-    return path_to_block(func, name)[-1]  # type: ignore[return-value]
+    return block_at(func, name)[0]
 
 
-def path_to_named(func: PrimFunc, name: str) -> list[Stmt]:
-    """The statements from the root to the loop or block called `name`, inclusive."""
+def named_at(func: PrimFunc, name: str) -> tuple[For | Block, list[Stmt]]:
+    """The loop or block called `name`, and the statements from the root to it, inclusive."""
     loop, block = path(func, For, name), path(func, Block, name)
     if loop and block:
         raise ScheduleError(f"`{name}` names a loop and a block", (loop[-1], "the loop"), (block[-1], "the block"))
     if not loop and not block:
-        existing = [s.name for s in statements(func.body) if isinstance(s, (For, Block))]
+        existing = [s.name for s in walk_stmts(func.body) if isinstance(s, (For, Block))]
         raise ScheduleError(
             f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=did_you_mean(name, existing)
         )
-    return loop or block
+    return (loop or block)[-1], loop or block  # type: ignore[return-value]
 
 
 def loops_of(func: PrimFunc, block: str) -> list[For]:
     """The loops around a block, outermost first, up to the block that encloses it."""
-    return loops_on(path_to_block(func, block)[:-1])
+    return loops_on(block_at(func, block)[1][:-1])
 
 
 def loops_on(above: Iterable[Stmt]) -> list[For]:
@@ -359,14 +354,9 @@ def blocks_below(stmt: Stmt) -> list[Block]:
     return result
 
 
-def taken_names(func: PrimFunc) -> set[str]:
-    """Every name bound in the function; hand it to `tir.traverse.fresh`."""
-    return tir.traverse.names(func)
-
-
 def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
     """Names not taken in `func`, made from the wanted ones."""
-    taken = taken_names(func)
+    taken = tir.traverse.names(func)
     return [tir.traverse.fresh(taken, w) for w in wanted]
 
 
@@ -424,7 +414,7 @@ KIND_WORDS = {
 
 
 def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
-    """`func` with the last statement of a path (from the root to it, as `path_to_loop` gives) replaced by `new`."""
+    """`func` with the last statement of a path (from the root to it, as `loop_at` gives) replaced by `new`."""
     for parent, old in zip(reversed(above[:-1]), reversed(above[1:]), strict=True):
         if type(parent) is For:
             new = parent.with_(body=new)

@@ -7,7 +7,7 @@ from itertools import product
 
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.simplify import bounds
-from tir.traverse import variables
+from tir.traverse import loops, variables
 
 from .conflicts import (
     ANY,
@@ -18,7 +18,6 @@ from .conflicts import (
     Unit,
     clash,
     local_buffers,
-    loops_below,
     related,
     spatial,
     touching,
@@ -113,7 +112,7 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
     body = chain[-1].body
     parts = units(body)
     around = [s for s in above[:-1] if type(s) is For]
-    below = loops_below(body)
+    below = loops(body)
     relations = [(a, b, _relation(a, b, chain, order)) for a, b in swapped]
     for unit in parts:
         if isinstance(unit.stmt, Block):
@@ -142,8 +141,8 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
 def _relation(a: For, b: For, chain: list[For], order: list[For]) -> dict[str, str]:
     """How two instances that change their order, by `a` and `b`, stand to each other in each loop."""
     relation = dict.fromkeys((x.name for x in chain), ANY)
-    for loops, end in ((chain, a), (order, b)):
-        names = [x.name for x in loops]
+    for nest_loops, end in ((chain, a), (order, b)):
+        names = [x.name for x in nest_loops]
         relation |= dict.fromkeys(names[: names.index(end.name)], SAME)
     return {**relation, a.name: LESS, b.name: GREATER}
 

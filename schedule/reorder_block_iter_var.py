@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tir.ir import Block, PrimFunc
+from tir.ir import PrimFunc
 
 from .error import ScheduleError
-from .primitive import path_to_block, primitive, replace_path
+from .primitive import block_at, primitive, replace_path
 
 
 @primitive
@@ -18,8 +18,7 @@ def reorder_block_iter_var(func: PrimFunc, block: str, new_order: list[int]) -> 
     Legal     if `new_order` is a permutation of the numbers: each variable keeps its name, its binding and its meaning.
     Example   matmul: s.reorder_block_iter_var("C", [2, 0, 1])
     """
-    above = path_to_block(func, block)
-    target: Block = above[-1]  # type: ignore[assignment]
+    target, above = block_at(func, block)
     count = len(target.iters)
     if sorted(new_order) != list(range(count)):
         raise ScheduleError(

@@ -38,7 +38,7 @@ from .pack import pack
 from .pad_einsum import pad_einsum
 from .parallel import parallel
 from .peel import peel
-from .primitive import REGISTRY, P, Primitive, R, blocks_below, find_block, loops_of, path_to_block, path_to_named
+from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
 from .reorder import reorder
 from .reorder_block_iter_var import reorder_block_iter_var
 from .reverse_compute_at import reverse_compute_at
@@ -193,8 +193,7 @@ class Schedule:
         def find() -> list[str]:
             if block_or_loop == "root":
                 return [b.name for b in blocks_below(self._func.body)]
-            target = path_to_named(self._func, block_or_loop)[-1]
-            return [b.name for b in blocks_below(target.body)]  # type: ignore[attr-defined]
+            return [b.name for b in blocks_below(named_at(self._func, block_or_loop)[0].body)]
 
         return self._look(f"get_child_blocks({block_or_loop!r})", find)
 
@@ -212,8 +211,7 @@ class Schedule:
         return [b.name for b in blocks_below(self._func.body) if _written(b) & parameters]
 
     def _related(self, block: str, producers: bool) -> list[str]:
-        above = path_to_block(self._func, block)
-        target: Block = above[-1]  # type: ignore[assignment]
+        target, above = block_at(self._func, block)
         scopes = [s for s in above[:-1] if type(s) is Block]
         siblings = blocks_below(self._func.body)
         if scopes:

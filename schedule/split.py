@@ -9,7 +9,7 @@ from tir.simplify import prove, simplify
 
 from .error import ScheduleError
 from .loops import ranges_of, substitute_loops
-from .primitive import blocks_below, fixed_factors, fresh_names, need_serial, path_to_loop, primitive, replace_path
+from .primitive import blocks_below, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
 
 
 @primitive
@@ -27,8 +27,7 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
               each block below; statements that are in no block get an `if`.
     Example   matmul: s.split("j", [None, 4])
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     need_serial(target, "split")
     known = fixed_factors(factors, example=f"split({loop!r}, [None, 4])")
     product, extent = math.prod(known), target.extent

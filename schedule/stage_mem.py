@@ -15,7 +15,7 @@ from .dataflow import Leaf, Scope, locate
 from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
-from .primitive import KIND_WORDS, blocks_below, path_to_named, primitive
+from .primitive import KIND_WORDS, blocks_below, named_at, primitive
 from .window import Unproved, Window
 
 
@@ -47,8 +47,7 @@ def stage_mem(
               (`blockize` first gives each its own).
     Example   matmul: s.split("i", [None, 4]); s.stage_mem("i_1", "C", "tile")
     """
-    path = path_to_named(func, block_or_loop)
-    target = path[-1]
+    target, path = named_at(func, block_or_loop)
     need_scope(storage_scope)
     source = _buffer(target, buffer)
     inner = blocks_below(target)

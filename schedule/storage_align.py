@@ -6,7 +6,7 @@ from tir.ir import PrimFunc, annotated, annotation
 
 from .dataflow import buffer_of
 from .error import ScheduleError
-from .primitive import path_to_block, primitive, replace_path
+from .primitive import block_at, primitive, replace_path
 
 KEY = "buffer_dim_align"
 
@@ -27,9 +27,8 @@ def storage_align(
               0 <= offset < factor.
     Example   chain: s.storage_align("B", 0, 0, 16, 4)
     """
-    above = path_to_block(func, block)
-    target = above[-1]
-    buffer = buffer_of(target, buffer_index, written=True)  # type: ignore[arg-type]
+    target, above = block_at(func, block)
+    buffer = buffer_of(target, buffer_index, written=True)
     mark = (target, f"writes {buffer.name}")
     if any(p.name == buffer.name for p in func.buffers):
         raise ScheduleError(
@@ -46,8 +45,8 @@ def storage_align(
     if factor < 1 or not 0 <= offset < factor:
         raise ScheduleError(f"`factor` must be positive and `offset` from 0 to below it, got {factor} and {offset}", mark)
     number = _number(target, buffer.name)
-    old = [entry for entry in annotation(target.annotations, KEY, []) if entry[:2] != [number, axis]]  # type: ignore[attr-defined]
-    notes = annotated(target.annotations, KEY, sorted([*old, [number, axis, factor, offset]]))  # type: ignore[attr-defined]
+    old = [entry for entry in annotation(target.annotations, KEY, []) if entry[:2] != [number, axis]]
+    notes = annotated(target.annotations, KEY, sorted([*old, [number, axis, factor, offset]]))
     return replace_path(func, above, target.with_(annotations=notes)), None
 
 

@@ -32,14 +32,14 @@ from tir.ir import (
 )
 from tir.nearest import did_you_mean
 from tir.simplify import simplify
-from tir.traverse import replace_buffers, rewrite, stores, substitute, walk
+from tir.traverse import loops, replace_buffers, rewrite, stores, substitute, walk
 
 from .blockize import blockize
 from .copies import renamed
 from .digits import Unproved
 from .edits import Names
 from .error import ScheduleError
-from .primitive import path_to_named, primitive, replace_path, statements
+from .primitive import block_at, named_at, primitive, replace_path
 from .tensor_intrin import TensorIntrin, registered
 
 
@@ -63,13 +63,12 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
         hint = did_you_mean(tensor_intrin, known) or "TensorIntrin.register makes one known"
         raise ScheduleError(f"no tensor intrinsic is called `{tensor_intrin}`", hint=hint)
     intrinsic = known[tensor_intrin]
-    named = path_to_named(func, block_or_loop)[-1]
+    named, _ = named_at(func, block_or_loop)
     if type(named) is For:
         func, name = blockize(func, block_or_loop, preserve_unit_iters)
     else:
         name = block_or_loop
-    above = path_to_named(func, name)
-    target: Block = above[-1]  # type: ignore[assignment]
+    target, above = block_at(func, name)
     difference = intrinsic.difference()
     if difference is not None:
         raise ScheduleError(
@@ -77,7 +76,7 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
             hint=f"register {tensor_intrin!r} again with desc and impl that agree",
         )
 
-    windows = _windows(intrinsic, tensor_intrin, target, named)  # type: ignore[arg-type]
+    windows = _windows(intrinsic, tensor_intrin, target, named)
 
     names_of = Names.of(func)
     body = _placed(
@@ -104,7 +103,7 @@ def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Blo
         actual = _plain(target.body)
     except Unproved as reason:
         raise ScheduleError(f"{what}: {reason}", (named, "compared with it"), hint=reason.hint) from None
-    matcher = _Matcher({s.name for s in statements(actual) if type(s) is For})
+    matcher = _Matcher({x.name for x in loops(actual)})
     found = next(matcher.stmts(description, actual, _Match()), None)
     if found is None:
         hint = _what_to_try(description, actual)
@@ -154,7 +153,7 @@ class _Match:
 
 def _what_to_try(description: Stmt, actual: Stmt) -> str:
     """What to try where something else was found than a description."""
-    wanted, found = ([str(s.extent) for s in statements(x) if type(s) is For] for x in (description, actual))
+    wanted, found = ([str(loop.extent) for loop in loops(x)] for x in (description, actual))
     if wanted and wanted != found:
         return f"split and reorder first, to loops over {', '.join(wanted)} in this order"
     return "TensorIntrin.register makes an intrinsic known that computes this"

@@ -9,7 +9,7 @@ from tir.traverse import map_statements
 
 from .error import ScheduleError
 from .guards import assuming, guarded_statements, iterations_where, ranges_around
-from .primitive import constant_extent, path_to_loop, primitive, replace_path
+from .primitive import constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
@@ -21,8 +21,7 @@ def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
               condition, an inequality linear in the loop, that provably never holds there.
     Example   matmul: s.split("j", [5, 4]); s.trim("j_0")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     extent = constant_extent(target)
     ranges = ranges_around(above[:-1])
     size = useful_iterations(target, ranges)

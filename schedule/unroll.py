@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tir.ir import For, Kind, PrimFunc
+from tir.ir import Kind, PrimFunc
 
 from .parallel import need_markable
-from .primitive import constant_extent, path_to_loop, primitive, replace_path
+from .primitive import constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
@@ -16,8 +16,7 @@ def unroll(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     Legal     if the loop is serial and the number of its iterations a constant: they and their order are unchanged.
     Example   matmul: s.unroll("k")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     need_markable(target, Kind.UNROLLED)
     constant_extent(target)
     return replace_path(func, above, target.with_(kind=Kind.UNROLLED)), None

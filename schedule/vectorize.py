@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tir.ir import For, Kind, PrimFunc
-from tir.traverse import variables
+from tir.traverse import loops, variables
 
 from .bind import apart
-from .conflicts import loops_below
 from .error import ScheduleError
 from .parallel import independent_iterations, need_markable
-from .primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, path_to_loop, primitive, replace_path
+from .primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, loop_at, primitive, replace_path
 
 
 @primitive
@@ -22,8 +21,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
               serial or unrolled, and their extents do not depend on this one: all lanes run them together.
     Example   matmul: s.reorder("k", "j"); s.vectorize("j")
     """
-    above = path_to_loop(func, loop)
-    target: For = above[-1]  # type: ignore[assignment]
+    target, above = loop_at(func, loop)
     need_markable(target, Kind.VECTORIZED)
     constant_extent(target)
     for s in above[:-1]:
@@ -32,7 +30,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
                 f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
                 hint="fuse the two loops before marking",
             )  # fmt: skip
-    for inner in loops_below(target.body):
+    for inner in loops(target.body):
         if inner.kind not in (Kind.SERIAL, Kind.UNROLLED):
             raise ScheduleError(
                 f"`{inner.name}` inside it is {KIND_WORDS[inner.kind]}",

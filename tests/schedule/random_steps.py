@@ -464,7 +464,7 @@ def attempt(s: Schedule, rng: np.random.Generator, counts: Counter[tuple[str, bo
 
     Raises Crash for what is neither accepted nor refused as it should be; the message of each refusal is rendered, with its witness.
     """
-    names = list(REGISTRY)
+    names = sorted(REGISTRY)
     weights = np.array([WEIGHTS.get(n, 1) for n in names])
     name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
     recipe = RECIPES.get(name)
