@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from codegen.llvm.elementwise import compile_elementwise, host_avx512
+from codegen import Target, build
 from codegen.llvm.math import ARITY, FORMATS, FUNCTIONS
+from schedule import Schedule
+from tir import te
+from tir.ir import PrimFunc
 
 from .options import Options
 from .runner import Effort, circumstances, race
@@ -34,16 +37,27 @@ PEERS: dict[str, Callable[..., np.ndarray]] = {  # numpy has no erf
 }
 
 
+def vectorised(op: str, dtype: str, lanes: int) -> PrimFunc:
+    """The function over ELEMENTS elements, `lanes` at a time."""
+    inputs = [te.placeholder((ELEMENTS,), dtype, name=name) for name in ("x", "y")[: ARITY[op]]]
+    output = te.compute((ELEMENTS,), lambda i: getattr(te, op)(*(a[i] for a in inputs)), name="out")
+    s = Schedule(te.create_prim_func([*inputs, output]))
+    _, lane = s.split(s.get_loops("out")[0], [None, lanes])
+    s.vectorize(lane)
+    return s.func
+
+
 def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """A result for each format."""
     rng = np.random.default_rng(options.seed)
-    avx512 = host_avx512()
+    target = Target("llvm", num_cores=1)
+    avx512 = {"+avx512f", "+avx512vl"} <= set(target.mattr.split(","))
     for dtype in FORMATS:
-        lanes = (64 if avx512 else 32) // np.dtype(dtype).itemsize
+        lanes = target.lanes(8 * np.dtype(dtype).itemsize)
         arguments = [rng.uniform(0.1, 4.0, ELEMENTS).astype(dtype) for _ in range(ARITY[row])]
         out = np.empty(ELEMENTS, dtype)
         contenders: dict[str, Callable[[], object]] = {
-            "tir": compile_elementwise(row, dtype, lanes, avx512).bind(*arguments, np.empty(ELEMENTS, dtype))
+            "tir": build(vectorised(row, dtype, lanes), target).bind(*arguments, np.empty(ELEMENTS, dtype))
         }
         if row in PEERS:
             contenders["numpy"] = partial(PEERS[row], *arguments, out=out)

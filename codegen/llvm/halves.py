@@ -6,6 +6,10 @@ runtime library, which a process need not have. Rounding is to nearest, ties to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from .body import Body, Type, Value, function
+
 TYPES = {"float16": "half", "bfloat16": "bfloat"}
 
 
@@ -21,124 +25,65 @@ def definition(source: str, result: str, lanes: int, native: bool) -> str:
     says that the processor converts.
     """
 
-    def t(scalar: str) -> str:
-        return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+    parameter = {"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source]
+    return function(function_name(source, result, lanes), [Type(parameter, lanes)], _conversion(source, result, native))[0]
 
-    def c(scalar: str, value: int | str) -> str:
-        return str(value) if lanes == 1 else f"splat ({scalar} {value})"
 
+def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value], Value]:
     match source, result:
         case "bfloat16", _:
-            body = _from_bfloat(t, c)
-        case "float16", _ if native:
-            body = [f"%half = bitcast {t('i16')} %x to {t('half')}", f"%r = fpext {t('half')} %half to {t('float')}"]
+            return lambda b, x: b.bitcast(b.convert("zext", x, "i32") << 16, "float")
         case "float16", _:
-            body = _from_half(t, c)
+            return (lambda b, x: b.convert("fpext", b.bitcast(x, "half"), "float")) if native else _from_half
         case "float64", _:
-            body = _to_odd(t, c)
-        case _, _ if native:
-            short = t(TYPES[result])
-            body = [f"%short = fptrunc {t('float')} %x to {short}", f"%r = bitcast {short} %short to {t('i16')}"]
-        case _, "float16":
-            body = _to_half(t, c)
+            return _to_odd
+        case _ if native:
+            return lambda b, x: b.bitcast(b.convert("fptrunc", x, TYPES[result]), "i16")
         case _:
-            body = _to_bfloat(t, c)
-    parameter = t({"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source])
-    value = t({"float16": "i16", "bfloat16": "i16", "float32": "float"}[result])
-    name = function_name(source, result, lanes)
-    head = f"define internal {value} @{name}({parameter} %x) alwaysinline nounwind willreturn memory(none) {{"
-    return "\n".join([head, *(f"  {line}" for line in body), f"  ret {value} %r", "}"])
+            return _to_half if result == "float16" else _to_bfloat
 
 
-def _from_bfloat(t, c) -> list[str]:
-    i32 = t("i32")
-    return [
-        f"%wide = zext {t('i16')} %x to {i32}",
-        f"%bits = shl {i32} %wide, {c('i32', 16)}",
-        f"%r = bitcast {i32} %bits to {t('float')}",
-    ]
-
-
-def _from_half(t, c) -> list[str]:
+def _from_half(b: Body, x: Value) -> Value:
     # The bits in place, times 2^112 for the difference of the exponents' biases: exact, subnormals too.
-    i32, f32 = t("i32"), t("float")
-    return [
-        f"%bits = zext {t('i16')} %x to {i32}",
-        f"%size = and {i32} %bits, {c('i32', 0x7FFF)}",
-        f"%placed = shl {i32} %size, {c('i32', 13)}",
-        f"%small = bitcast {i32} %placed to {f32}",
-        f"%scaled = fmul {f32} %small, {c('float', '0x46F0000000000000')}",
-        f"%number = bitcast {f32} %scaled to {i32}",
-        f"%special = or {i32} %placed, {c('i32', 0x7F800000)}",
-        f"%isspecial = icmp uge {i32} %size, {c('i32', 0x7C00)}",
-        f"%chosen = select {t('i1')} %isspecial, {i32} %special, {i32} %number",
-        f"%signbit = and {i32} %bits, {c('i32', 0x8000)}",
-        f"%sign = shl {i32} %signbit, {c('i32', 16)}",
-        f"%whole = or {i32} %chosen, %sign",
-        f"%r = bitcast {i32} %whole to {f32}",
-    ]
+    bits = b.convert("zext", x, "i32")
+    size = bits & 0x7FFF
+    placed = size << 13
+    number = b.bitcast(b.bitcast(placed, "float") * 2.0**112, "i32")
+    special = placed | 0x7F800000
+    chosen = b.select(b.compare("uge", size, 0x7C00), special, number)
+    sign = (bits & 0x8000) << 16
+    return b.bitcast(chosen | sign, "float")
 
 
-def _to_half(t, c) -> list[str]:
-    i32, f32, i1 = t("i32"), t("float"), t("i1")
-    return [
-        f"%bits = bitcast {f32} %x to {i32}",
-        f"%size = and {i32} %bits, {c('i32', 0x7FFFFFFF)}",
-        f"%top = lshr {i32} %bits, {c('i32', 16)}",
-        f"%sign = and {i32} %top, {c('i32', 0x8000)}",
-        # Normal numbers: half a unit less one, plus the last bit kept, carries into it; the exponent loses 112.
-        f"%shifted = lshr {i32} %size, {c('i32', 13)}",
-        f"%last = and {i32} %shifted, {c('i32', 1)}",
-        f"%biased = add {i32} %size, {c('i32', 0xFFF - 0x38000000)}",
-        f"%carried = add {i32} %biased, %last",
-        f"%normal = lshr {i32} %carried, {c('i32', 13)}",
-        # Subnormal ones: one half has 2^-24, the smallest half, as its last place.
-        f"%abs = bitcast {i32} %size to {f32}",
-        f"%sum = fadd {f32} %abs, {c('float', '0x3FE0000000000000')}",
-        f"%sumbits = bitcast {f32} %sum to {i32}",
-        f"%subnormal = sub {i32} %sumbits, {c('i32', 0x3F000000)}",
-        f"%issmall = icmp ult {i32} %size, {c('i32', 0x38800000)}",
-        f"%finite = select {i1} %issmall, {i32} %subnormal, {i32} %normal",
-        f"%islarge = icmp uge {i32} %size, {c('i32', 0x477FF000)}",
-        f"%bounded = select {i1} %islarge, {i32} {c('i32', 0x7C00)}, {i32} %finite",
-        f"%isnan = icmp ugt {i32} %size, {c('i32', 0x7F800000)}",
-        f"%value = select {i1} %isnan, {i32} {c('i32', 0x7E00)}, {i32} %bounded",
-        f"%whole = or {i32} %value, %sign",
-        f"%r = trunc {i32} %whole to {t('i16')}",
-    ]
+def _to_half(b: Body, x: Value) -> Value:
+    bits = b.bitcast(x, "i32")
+    size = bits & 0x7FFFFFFF
+    sign = (bits >> 16) & 0x8000
+    # Normal numbers: half a unit less one, plus the last bit kept, carries into it; the exponent loses 112.
+    last = (size >> 13) & 1
+    normal = (size + (0xFFF - 0x38000000) + last) >> 13
+    # Subnormal ones: one half has 2^-24, the smallest half, as its last place.
+    subnormal = b.bitcast(b.bitcast(size, "float") + 0.5, "i32") - 0x3F000000
+    finite = b.select(b.compare("ult", size, 0x38800000), subnormal, normal)
+    bounded = b.select(b.compare("uge", size, 0x477FF000), 0x7C00, finite)
+    value = b.select(b.compare("ugt", size, 0x7F800000), 0x7E00, bounded)
+    return b.convert("trunc", value | sign, "i16")
 
 
-def _to_bfloat(t, c) -> list[str]:
-    i32, f32 = t("i32"), t("float")
-    return [
-        f"%bits = bitcast {f32} %x to {i32}",
-        f"%shifted = lshr {i32} %bits, {c('i32', 16)}",
-        f"%last = and {i32} %shifted, {c('i32', 1)}",
-        f"%biased = add {i32} %bits, {c('i32', 0x7FFF)}",
-        f"%carried = add {i32} %biased, %last",
-        f"%isnan = fcmp uno {f32} %x, %x",
-        f"%chosen = select {t('i1')} %isnan, {i32} {c('i32', 0x7FC00000)}, {i32} %carried",
-        f"%top = lshr {i32} %chosen, {c('i32', 16)}",
-        f"%r = trunc {i32} %top to {t('i16')}",
-    ]
+def _to_bfloat(b: Body, x: Value) -> Value:
+    bits = b.bitcast(x, "i32")
+    last = (bits >> 16) & 1
+    carried = bits + 0x7FFF + last
+    chosen = b.select(b.compare("uno", x, x), 0x7FC00000, carried)
+    return b.convert("trunc", chosen >> 16, "i16")
 
 
-def _to_odd(t, c) -> list[str]:
-    i32, f32, f64, i1 = t("i32"), t("float"), t("double"), t("i1")
-    return [
-        f"%near = fptrunc {f64} %x to {f32}",
-        f"%back = fpext {f32} %near to {f64}",
-        f"%bits = bitcast {f32} %near to {i32}",
-        # Cut towards zero (the nearest may be one further out), then set the last bit, where anything was cut off.
-        f"%wide = bitcast {f64} %x to {t('i64')}",
-        f"%size = and {t('i64')} %wide, {c('i64', 0x7FFFFFFFFFFFFFFF)}",
-        f"%widenear = bitcast {f64} %back to {t('i64')}",
-        f"%sizenear = and {t('i64')} %widenear, {c('i64', 0x7FFFFFFFFFFFFFFF)}",
-        f"%further = icmp ugt {t('i64')} %sizenear, %size",
-        f"%one = zext {i1} %further to {i32}",
-        f"%towards = sub {i32} %bits, %one",
-        f"%odd = or {i32} %towards, {c('i32', 1)}",
-        f"%inexact = fcmp one {f64} %back, %x",
-        f"%chosen = select {i1} %inexact, {i32} %odd, {i32} %bits",
-        f"%r = bitcast {i32} %chosen to {f32}",
-    ]
+def _to_odd(b: Body, x: Value) -> Value:
+    near = b.convert("fptrunc", x, "float")
+    back = b.convert("fpext", near, "double")
+    bits = b.bitcast(near, "i32")
+    # Cut towards zero (the nearest may be one further out), then set the last bit, where anything was cut off.
+    size, size_near = (b.bitcast(v, "i64") & 0x7FFFFFFFFFFFFFFF for v in (x, back))
+    further = b.convert("zext", b.compare("ugt", size_near, size), "i32")
+    odd = (bits - further) | 1
+    return b.bitcast(b.select(b.compare("one", back, x), odd, bits), "float")

@@ -10,8 +10,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from codegen.llvm import accuracy, math, minimax
-from codegen.llvm.elementwise import Elementwise, compile_elementwise, host_avx512, module_text, optimised, target_machine
+from codegen.llvm import math
+from codegen.llvm.compile import assembly
+from codegen.target import Target
+from tests.codegen import accuracy, minimax
+from tests.codegen.accuracy import AVX512, HOST, Elementwise, module_text
 
 DOCS = Path(__file__).parents[2] / "docs" / "math.md"
 CASES = [(op, dtype) for dtype in math.FORMATS for op in math.FUNCTIONS]
@@ -25,14 +28,14 @@ def bits(a: np.ndarray) -> np.ndarray:
 
 
 def evaluate(op: str, dtype: str, *arguments: object) -> np.ndarray:
-    return compile_elementwise(op, dtype, 4)(*np.broadcast_arrays(*(np.array(a, dtype) for a in arguments)))
+    return Elementwise(op, dtype, 4)(*np.broadcast_arrays(*(np.array(a, dtype) for a in arguments)))
 
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_errors_are_within_the_bound(op: str, dtype: str) -> None:
     if dtype == "float64" and not accuracy.long_double():
         pytest.skip("long double is no better than float64 here")
-    error, at = accuracy.worst(op, dtype, POINTS[dtype], 16, np.random.default_rng(0), host_avx512())
+    error, at = accuracy.worst(op, dtype, POINTS[dtype], 16, np.random.default_rng(0), AVX512)
     # The reference is exact to 2^-29 ulp in float32, and to about 2^-8 ulp (a few roundings of a 64-bit mantissa) in float64.
     slack = 2.0**-20 if dtype == "float32" else 2.0**-6
     assert error <= math.ULP_BOUNDS[op, dtype] + slack, f"{op}{at}"
@@ -41,27 +44,27 @@ def test_errors_are_within_the_bound(op: str, dtype: str) -> None:
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_lanes_do_not_change_the_result(op: str, dtype: str) -> None:
     arguments = accuracy.inputs(op, dtype, 4000, np.random.default_rng(1))
-    expected = bits(compile_elementwise(op, dtype, 16)(*arguments))
+    expected = bits(Elementwise(op, dtype, 16)(*arguments))
     for lanes in (1, 2, 3, 4, 8, 64):
-        assert np.array_equal(bits(compile_elementwise(op, dtype, lanes)(*arguments)), expected), lanes
+        assert np.array_equal(bits(Elementwise(op, dtype, lanes)(*arguments)), expected), lanes
 
 
-@pytest.mark.skipif(not host_avx512(), reason="needs AVX-512")
+@pytest.mark.skipif(not AVX512, reason="needs AVX-512")
 @pytest.mark.parametrize("dtype", math.FORMATS)
 @pytest.mark.parametrize("op", ("exp", "sigmoid", "pow"))
 def test_avx512_does_not_change_the_result(op: str, dtype: str) -> None:
     arguments = accuracy.inputs(op, dtype, 40000, np.random.default_rng(2))
-    expected = bits(compile_elementwise(op, dtype, 4, avx512=False)(*arguments))
+    expected = bits(Elementwise(op, dtype, 4, avx512=False)(*arguments))
     for lanes in (1, 2, 3, 4, 8, 16, 32, 48):
-        assert np.array_equal(bits(compile_elementwise(op, dtype, lanes, avx512=True)(*arguments)), expected), lanes
+        assert np.array_equal(bits(Elementwise(op, dtype, lanes, avx512=True)(*arguments)), expected), lanes
 
 
 @pytest.mark.skipif(not llvm.get_host_cpu_features().get("fma", False), reason="needs an x86 with AVX2 and FMA")
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_narrower_instruction_set_does_not_change_the_result(op: str, dtype: str) -> None:
     arguments = accuracy.inputs(op, dtype, 4000, np.random.default_rng(3))
-    expected = bits(compile_elementwise(op, dtype, 8)(*arguments))
-    assert np.array_equal(bits(compile_elementwise(op, dtype, 8, cpu="haswell", features="")(*arguments)), expected)
+    expected = bits(Elementwise(op, dtype, 8)(*arguments))
+    assert np.array_equal(bits(Elementwise(op, dtype, 8, target=Target("llvm -mcpu haswell"))(*arguments)), expected)
 
 
 @pytest.mark.parametrize("dtype", math.FORMATS)
@@ -169,12 +172,10 @@ def test_text_is_straight_line_without_fast_math(op: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_no_call_is_left_in_the_compiled_code(op: str, dtype: str) -> None:
-    machine = target_machine()
     if not llvm.get_host_cpu_features().get("fma", False):
         pytest.skip("without fused multiply-add llvm.fma is a call")
     for lanes in (1, 16):
-        assembly = machine.emit_assembly(optimised(module_text(op, dtype, lanes, host_avx512()), machine))
-        assert not re.search(r"^\s+call", assembly, flags=re.M)
+        assert not re.search(r"^\s+call", assembly(module_text(op, dtype, lanes, AVX512), HOST), flags=re.M)
 
 
 def test_names() -> None:
@@ -231,9 +232,7 @@ def test_measuring_finds_errors() -> None:
 
 
 def test_elementwise_keeps_its_shape() -> None:
-    function = compile_elementwise("exp", "float32", 16)
-    assert isinstance(function, Elementwise)
-    assert function(np.zeros((7, 13), np.float32)).shape == (7, 13)
+    assert Elementwise("exp", "float32", 16)(np.zeros((7, 13), np.float32)).shape == (7, 13)
 
 
 def test_documented_bounds_are_the_stated_ones() -> None:

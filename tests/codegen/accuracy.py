@@ -1,6 +1,6 @@
 """Measures the errors of `codegen.llvm.math` in units in the last place.
 
-`python -m codegen.llvm.accuracy` prints the table of docs/math.md. float32 is held against numpy's float64 functions, float64
+`python -m tests.codegen.accuracy` prints the table of docs/math.md. float32 is held against numpy's float64 functions, float64
 against numpy's long double ones, where that has 64 bits of mantissa (x86).
 """
 
@@ -13,7 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import elementwise, math
+from codegen.llvm import math
+from codegen.llvm.body import Type
+from codegen.llvm.compile import Library, object_code
+from codegen.target import Target
+
+HOST = Target("llvm")
+AVX512 = {"+avx512f", "+avx512vl"} <= set(HOST.mattr.split(","))  # whether this machine has what `avx512=True` asks for
 
 SPECIALS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 1e-30, 1e-3, 1e3, 1e30, scalar.inf)
 
@@ -30,6 +36,54 @@ RANGES: dict[tuple[str, str], tuple[float, float]] = {
     ("sigmoid", "float32"): (-106.0, 20.0),
     ("sigmoid", "float64"): (-750.0, 40.0),
 }
+
+
+class Elementwise:
+    """A compiled loop over `op`, `lanes` elements at a time; call it with one array (two for pow) of `dtype`, get a new array of
+    the same shape."""
+
+    def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST):
+        self.dtype, self.lanes = dtype, lanes
+        code = object_code(module_text(op, dtype, lanes, avx512), target)
+        self.run = Library(code, "run", target).function(math.ARITY[op] + 2)
+
+    def __call__(self, *arrays: np.ndarray) -> np.ndarray:
+        size = arrays[0].size
+        padded = -(-size // self.lanes) * self.lanes
+        flat = [np.resize(np.ascontiguousarray(a, self.dtype).ravel(), padded) for a in arrays]
+        out = np.empty(padded, self.dtype)
+        self.run(padded, *(a.ctypes.data for a in (*flat, out)))
+        return out[:size].reshape(arrays[0].shape)
+
+
+def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
+    """An LLVM module whose function `run(n, x, out)`, or `run(n, x, y, out)`, maps `op` over n elements, `lanes` at a time."""
+    kind = Type(math.FORMATS[dtype].scalar, lanes)
+    names = ("x", "y")[: math.ARITY[op]]
+    align = 4 if kind.scalar == "float" else 8
+    loads = [
+        f"  %p{n} = getelementptr {kind.scalar}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
+    ]
+    lines = [
+        *sorted(math.declarations(op, dtype, lanes, avx512)),
+        math.definition(op, dtype, lanes, avx512),
+        f"define i32 @run(i64 %n, {', '.join(f'ptr noalias %{n}' for n in (*names, 'out'))}) {{",
+        "entry:",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+        *loads,
+        f"  %r = call {kind} @{math.function_name(op, dtype, lanes)}({', '.join(f'{kind} %v{n}' for n in names)})",
+        f"  %pout = getelementptr {kind.scalar}, ptr %out, i64 %i",
+        f"  store {kind} %r, ptr %pout, align {align}",
+        f"  %next = add i64 %i, {lanes}",
+        "  %more = icmp ult i64 %next, %n",
+        "  br i1 %more, label %loop, label %exit",
+        "exit:",
+        "  ret i32 0",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def long_double() -> bool:
@@ -129,9 +183,8 @@ def ulp_errors(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 def worst(op: str, dtype: str, count: int, lanes: int, rng: np.random.Generator, avx512: bool = False) -> tuple[float, tuple]:
     """The largest error over about `count` points, and where it is."""
-    function = elementwise.compile_elementwise(op, dtype, lanes, avx512)
     arguments = inputs(op, dtype, count, rng)
-    errors = ulp_errors(function(*arguments), reference(op, *arguments))
+    errors = ulp_errors(Elementwise(op, dtype, lanes, avx512)(*arguments), reference(op, *arguments))
     at = int(np.argmax(errors))
     return float(errors[at]), tuple(a[at] for a in arguments)
 

@@ -1,6 +1,6 @@
 """Fits the polynomials of `codegen.llvm.math`: a weighted Remez exchange in 60-digit decimal arithmetic.
 
-`python -m codegen.llvm.minimax` prints every table of `math.COEFFICIENTS` with its weighted error; a test recomputes them.
+`python -m tests.codegen.minimax` prints every table of `math.COEFFICIENTS` with its weighted error; test_math.py recomputes them.
 The weights make the error relative to the final result of the function that uses the polynomial, not to the polynomial's value.
 """
 
@@ -212,9 +212,7 @@ def _fits() -> dict[tuple[str, str], Fit]:
         ("exp2", "float32"): Fit(exp2_tail, lambda r: r / (r * ln2).exp(), -half, half, 4, "float32"),
         ("exp2", "float64"): Fit(exp2_tail, lambda r: r / (r * ln2).exp(), -half, half, 10, "float64"),
         # log(1 + f) = f - f^2 / 2 + f^3 P(f)
-        ("log", "float32"): Fit(
-            lambda f: ((1 + f).ln() - f + f * f / 2) / f**3, lambda f: f**3 / (1 + f).ln(), *mantissa, 7, "float32"
-        ),
+        ("log", "float32"): Fit(log_tail, lambda f: f**3 / (1 + f).ln(), *mantissa, 7, "float32"),
         # log(1 + f) = 2 s + s^3 P(s^2)
         ("log", "float64"): Fit(lambda z: (atanh(z) - 2) / z, lambda z: z, *s_squared, 6, "float64"),
         # erf(a) = a + a P(a^2) below the split, 1 - 2^P(a) above
@@ -223,9 +221,7 @@ def _fits() -> dict[tuple[str, str], Fit]:
         ("erf_far", "float32"): erf_far("float32", 6),
         ("erf_far", "float64"): erf_far("float64", 18),
         # pow in float32 is computed in float64: log2(1 + f) = f P(f), 2^r = 1 + r P(r)
-        ("pow_log2", "float32"): Fit(
-            lambda f: (1 + f).ln() / ln2 / f, lambda f: f * ln2 / (1 + f).ln(), *mantissa, 12, "float64"
-        ),
+        ("pow_log2", "float32"): Fit(log2_tail, lambda f: f * ln2 / (1 + f).ln(), *mantissa, 12, "float64"),
         ("pow_exp2", "float32"): Fit(exp2_tail, lambda r: r / (r * ln2).exp(), -half, half, 5, "float64"),
         # pow in float64: log2(1 + f) = s (2 / ln 2 + s^2 (2 / (3 ln 2) + s^2 P(s^2))), to about 2^-66
         ("pow_log2", "float64"): Fit(
@@ -244,8 +240,8 @@ def tables() -> dict[tuple[str, str], tuple[tuple[float, ...], float]]:
 def main() -> None:
     for (name, dtype), (coefficients, error) in tables().items():
         print(f'    ("{name}", "{dtype}"): (  # 2^{math.log2(error):.1f}')
-        for c in coefficients:
-            print(f"        {c!r},")
+        for start in range(0, len(coefficients), 5):
+            print(f"        {', '.join(map(repr, coefficients[start : start + 5]))},")
         print("    ),")
 
 
