@@ -21,6 +21,8 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Unpack
 
+import numpy as np
+
 from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
@@ -426,10 +428,11 @@ class OpenSchedule(Schedule):
         row = [self._seeds.get(c, 1) for c in range(self.columns)]
         for choice in self.choices:
             row[choice.column] = self._seeds.get(choice.column, choice.options[0])
-        return OpenTrace(
+        found = OpenTrace(
             name, func, tuple(self.rules), entries, tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits),
-            tuple(self.made.values()), tuple(row) if seeded else None,
+            tuple(self.made.values()),
         )  # fmt: skip
+        return replace(found, seed=tuple(found.still(np.array([row], np.int64))[0].tolist())) if seeded else found
 
 
 def _is_open(value: Any) -> bool:

@@ -211,6 +211,10 @@ class OpenTrace:
         visit(self._run, np.arange(len(rows)))
         return result
 
+    def still(self, rows: np.ndarray) -> np.ndarray:
+        """The rows with the columns that they do not use, because a branch did not pick their steps, at their first value."""
+        return np.where(self.used(rows), rows, self.stand_ins()) if self.branches else rows
+
     @cached_property
     def _run(self) -> _Run:
         return _columns_in(self.steps)

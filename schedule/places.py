@@ -36,7 +36,7 @@ def by_place(step: Step, before: PrimFunc) -> Step:
         above = path(before, For, value)
         if not above:
             return value
-        return LoopOf(blocks_below(above[-1])[0].name, len(loops_on(above)) - 1)
+        return LoopOf(blocks_below(above[-1])[-1].name, len(loops_on(above)) - 1)  # the last: one before may be inlined elsewhere
 
     return replace(step, args=tuple((k, place(v) if k in LOOPS else v) for k, v in step.args))
 

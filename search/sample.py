@@ -54,8 +54,7 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
 
     rows = rows.copy()
     search_backend(target).fit(sketch, target, rows)
-    _still(sketch, rows)
-    return rows
+    return sketch.still(rows)
 
 
 def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
@@ -65,7 +64,7 @@ def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
     larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
     """
-    _still(sketch, rows)
+    rows[:] = sketch.still(rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
         widths = {t: lanes(sketch, target, t, rows) for t in tiles}
@@ -137,12 +136,6 @@ def _divisor_below(extent: np.ndarray, size: np.ndarray) -> np.ndarray:
         here = extent == value
         result[here] = divisors[np.searchsorted(divisors, size[here], side="right") - 1]
     return result
-
-
-def _still(sketch: Sketch, rows: np.ndarray) -> None:
-    """Set the columns that a row does not use, because a branch did not pick their steps, to their first value."""
-    if sketch.branches:
-        rows[:] = np.where(sketch.used(rows), rows, sketch.stand_ins())
 
 
 def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:

@@ -52,15 +52,15 @@ def build(s: OpenSchedule) -> bool:
         done |= _contracted(s, name, processor)
     for name in reversed(names):
         if name not in done and (rows := rowwise.matches(s, name, done)) is not None:
-            rowwise.apply(s, rows, processor)
+            rowwise.build(s, rows)
             done |= {name, *rows.stages}
     for name in names:
         if name in done:
             continue
         if elementwise.matches(find_block(s.func, name)):
-            elementwise.apply(s, name, processor)
+            elementwise.build(s, name)
         elif _only_reduces(find_block(s.func, name)):
-            reduction.apply(s, name, processor)
+            reduction.build(s, name)
         else:
             return False
     annotate_tiled(s)
@@ -77,10 +77,10 @@ def _contracted(s: OpenSchedule, name: str, processor: CPU) -> set[str]:
     """Schedule a block with its epilogue if it is a sum of products of a known kind; the blocks that were scheduled."""
     block, after = find_block(s.func, name), epilogue(s, name)
     if (product := gemv.matches(block)) is not None:
-        gemv.apply(s, product, processor)
+        gemv.build(s, product)
         return {name}
     if (product := dots.matches(block)) is not None and dots.suits(product, processor):
-        dots.apply(s, product, processor)
+        dots.build(s, product)
         return {name}
     if (product := gemm.matches(block)) is not None:
         gemm.build(s, product)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Unpack
 
 from schedule import ScheduleError
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
-from schedule.open_trace import About, Role
+from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
-from .elementwise import traffic
+from .marks import note, note_shares, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
 LONG = 4096  # iterations of a lone loop from which on it is shared among threads
 CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
-SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 LEAST_WIDTH = 256  # bits of a vector that is half a register
 WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
@@ -115,11 +113,16 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
 
 def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
-        if state.tiled(block) is None:
+        if state.tiled(block) is None and not _done(state, block):
             _vectorize_last(state, block)
             _combine_lanes(state, block)
     for nest in roots(state):
-        _annotate_nest(state, nest)
+        if not all(_done(state, b.name) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)):
+            _annotate_nest(state, nest)
+
+
+def _done(state: OpenSchedule, block: str) -> bool:
+    return state.scheduled.get(block) == Stage.DONE
 
 
 def _mark_tile(state: OpenSchedule, block: str) -> None:
@@ -200,11 +203,11 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
         if depth:
             new.parallel(new.fuse(*names[:depth]) if depth > 1 else names[0])
         if depth:
-            _share(new, inside[-1], owner, alike=bool(tiled))
+            note_shares(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
             _fetch(new, block)
-            _stream(new, block)
+            stream(new, block)
         for block in tiled:
             _mark_tile(new, block)
 
@@ -268,27 +271,11 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
 # --- numbers ---------------------------------------------------------------------------------------------------------------
 
 
-def _share(state: OpenSchedule, block: str, owner: str, alike: bool) -> None:
-    """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
-    at a time, unless tile sizes say that already."""
-    loop = next(x for x in path_to(state.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
-    about: About = {"block": owner, "role": Role.PARALLEL}
-    _note(state, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
-    if not alike:
-        _note(state, loop, "chunk", f"{block} share", SHARES, **about)
-
-
-def _note(state: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
-    """Annotate a loop with one of a few values, of which the first, the seed, says no more than no annotation does."""
-    if not state.at_seed:
-        state.annotate(loop, key, state.choose(name, options, **about))
-
-
 def _unroll(state: OpenSchedule, block: str) -> None:
     """How far the innermost reductions of a tiled block are unrolled."""
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
-        _note(state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
+        note(state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
 
 
 def _fetch(state: OpenSchedule, block: str) -> None:
@@ -307,24 +294,7 @@ def _fetch(state: OpenSchedule, block: str) -> None:
     inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        _note(state, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
-
-
-def _stream(state: OpenSchedule, block: str) -> None:
-    """Whether a block writes a parameter past the caches, if what it reads and writes may be too large to stay in them."""
-    body = state.block(block).body
-    if not isinstance(body, Store) or state.block(block).is_reduction or not state.get_loops(block):
-        return
-    size = traffic(state.func, state.block(block))
-    if 4 * size <= state.target.l3:
-        return
-    values: tuple[tuple[str, ...], ...] = ((), (body.buffer.name,))
-    if 2 * size > state.target.l3:
-        values = values[::-1]
-    seed = () if state.scheduled.get(block) == Stage.FUSED else values[0]
-    past = state.choose(f"{block} stores", values, seed=seed, block=block, role=Role.PRAGMA)
-    if past != ():
-        state.annotate(state.get_loops(block)[0], "non_temporal", past)
+        note(state, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
 
 
 def _nbytes(buffer: Buffer) -> int:

@@ -5,15 +5,6 @@ from __future__ import annotations
 from math import ceil
 
 
-def partial_results(length: int, lanes: int, registers: int) -> int:
-    """How many partial results a reduction of so many steps is to have: up to `registers` vectors of them, such that they divide
-    it into two rounds or more, or so many that the last, partial round does not count, or one vector."""
-    for count in range(registers, 1, -1):
-        if length % (count * lanes) == 0 and length >= 2 * count * lanes:
-            return count * lanes
-    return registers * lanes if length >= 4 * registers * lanes else lanes
-
-
 def balanced(tiles: int, most: int, multiple: int) -> int:
     """Tiles of a block, at most `most` and not much fewer, so that the blocks, whose number is a multiple of `multiple`, have
     as little room as possible for tiles that there are not: those need guards."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CPU
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule
 from tir.ir import Block, Load
 
 from . import elementwise
+from .lanes import in_lanes
+from .marks import done, share, teams
 from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, size, store_last
 
 FEW = 24  # rows or columns up to which packing takes longer
@@ -61,41 +63,41 @@ def tiles(c: Contraction, processor: CPU) -> Tiles:
     return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=cycles)
 
 
-def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, c: Contraction) -> None:
     """Schedule the product, whose loops are still as they were made. ScheduleError where a step is refused.
 
     Loops, outermost first: batch, other rows and columns, tiles of the more of both (threads); tiles of the fewer; steps of the
     sum; rows and columns of a tile; lanes.
     """
-    t = tiles(c, processor) if sizes is None else sizes
+    machine = s.target.machine
+    t = tiles(c, machine)
     small = c.left if _large(c) is c.right else c.right
     if last_axis(small) != c.sums[0].var.name:
-        _turn(s, c, small, processor)
-    rows, columns, k = loop_of(c.rows[-1]), loop_of(c.columns[-1]), loop_of(c.sums[0])
+        _turn(s, c, small)
     outer = [loop_of(it) for it in (*c.batch, *c.columns[:-1], *c.rows[:-1])]
-    _, lane = s.split(k, [None, processor.lanes(c.bits)])
-    c0, c1 = s.split(columns, [None, t.columns])
-    r0, r1 = s.split(rows, [None, t.rows])
+    c0, c1 = s.split(loop_of(c.columns[-1]), [None, *s.sizes(c.block, c.columns[-1].var.name, seed=(t.columns,))])
+    r0, r1 = s.split(loop_of(c.rows[-1]), [None, *s.sizes(c.block, c.rows[-1].var.name, seed=(t.rows,))])
     more, fewer = (c0, r0) if _large(c) is c.right else (r0, c0)
     s.reorder(*outer, more, fewer, r1, c1)
-    partial = s.rfactor(lane, -1)
+    partial = in_lanes(s, c.block, machine.lanes(c.bits))
     around = len(outer) + 2
-    r1, c1, step, lane = s.get_loops(partial)[around:]
+    r1, c1, step, _ = s.get_loops(partial)[around:]
     s.reorder(step, r1, c1)
-    s.unroll(r1)
-    s.unroll(c1)
-    s.vectorize(lane)
-    r1, c1, lane = s.get_loops(c.block)[around:]
-    s.unroll(r1)
-    s.unroll(c1)
-    s.annotate(lane, "combine_lanes", True)
+    for loop in (r1, c1, *s.get_loops(c.block)[around:-1]):
+        s.unroll(loop)
     shared = merged(s, partial, c.block, around)[:-1]
-    if processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.reading(c.bits)) > 1:
-        s.parallel(s.fuse(*shared))
+    work = size((*c.batch, *c.rows, *c.columns, *c.sums))
+
+    def threads(new: OpenSchedule, count: int) -> None:
+        if count > 1:
+            share(new, partial, shared)
+
+    teams(s, c.block, machine.threads(work * machine.reading(c.bits)), work, threads)
+    done(s, c.block)
 
 
-def _turn(s: Schedule, c: Contraction, small: Load, processor: CPU) -> None:
+def _turn(s: OpenSchedule, c: Contraction, small: Load) -> None:
     """Let the product read an operand through a copy whose memory the sum walks."""
     copy = s.cache_read(c.block, small.buffer.name, "global", [c.block])
     store_last(s, copy, small.indices, c.sums[0].var.name)
-    elementwise.apply(s, copy, processor)
+    elementwise.build(s, copy)

@@ -6,20 +6,21 @@ from itertools import pairwise
 from math import prod
 
 from schedule.guards import Bound, bound_on
-from schedule.machine import CPU
-from schedule.primitive import find_block, loops_of
+from schedule.open_schedule import OpenSchedule, element_bits
+from schedule.open_trace import Role
+from schedule.primitive import blocks_below, loops_of
 from schedule.schedule import Schedule
-from tir import dtypes
-from tir.dtypes import nbytes
-from tir.ir import Block, Const, Expr, Iter, PrimFunc, Store, Var, const_shape
+from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
 from .gemm import walk_columns
+from .marks import done, share, stream, teams
 from .structure import extent, is_elementwise, loop_of, stored
 
-VECTORS = 8  # in a step of a one-dimensional loop
+VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 PIECES = 5  # of a loop that is cut where conditions change
-CHUNK = 1 << 14  # elements of a one-dimensional loop that a thread takes at a time
+CHUNKS = (1 << 14, 1 << 12, 1 << 16)  # numbers of elements of a one-dimensional loop that a thread takes at a time
+TALL, WIDE = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
 
 
 def matches(block: Block) -> bool:
@@ -27,38 +28,51 @@ def matches(block: Block) -> bool:
     return is_elementwise(block) and all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
-def apply(s: Schedule, block: str, processor: CPU) -> None:
+def build(s: OpenSchedule, block: str) -> None:
     """Schedule an elementwise block that has its loops to itself: the axis that walks its output innermost, in vectors.
 
     A single loop is cut into pieces for the threads. ScheduleError where a step is refused.
     """
-    b = find_block(s.func, block)
-    assert isinstance(b.body, Store)
+    b = s.block(block)
     axes = {it.var.name: it for it in b.iters}
-    order: list[Iter] = [axes[i.name] for i in b.body.indices if isinstance(i, Var)]
-    if not order:
-        return
-    elements = prod(extent(it) for it in order)
+    order: list[Iter] = [axes[i.name] for i in stored(b).indices if isinstance(i, Var)]
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, block)] != loops:
         s.reorder(*loops)
-    bits = max(32, dtypes.bits(b.body.buffer.dtype))
-    threads, lanes = processor.threads(elements * processor.copying(bits)) > 1, processor.lanes(bits)
+    machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
+    lanes = machine.lanes(bits)
     if (column := _across(b, order, lanes)) is not None:
-        loops = shared = _squares(s, block, loops, loop_of(column), max(lanes, processor.lanes(32)))
-    else:
-        if len(loops) == 1:
-            loops = s.split(loops[0], [None, VECTORS * lanes]) if elements > VECTORS * lanes else loops
-            if threads:
-                outer, inner = s.split(loops[0], [None, max(1, CHUNK // (VECTORS * lanes))])
-                loops = [outer, inner, loops[1]]
+        loops = _squares(s, block, loops, column, order[-1], max(lanes, machine.lanes(32)))
+    elif len(loops) > 1:
         for piece in _pieces(s, b, order, loops):
             s.vectorize(piece)
-        shared = loops[:1] if len(order) == 1 else loops[:-1]
-    if threads and shared and len(loops) > 1:
-        loops = [s.fuse(*shared)]
-        s.parallel(loops[0])
-    stream(s, b, loops[0], processor)
+        loops.pop()
+        block = blocks_below(s.loop(loops[0]))[0].name  # the first piece
+    elif loops:
+        loops = _strips(s, block, loops[0], work, lanes)
+
+    def threads(new: OpenSchedule, count: int) -> None:
+        shared = loops
+        if count > 1 and len(order) == 1 and loops:
+            steps = [max(1, n // (VECTORS[0] * lanes)) for n in CHUNKS]
+            shared = new.split(loops[0], [None, new.choose(f"{block} chunk", steps, block=block, role=Role.PARALLEL)])[:1]
+        if count > 1 and shared:
+            share(new, block, shared)
+
+    teams(s, block, machine.threads(work * machine.copying(bits)), work, threads)
+    stream(s, block)
+    done(s, block)
+
+
+def _strips(s: OpenSchedule, block: str, loop: str, elements: int, lanes: int) -> list[str]:
+    """Walk a single loop in strips of some vectors; returns the loop around them, if there are several."""
+    widths = [n * lanes for n in VECTORS if n * lanes < elements]
+    if elements <= VECTORS[0] * lanes:
+        s.vectorize(loop)
+        return []
+    outer, strip = s.split(loop, [None, s.choose(f"{block} vectors", widths, block=block)])
+    s.vectorize(strip)
+    return [outer]
 
 
 def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> list[str]:
@@ -89,32 +103,15 @@ def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
     return None
 
 
-def _squares(s: Schedule, block: str, loops: list[str], column: str, side: int) -> list[str]:
-    """Walk `column` and the last of some loops in squares, which are turned round in registers, of `side` elements a side: those
-    of a block of 4 by 16 one after the other, so that they are on the same pages. Returns the loops around the blocks."""
-    *outer, row = loops
-    c0, c1 = s.split(column, [None, 4 * side], preserve_unit_iters=False)
-    r0, r1 = s.split(row, [None, 16 * side], preserve_unit_iters=False)
-    around = [*(loop for loop in outer if loop != column), c0, r0]
+def _squares(s: OpenSchedule, block: str, loops: list[str], column: Iter, row: Iter, side: int) -> list[str]:
+    """Walk `column` and `row`, that of the last of some loops, in squares of `side` elements a side, which are transposed in
+    registers: those of a block, at the seed of 4 by 16, one after the other, so that they are on the same pages. Returns the
+    loops around the blocks."""
+    tall, wide = (s.choose(f"{block} {name}", numbers, block=block) for name, numbers in (("columns", TALL), ("rows", WIDE)))
+    c0, c1 = s.split(loop_of(column), [None, tall * side], preserve_unit_iters=False)
+    r0, r1 = s.split(loops[-1], [None, wide * side], preserve_unit_iters=False)
+    around = [*(loop for loop in loops[:-1] if loop != loop_of(column)), c0, r0]
     s.reorder(*around, c1, r1)
-    walk_columns(s, c1, r1, side)
+    walk_columns(s, c1, r1, side, (extent(column), extent(row)))
     s.vectorize(s.get_loops(block)[-1])
     return around
-
-
-def stream(s: Schedule, block: Block, loop: str, processor: CPU) -> None:
-    """Have a block below a loop write a parameter past the caches, if what it reads and writes is too large to stay in them: else
-    each line would be read from memory before it is overwritten."""
-    if 2 * traffic(s.func, block) > processor.l3:
-        s.annotate(loop, "non_temporal", stored(block).buffer.name)
-
-
-def traffic(func: PrimFunc, block: Block) -> int:
-    """The bytes of the parameters that a block reads and writes, if it writes one; 0 if not, or where a length is symbolic."""
-    names = {stored(block).buffer.name, *(x.buffer.name for x in loads(block.body))}
-    touched = [p for p in func.buffers if p.name in names]
-    if not any(p.name == stored(block).buffer.name for p in touched) or not all(
-        isinstance(n, Const) for p in touched for n in p.shape
-    ):
-        return 0
-    return sum(prod(const_shape(p)) * nbytes(p.dtype) for p in touched)

@@ -237,13 +237,15 @@ def walk_tiles(s: Schedule, copy: str, load: Load, axis: str, lanes: int) -> Non
     s.vectorize(s.get_loops(copy)[-1])
 
 
-def walk_columns(s: Schedule, columns: str, rows: str, lanes: int) -> None:
+def walk_columns(s: Schedule, columns: str, rows: str, lanes: int, lengths: tuple[int, int] | None = None) -> None:
     """Have the loop `rows`, which walks rows far apart and is to be vectorised, take as many elements of each row as there are
-    lanes before it goes on, written out; the loop `columns` around it, if it has as many iterations, walks along the rows."""
-    if (iterations(s, columns) or 0) < lanes:
+    lanes before it goes on, written out; the loop `columns` around it, if it has as many iterations, walks along the rows. Their
+    `lengths` are given where they are open."""
+    length, width = lengths or (iterations(s, columns) or 0, iterations(s, rows) or 0)
+    if length < lanes:
         return
     _, column = s.split(columns, [None, lanes])
-    if (iterations(s, rows) or 0) > lanes:
+    if width > lanes:
         row, lane = s.split(rows, [None, lanes])
         s.reorder(row, column, lane)
     s.unroll(column)

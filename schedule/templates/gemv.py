@@ -6,23 +6,20 @@ the processor fetches ahead. Where it runs across them, some rows are added to t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from schedule.machine import CPU
+from schedule.open_schedule import OpenSchedule, Way
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Const
 from tir.traverse import stores
 
+from .lanes import in_lanes
+from .marks import done, share, teams
 from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
 
-
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """Rows of the matrix that are read at once, and vectors of each."""
-
-    rows: int
-    vectors: int
+ROWS = 8  # that are added to the result at a time
+AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
+VECTORS = (8, 4, 2, 1, 16)  # numbers of vectors of each
+WIDTHS = (16, 1, 2, 4, 8, 32)  # numbers of vectors to which rows are added at a time
 
 
 def matches(block: Block) -> Contraction | None:
@@ -49,86 +46,77 @@ def along_rows(c: Contraction) -> bool:
     return last_axis(c.right) == c.sums[0].var.name
 
 
-def tiles(c: Contraction, processor: CPU) -> Tiles:
-    """Good sizes: 16 vectors in flight, in two rows if their number and the threads' shares of it are even.
-
-    Two streams of eight lines each come faster than one, or than four of four: of some sixty patterns of loads from memory alone,
-    with software prefetches and without, none was faster by more than a few per cent.
-    """
-    if not along_rows(c):
-        return Tiles(rows=8, vectors=16)
-    threads = _threads(c, processor)
-    lanes, length = processor.lanes(c.bits), extent(c.sums[0])
-    rows = next(r for r in (2, 3, 1) if extent(c.columns[0]) % (r * threads) == 0 or r == 1)
-    vectors = next((v for v in (8, 4, 2) if length % (v * lanes) == 0), 1)
-    return Tiles(rows, vectors)
-
-
-def _threads(c: Contraction, processor: CPU) -> int:
-    return processor.threads(extent(c.columns[0]) * extent(c.sums[0]) * processor.reading(c.bits))
-
-
-def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None) -> None:
+def build(s: OpenSchedule, c: Contraction) -> None:
     """Schedule the product of a matrix and a vector, whose loops are still as they were made. ScheduleError where a step is
     refused."""
-    t = tiles(c, processor) if sizes is None else sizes
-    if along_rows(c):
-        _dot(s, c, processor, t)
-    else:
-        _add_rows(s, c, processor, t)
+    machine, work = s.target.machine, extent(c.columns[0]) * extent(c.sums[0])
+    way = _dot if along_rows(c) else _add_rows
+    teams(s, c.block, machine.threads(work * machine.reading(c.bits)), work, lambda new, threads: way(new, c, threads))
+    done(s, c.block)
 
 
-def _dot(s: Schedule, c: Contraction, processor: CPU, t: Tiles) -> None:
-    """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes."""
-    rows, length, threads = extent(c.columns[0]), extent(c.sums[0]), _threads(c, processor)
-    width = t.vectors * processor.lanes(c.bits)
-    i, k = loop_of(c.columns[0]), loop_of(c.sums[0])
-    if length < 2 * width:
+def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
+    """Loops: rows of a thread, next to each other; steps along the rows; rows far apart; lanes.
+
+    At the seed 16 vectors are in flight, in two rows if their number and the threads' shares of it are even. Two streams of eight
+    lines each come faster than one, or than four of four: of some sixty patterns of loads from memory alone, with software
+    prefetches and without, none was faster by more than a few per cent.
+    """
+    rows, length, lanes = extent(c.columns[0]), extent(c.sums[0]), s.target.machine.lanes(c.bits)
+    if length < 2 * lanes:
         if threads > 1:
-            s.parallel(i)
+            share(s, c.block, [loop_of(c.columns[0])])
         return
-    shared = threads > 1 and rows % (threads * t.rows) == 0 and rows > threads * t.rows
-    together = t.rows if rows % t.rows == 0 and rows > t.rows else 1
+    fitting = [n * lanes for n in VECTORS if 2 * n * lanes <= length]
+    seed = next((n * lanes for n in VECTORS[:3] if n * lanes in fitting and length % (n * lanes) == 0), lanes)
+    width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
+
+    def way(together: int) -> Way:
+        return lambda new: _rows(new, c, threads, together, width)
+
+    numbers = [n for n in AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
+    s.branch(f"rows of {c.block}", {f"{n} at once": way(n) for n in numbers}, block=c.block)
+
+
+def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:
+    """Read so many rows at once, vectors of `width` elements of each."""
+    rows, i = extent(c.columns[0]), loop_of(c.columns[0])
+    shared = threads > 1 and rows % (threads * together) == 0 and rows > threads * together
     outer = []
     if shared:
         thread, i = s.split(i, [threads, None])
         outer = [thread]
     if together > 1:
         far, i = s.split(i, [together, None])
-    _, lane = s.split(k, [None, width])
-    if together > 1:
         s.reorder(*outer, i, far)
-    partial = s.rfactor(lane, -1)
+    partial = in_lanes(s, c.block, width)
     if together > 1:
         # Rows that are read together lie together in the partial sums too, which then shrink to registers.
         each = rows // together // (threads if shared else 1)
         place = f"i % {each}, i // {each} % {together}, v"
         if shared:
             place = f"i // {each * together}, {place}"
-        sums = stores(find_block(s.func, partial).body)[0].buffer
+        sums = stores(s.block(partial).body)[0].buffer
         *dims, _ = ["i" if n != Const(1, n.dtype) else f"d{x}" for x, n in enumerate(sums.shape)]
         s.transform_layout(partial, sums.name, f"lambda {', '.join(dims)}, v: ({place})")
         *_, far, k0, k1 = s.get_loops(partial)
         s.reorder(k0, far, k1)
         s.unroll(far)
         s.unroll(s.get_loops(c.block)[-2])
-    s.vectorize(s.get_loops(partial)[-1])
-    s.annotate(s.get_loops(c.block)[-1], "combine_lanes", True)
     around = merged(s, partial, c.block, 1 + shared)
     if threads > 1:
-        s.parallel(around[0])
+        share(s, partial, around[:1])
 
 
-def _add_rows(s: Schedule, c: Contraction, processor: CPU, t: Tiles) -> None:
+def _add_rows(s: OpenSchedule, c: Contraction, threads: int) -> None:
     """Loops: columns of a thread; groups of rows; tiles of columns; rows of a group; lanes."""
-    columns, threads = extent(c.columns[0]), _threads(c, processor)
-    lanes = processor.lanes(c.bits)
-    width = min(t.vectors * lanes, columns)
-    j, k = loop_of(c.columns[0]), loop_of(c.sums[0])
+    rows, columns, lanes = extent(c.sums[0]), extent(c.columns[0]), s.target.machine.lanes(c.bits)
+    width = s.choose(f"{c.block} columns", list(dict.fromkeys(min(n * lanes, columns) for n in WIDTHS)), block=c.block)
+    count = s.choose(f"{c.block} rows", list(dict.fromkeys(min(n, rows) for n in (ROWS, 2, 4, 16, 32))), block=c.block)
     each = -(-columns // (width * threads))  # tiles of a thread
-    j0, j1, j2 = s.split(j, [None, each, width], preserve_unit_iters=False)
-    k0, k1 = s.split(k, [None, min(t.rows, extent(c.sums[0]))], preserve_unit_iters=False)
+    j0, j1, j2 = s.split(loop_of(c.columns[0]), [None, each, width], preserve_unit_iters=False)
+    k0, k1 = s.split(loop_of(c.sums[0]), [None, count], preserve_unit_iters=False)
     s.reorder(j0, k0, j1, k1, j2)
     s.vectorize(j2)
     if threads > 1:
-        s.parallel(j0)
+        share(s, c.block, [j0])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from schedule.machine import CPU
-from schedule.primitive import find_block
-from schedule.schedule import Schedule
-from tir import dtypes
-from tir.ir import Axis, Block, Const, Iter, Store, Var
+from schedule.open_schedule import OpenSchedule, element_bits, is_spatial
+from schedule.open_trace import Role
+from tir.ir import Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
-from .division import partial_results
+from .lanes import REGISTERS, in_lanes, partial_results
+from .marks import done, share, teams
 from .structure import extent, loop_of, merged, stored
 
-REGISTERS = 4  # of partial results, as the next step can't wait for the last
 ROWS = 8  # that are added to many results before the next
+STREAMS = (2, 4)  # numbers of rows of memory that are reduced side by side
+PARTS = (1, 2, 4, 8)  # of a reduction with few results, for each thread
+STEPS = (1, 2, 4, 8, 16)  # numbers of vectors of results that are computed at a time
 
 
 def matches(block: Block) -> bool:
@@ -26,41 +27,30 @@ def matches(block: Block) -> bool:
     return plain and all(isinstance(i, Var | Const) for i in block.body.indices)
 
 
-def apply(s: Schedule, block: str, processor: CPU, registers: int = REGISTERS) -> None:
+def build(s: OpenSchedule, block: str) -> None:
     """Schedule a reduction that has its loops to itself. ScheduleError where a step is refused.
 
-    Where it runs along the memory that it reads, lanes hold partial results, `registers` vectors of them; where it runs across,
-    each lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
+    Where it runs along the memory that it reads, lanes hold partial results, some vectors of them; where it runs across, each
+    lane has a result of its own. Threads share the results, or, if there are too few, parts of the reduction.
     """
-    b = find_block(s.func, block)
-    spatial = [it for it in b.iters if it.axis is Axis.SPATIAL]
-    sums = [it for it in b.iters if it.axis is Axis.REDUCE]
-    elements = prod(extent(it) for it in b.iters)
-    bits = max(32, dtypes.bits(stored(b).buffer.dtype))
-    threads, lanes = processor.threads(elements * processor.copying(bits)), processor.lanes(bits)
-    along = _along(b, sums)
+    b = s.block(block)
+    work, bits = prod(extent(it) for it in b.iters), max(32, element_bits(b))
+    machine = s.target.machine
+    threads = machine.threads(work * machine.copying(bits))
+    along = _along(b)
     if along is None:
-        _across(s, block, spatial, sums, threads, registers * lanes)
-        return
-    kept = [loop_of(it) for it in spatial]
-    others = [loop_of(it) for it in sums if it is not along]
-    s.reorder(*kept, *others, loop_of(along))
-    if threads > 1 and prod(extent(it) for it in spatial) < 4 * threads:
-        longest = max(sums, key=extent)
-        part, _ = s.split(loop_of(longest), [threads, None], preserve_unit_iters=False)
-        length = ceil(extent(longest) / threads) if longest is along else extent(along)
-        block = s.rfactor(part, 0)
-        kept = [part, *kept]
-        s.reorder(*kept, *(loop for loop in s.get_loops(block) if loop not in kept))
+        teams(s, block, threads, work, lambda new, team: _across(new, b, team, machine.lanes(bits)))
     else:
-        length = extent(along)
-    shared = _lanes(s, block, length, lanes, registers, kept)
-    if threads > 1 and shared:
-        s.parallel(shared[0])
+        kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+        others = [loop_of(it) for it in b.iters if not is_spatial(it) and it is not along]
+        s.reorder(*kept, *others, loop_of(along))
+        teams(s, block, threads, work, lambda new, team: _shared(new, b, along, team, machine.lanes(bits)))
+    done(s, block)
 
 
-def _along(block: Block, sums: list[Iter]) -> Iter | None:
+def _along(block: Block) -> Iter | None:
     """The axis of the reduction that walks the last dimension of what is read, if one does."""
+    sums = [it for it in block.iters if not is_spatial(it)]
     for load in loads(block.body):
         if load.buffer.name != stored(block).buffer.name and load.indices:
             found = next((it for it in sums if load.indices[-1] == it.var), None)
@@ -69,37 +59,108 @@ def _along(block: Block, sums: list[Iter]) -> Iter | None:
     return None
 
 
-def _lanes(s: Schedule, block: str, length: int, lanes: int, registers: int, kept: list[str]) -> list[str]:
-    """Cut the innermost loop of a reduction, of `length` iterations, into lanes; returns the loops that stand for `kept`."""
-    width = partial_results(length, lanes, registers)
-    if length < 2 * width:
-        return kept
-    _, lane = s.split(s.get_loops(block)[-1], [None, width])
-    partial = s.rfactor(lane, -1)
-    s.vectorize(s.get_loops(partial)[-1])
-    s.annotate(s.get_loops(block)[-1], "combine_lanes", True)
-    return merged(s, partial, block, len(kept))
+def _shared(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
+    """Reduce along memory: threads share the results, or parts of the longest axis of the reduction."""
+    results = prod(extent(it) for it in b.iters if is_spatial(it))
+    longest = max((it for it in b.iters if not is_spatial(it)), key=extent)
+    ways = {
+        "results": lambda new: _results(new, b, along, threads, lanes),
+        "parts": lambda new: _parts(new, b, along, longest, threads, lanes),
+    }
+    if threads == 1 or results >= 16 * threads:
+        ways.pop("parts")
+    seed = "parts" if threads > 1 and results < 4 * threads else "results"
+    s.branch(f"threads share of {b.name}", ways, seed=seed, block=b.name, role=Role.PARALLEL)
 
 
-def _across(s: Schedule, block: str, spatial: list[Iter], sums: list[Iter], threads: int, width: int) -> None:
+def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
+    """All of each result by one thread."""
+    kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+    if extent(along) < 2 * lanes:
+        if threads > 1 and kept:
+            share(s, b.name, kept[:1])
+        return
+    width = partial_results(s, b.name, extent(along), lanes)
+
+    def alone(new: OpenSchedule) -> None:
+        partial = in_lanes(new, b.name, width)
+        _share_merged(new, partial, b.name, len(kept), threads)
+
+    def side_by_side(new: OpenSchedule) -> None:
+        _, row = new.split(kept[-1], [None, new.choose(f"{b.name} rows", STREAMS, block=b.name)])
+        partial = in_lanes(new, b.name, width)
+        _, lane = new.get_loops(partial)[-2:]
+        new.reorder(*(x for x in new.get_loops(partial)[len(kept) :] if x not in (row, lane)), new.get_loops(partial)[len(kept)])
+        _share_merged(new, partial, b.name, len(kept), threads)
+        for block in (partial, b.name):
+            new.unroll(new.get_loops(block)[-2])
+
+    wide = kept and extent(next(it for it in b.iters if loop_of(it) == kept[-1])) > 1
+    s.branch(f"{b.name} side by side", {"one row": alone} | ({"some rows": side_by_side} if wide else {}), block=b.name)
+
+
+def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
+    """A partial result of each part, by any thread."""
+    kept = [loop_of(it) for it in b.iters if is_spatial(it)]
+    counts = [n for n in PARTS if n == 1 or (extent(longest) % (n * threads) == 0 and extent(longest) >= 4 * n * threads * lanes)]
+    count = threads * s.choose(f"{b.name} parts", counts, block=b.name, role=Role.PARALLEL)
+    part, _ = s.split(loop_of(longest), [count, None])
+    partial = s.rfactor(part, 0)
+    kept = [part, *kept]
+    s.reorder(*kept, *(loop for loop in s.get_loops(partial) if loop not in kept))
+    length = ceil(extent(longest) / threads) if longest is along else extent(along)
+    if length < 2 * lanes:
+        share(s, partial, kept[:1])
+    else:
+        lane = in_lanes(s, partial, partial_results(s, partial, length, lanes))
+        _share_merged(s, lane, partial, len(kept), threads)
+    done(s, partial)
+
+
+def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads: int) -> None:
+    """Merge the outermost loops of two blocks, so many of each, and have threads share the first."""
+    around = merged(s, first, second, count)
+    if threads > 1 and around:
+        share(s, first, around[:1])
+
+
+def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     """Each lane has a result of its own: the last dimension that is stored in vectors, and all of the reduction for each. Where
     there are many results, some rows are added to all of them before the next, so that memory is read in its order."""
-    b = find_block(s.func, block)
-    last = stored(b).indices[-1] if stored(b).indices else None
-    vector = next((it for it in spatial if it.var == last), None)
+    vector = next((it for it in b.iters if is_spatial(it) and stored(b).indices and it.var == stored(b).indices[-1]), None)
     if vector is None:
         return
+    sums = [it for it in b.iters if not is_spatial(it)]
+    outer = [loop_of(it) for it in b.iters if is_spatial(it) and it is not vector]
     columns, rows = extent(vector), extent(sums[-1])
-    outer = [loop_of(it) for it in spatial if it is not vector]
-    alone = prod(extent(it) for it in spatial if it is not vector) >= 4 * threads
-    if columns >= 4 * width and rows >= 4 * ROWS:
-        share = ceil(columns / (2 * width * (1 if alone else threads)))
-        j0, j1, j2 = s.split(loop_of(vector), [None, share, min(2 * width, columns)], preserve_unit_iters=False)
-        k0, k1 = s.split(loop_of(sums[-1]), [None, ROWS])
-        s.reorder(*outer, j0, *(loop_of(it) for it in sums[:-1]), k0, j1, k1, j2)
-    else:
-        j0, j2 = s.split(loop_of(vector), [None, min(width, columns)], preserve_unit_iters=False)
-        s.reorder(*outer, j0, *(loop_of(it) for it in sums), j2)
-    s.vectorize(j2)
-    if threads > 1:
-        s.parallel(s.fuse(*outer, j0) if outer else j0)
+    alone = prod(extent(it) for it in b.iters if is_spatial(it) and it is not vector) >= 4 * threads
+
+    def step(new: OpenSchedule, vectors: int) -> int:
+        widths = sorted({min(n * lanes, columns) for n in STEPS}, reverse=True)
+        return new.choose(f"{b.name} columns", widths, seed=min(vectors * lanes, columns), block=b.name)
+
+    def by_rows(new: OpenSchedule) -> None:
+        width = step(new, 2 * REGISTERS)
+        share = -(-columns // (width * (1 if alone else threads)))
+        j0, j1, j2 = new.split(loop_of(vector), [None, share, width], preserve_unit_iters=False)
+        counts = sorted({min(n, rows) for n in (ROWS // 2, ROWS, 2 * ROWS, 4 * ROWS)})
+        k0, k1 = new.split(loop_of(sums[-1]), [None, new.choose(f"{b.name} rows", counts, seed=min(ROWS, rows), block=b.name)])
+        new.reorder(*outer, j0, *(loop_of(it) for it in sums[:-1]), k0, j1, k1, j2)
+        finish(new, j0, j2)
+
+    def at_once(new: OpenSchedule) -> None:
+        j0, j2 = new.split(loop_of(vector), [None, step(new, REGISTERS)], preserve_unit_iters=False)
+        new.reorder(*outer, j0, *(loop_of(it) for it in sums), j2)
+        finish(new, j0, j2)
+
+    def finish(new: OpenSchedule, j0: str, j2: str) -> None:
+        new.vectorize(j2)
+        if threads > 1:
+            share(new, b.name, [*outer, j0])
+
+    many = columns >= 4 * REGISTERS * lanes and rows >= 4 * ROWS
+    ways = {"some rows at a time": by_rows, "all rows": at_once}
+    s.branch(f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)
+
+
+__all__ = ["build", "matches"]

@@ -10,18 +10,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
-from schedule.machine import CPU
+from schedule.open_schedule import OpenSchedule, element_bits
+from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
-from tir import dtypes
 from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
-from .division import partial_results
-from .elementwise import stream
+from .lanes import in_lanes, partial_results
+from .marks import done, share, stream, teams
 from .structure import contraction, extent, is_elementwise, loop_of, stored
-
-REGISTERS = 4  # vector registers of partial results: a sum has a latency of four cycles or less, two begin in one
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,43 +98,45 @@ def _cheap(block: Block, rank: int) -> bool:
     )
 
 
-def apply(s: Schedule, found: Rows, processor: CPU, registers: int = REGISTERS) -> None:
-    """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row.
-
-    `registers` is the number of vector registers in which a reduction keeps partial results. ScheduleError where a step is
-    refused.
-    """
-    last = find_block(s.func, found.last)
+def build(s: OpenSchedule, found: Rows) -> None:
+    """Schedule the stages of a computation by rows: one loop over rows (threads), vectors along each row. ScheduleError where a
+    step is refused."""
+    last = s.block(found.last)
     axes = {it.var.name: it for it in last.iters}
     order = [axes[i.name] for i in stored(last).indices]  # type: ignore[attr-defined]
     loops = [loop_of(it) for it in order]
     if [x.name for x in loops_of(s.func, found.last)] != loops:
         s.reorder(*loops)
-    row = loops[-2]
-    cheap = [name for name in found.stages if _cheap(find_block(s.func, name), len(order))]
-    for stage in cheap:
-        s.compute_inline(stage)
-    stages = [name for name in found.stages if name not in cheap]
-    for stage in reversed(stages):
-        s.compute_at(stage, row, preserve_unit_loops=True)
-    bits = max(32, dtypes.bits(stored(last).buffer.dtype))
-    lanes = processor.lanes(bits)
-    for stage in (*stages, found.last):
-        inner = s.get_loops(stage)[-1]
-        if stage not in found.reductions:
-            if len(find_block(s.func, stage).iters) == len(order):
-                s.vectorize(inner)
-            continue
-        length = extent(next(it for it in find_block(s.func, stage).iters if it.axis is Axis.REDUCE))
-        width = partial_results(length, lanes, registers)
-        if length < 2 * width:
-            s.annotate(inner, "combine_lanes", True)
-            continue
-        _, lane = s.split(inner, [None, width])
-        partial = s.rfactor(lane, -1)
-        s.vectorize(s.get_loops(partial)[-1])
-        s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
-    stream(s, find_block(s.func, found.last), row, processor)
-    if processor.threads(prod(extent(it) for it in order) * processor.transforming(bits)) > 1:
-        outer = loops[:-1]
-        s.parallel(s.fuse(*outer) if len(outer) > 1 else row)
+    machine, bits = s.target.machine, max(32, element_bits(last))
+    cheap = [name for name in found.stages if _cheap(s.block(name), len(order))]
+    for stage in reversed(found.stages):
+        _place(s, stage, loops[-2], whole=len(s.block(stage).iters) == len(order), cheap=stage in cheap)
+    for stage in found.reductions:
+        length = extent(next(it for it in s.block(stage).iters if it.axis is Axis.REDUCE))
+        if length < 2 * machine.lanes(bits):
+            s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
+        else:
+            in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits)))
+    s.vectorize(s.get_loops(found.last)[-1])
+    work = prod(extent(it) for it in order)
+
+    def threads(new: OpenSchedule, count: int) -> None:
+        if count > 1:
+            share(new, found.last, loops[:-1])
+
+    teams(s, found.last, machine.threads(work * machine.transforming(bits)), work, threads)
+    stream(s, found.last)
+    done(s, found.last)
+
+
+def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> None:
+    """Compute a stage below the loop over rows; what is no reduction may be computed again where it is used instead. Where it
+    has a `whole` row, in vectors."""
+
+    def keep(new: OpenSchedule) -> None:
+        new.compute_at(stage, row, preserve_unit_loops=True)
+        if whole and not new.block(stage).is_reduction:
+            new.vectorize(new.get_loops(stage)[-1])
+
+    ways = {"kept": keep} | ({} if s.block(stage).is_reduction else {"again": lambda new: new.compute_inline(stage)})
+    s.branch(f"place of {stage}", ways, seed="again" if cheap else "kept", block=stage, role=Role.LOCATION)

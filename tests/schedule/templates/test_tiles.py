@@ -11,7 +11,8 @@ import tir
 from schedule import templates
 from schedule.primitive import find_block
 from schedule.templates import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
-from schedule.templates.division import balanced, partial_results
+from schedule.templates.division import balanced
+from schedule.templates.lanes import good_width
 from tir import te
 
 WIDE, NARROW = Processor(1, 512, 32, 48 << 10, 1 << 20, 32 << 20), Processor(2, 256, 16, 32 << 10, 1 << 18, 8 << 20)
@@ -50,12 +51,12 @@ def test_balanced_leaves_no_room_where_it_can():
     assert balanced(79, 6, 1) == 5  # one tile too many, rather than five
 
 
-def test_partial_results():
-    assert partial_results(1024, 16, 4) == 64
-    assert partial_results(96, 16, 4) == 48
-    assert partial_results(1000, 16, 4) == 64  # the last round is partial, of sixteen
-    assert partial_results(109, 16, 4) == 16
-    assert partial_results(64, 16, 4) == 32  # two rounds
+def test_good_width():
+    assert good_width(1024, 16, 4) == 64
+    assert good_width(96, 16, 4) == 48
+    assert good_width(1000, 16, 4) == 64  # the last round is partial, of sixteen
+    assert good_width(109, 16, 4) == 16
+    assert good_width(64, 16, 4) == 32  # two rounds
 
 
 def test_processors():

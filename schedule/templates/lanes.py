@@ -1,0 +1,33 @@
+"""Reductions whose partial results are in the lanes of some vector registers, which are combined in pairs at the end."""
+
+from __future__ import annotations
+
+from schedule.open_schedule import OpenSchedule
+
+REGISTERS = 4  # of partial results: a sum has a latency of four cycles or less, two begin in one
+OTHERS = (1, 2, 3, 8)  # numbers of registers that are tried as well
+
+
+def in_lanes(s: OpenSchedule, block: str, width: int) -> str:
+    """Cut the innermost loop of a reduction so that `width` lanes have a partial result each; returns the block that computes
+    these."""
+    _, lane = s.split(s.get_loops(block)[-1], [None, width])
+    partial = s.rfactor(lane, -1)
+    s.vectorize(s.get_loops(partial)[-1])
+    s.annotate(s.get_loops(block)[-1], "combine_lanes", True)
+    return partial
+
+
+def partial_results(s: OpenSchedule, block: str, length: int, lanes: int) -> int:
+    """How many partial results a reduction of so many steps has, two rounds of vectors or more."""
+    options = [n * lanes for n in (REGISTERS, *OTHERS) if 2 * n * lanes <= length]
+    return s.choose(f"{block} lanes", options, seed=good_width(length, lanes), block=block)
+
+
+def good_width(length: int, lanes: int, registers: int = REGISTERS) -> int:
+    """Partial results that suit a reduction of so many steps: up to `registers` vectors of them, such that they divide it into
+    two rounds or more, or so many that the last, partial round does not count, or one vector."""
+    for count in range(registers, 1, -1):
+        if length % (count * lanes) == 0 and length >= 2 * count * lanes:
+            return count * lanes
+    return registers * lanes if length >= 4 * registers * lanes else lanes

@@ -1,0 +1,95 @@
+"""Marks on finished loops: how threads share them, and which stores go past the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Unpack
+
+from schedule.machine import WAKE_LATE
+from schedule.open_schedule import OpenSchedule, Stage, Way
+from schedule.open_trace import About, Role
+from tir import dtypes
+from tir.ir import Block, Const, For, Kind, PrimFunc, Store, const_shape
+from tir.traverse import loads, path_to, walk_stmts
+
+from .structure import stored
+
+SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
+
+
+def done(s: OpenSchedule, *names: str) -> None:
+    """Leave the nests of some blocks as they are: no rule and no annotation shall change them."""
+    for name in names:
+        nest = next((x for x in path_to(s.func.body, name) if isinstance(x, For)), None)
+        inside = [name] if nest is None else [b.name for b in walk_stmts(nest) if isinstance(b, Block)]
+        s.scheduled |= dict.fromkeys(inside, Stage.DONE)
+
+
+def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[OpenSchedule, int], object]) -> None:
+    """A branch for how many threads a nest with a block is built for, of which the seed has `seed`; `work` is the number of its
+    steps. One alone is tried where waking another may cost more than it saves."""
+    machine = s.target.machine
+    cores = machine.threads(work * machine.core.latency)  # each step may wait for the one before it
+    tried = {seed, cores} | ({1} if work * machine.computing(32) < WAKE_LATE else set())
+
+    def way(threads: int) -> Way:
+        return lambda new: build(new, threads)
+
+    ways = {_label(threads): way(threads) for threads in sorted(tried, reverse=True)}
+    s.branch(f"parallel loops of {block}", ways, seed=_label(seed), block=block, role=Role.PARALLEL)
+
+
+def _label(threads: int) -> str:
+    return "none parallel" if threads == 1 else f"{threads} threads"
+
+
+def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
+    """Have threads share the outermost loops around a block."""
+    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
+    note_shares(s, block, block)
+
+
+def note_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:
+    """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
+    at a time, unless tile sizes say that already, and all are `alike`."""
+    loop = next(x for x in path_to(s.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
+    about: About = {"block": owner, "role": Role.PARALLEL}
+    note(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
+    if not alike:
+        note(s, loop, "chunk", f"{block} share", SHARES, **about)
+
+
+def note(s: OpenSchedule, loop: str, key: str, name: str, options: Sequence[Any], **about: Unpack[About]) -> None:
+    """Annotate a loop with one of a few values, of which the first, the seed, says no more than no annotation does."""
+    if not s.at_seed:
+        s.annotate(loop, key, s.choose(name, options, **about))
+
+
+def stream(s: OpenSchedule, name: str) -> None:
+    """Whether a block writes a parameter past the caches, if what it reads and writes may be too large to stay in them: else each
+    line would be read from memory before it is overwritten."""
+    block = s.block(name)
+    if not isinstance(block.body, Store) or block.is_reduction or not s.get_loops(name):
+        return
+    size, l3 = traffic(s.func, block), s.target.machine.l3
+    if 4 * size <= l3:
+        return
+    values: tuple[str | tuple[str, ...], ...] = ((), stored(block).buffer.name)
+    if 2 * size > l3:
+        values = values[::-1]
+    seed = () if s.scheduled.get(name) == Stage.FUSED else values[0]
+    past = s.choose(f"{name} stores", values, seed=seed, block=name, role=Role.PRAGMA)
+    if past != ():
+        s.annotate(s.get_loops(name)[0], "non_temporal", past)
+
+
+def traffic(func: PrimFunc, block: Block) -> int:
+    """The bytes of the parameters that a block reads and writes, if it writes one; 0 if not, or where a length is symbolic."""
+    names = {stored(block).buffer.name, *(x.buffer.name for x in loads(block.body))}
+    touched = [p for p in func.buffers if p.name in names]
+    if not any(p.name == stored(block).buffer.name for p in touched) or not all(
+        isinstance(n, Const) for p in touched for n in p.shape
+    ):
+        return 0
+    return sum(prod(const_shape(p)) * dtypes.nbytes(p.dtype) for p in touched)
