@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from ..ir import PrimFunc, need_func
 from .axes import check_axes, check_repeated, check_started
-from .bounds import Bounds
+from .bounds import check_bounds
 from .initialised import check_initialised
 from .names import check_names
 from .order import check_races
@@ -35,7 +35,7 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
     findings = [*check_names(func), *Scopes(func).findings]
     if any(f.severity == "error" for f in findings):
         return Report(func, tuple(findings))  # the other checks assume names and dtypes that make sense
-    findings += Bounds(func).findings
+    findings += check_bounds(func)
     findings += check_axes(func)
     findings += check_repeated(func)
     findings += check_started(func)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from .. import dtypes
@@ -15,6 +15,7 @@ from ..ir import (
     Block,
     Buffer,
     Call,
+    Cast,
     Const,
     Evaluate,
     Expr,
@@ -22,6 +23,7 @@ from ..ir import (
     If,
     Let,
     Load,
+    Node,
     PrimFunc,
     Select,
     Seq,
@@ -31,7 +33,7 @@ from ..ir import (
     Var,
     conjuncts,
 )
-from ..simplify import extent_range
+from ..simplify import bounds, extent_range
 from ..traverse import children, substatements, substitute, walk
 
 
@@ -48,6 +50,123 @@ class Access:
     guarded: bool = False  # executed only under some condition
 
 
+def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
+    """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
+    return [
+        Access(
+            stmt,
+            n.buffer,
+            tuple(place.closed(i) for i in n.indices),
+            isinstance(n, Store),
+            tuple((var.name, extent) for var, extent in place.loops),
+            place.conditions,
+            place.guarded,
+        )
+        for stmt, n, place in elements(root, Place(conditions=conditions))
+        if not isinstance(n, Block) and n.buffer.name not in place.private
+    ]
+
+
+def elements(s: Stmt, place: Place) -> Iterator[tuple[Stmt, Load | Store | Block, Place]]:
+    """The loads, stores and blocks of a statement that stands at `place`, in the order in which they happen; before each the
+    statement that it is part of, and after it what is known there."""
+    match s:
+        case Seq(stmts):
+            for x in stmts:
+                yield from elements(x, place)
+        case For(var, extent, body):
+            yield from _loads(extent, s, place)
+            yield from elements(body, place.loop(var, extent))
+        case Block():
+            for e in (*(it.binding for it in s.iters), s.predicate):
+                yield from _loads(e, s, place)
+            place = place.under(s.predicate)
+            yield s, s, place
+            inside = place.block(s)
+            if s.init is not None:
+                first = [it.var.equal(0) for it in s.iters if it.axis is Axis.REDUCE]
+                yield from elements(s.init, inside.under(*first, plain=True))
+            yield from elements(s.body, inside)
+        case Store(_, indices, value):
+            for e in (*indices, value):
+                yield from _loads(e, s, place)
+            yield s, s, place
+        case If(condition, then, orelse):
+            yield from _loads(condition, s, place)
+            yield from elements(then, place.under(condition))
+            if orelse is not None:
+                yield from elements(orelse, place.under(negated(condition)))
+        case Let(var, value, body):
+            yield from _loads(value, s, place)
+            yield from elements(body, place.let(var, value))
+        case Allocate(buffer, body):
+            yield from elements(body, replace(place, private=place.private | {buffer.name}))
+        case Evaluate(value):
+            yield from _loads(value, s, place)
+        case _:
+            assert_never(s)  # type: ignore[arg-type]
+
+
+def _loads(e: Node, stmt: Stmt, place: Place) -> Iterator[tuple[Stmt, Load, Place]]:
+    match e:
+        case Select(c, t, f, True):
+            yield from _loads(c, stmt, place)
+            yield from _loads(t, stmt, place.under(c))
+            yield from _loads(f, stmt, place.under(negated(c)))
+        case Expr():
+            for child in children(e):
+                yield from _loads(child, stmt, place)
+            if isinstance(e, Load):
+                yield stmt, e, place
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is known at a place of a program, on the way down to it."""
+
+    ranges: dict[str, Interval] = field(default_factory=dict)  # of the visible variables
+    facts: tuple[Expr, ...] = ()  # what holds, over them
+    bindings: dict[str, Expr] = field(default_factory=dict)  # iteration variables and lets, over loop variables
+    loops: tuple[tuple[Var, Expr], ...] = ()  # with their extents, over loop variables
+    conditions: tuple[Expr, ...] = ()  # under which it is reached, over loop variables
+    private: frozenset[str] = frozenset()  # the buffers allocated on the way
+    guarded: bool = False  # whether it may not be reached
+
+    def closed(self, e: Expr) -> Expr:
+        return substitute(e, self.bindings)  # type: ignore[return-value]
+
+    def under(self, *conditions: Expr, plain: bool = False) -> Place:
+        """Under these conditions too; `plain` if some iteration is sure to satisfy them."""
+        found = tuple(c for condition in conditions for c in conjuncts(condition))
+        closed = tuple(c for condition in found for c in conjuncts(self.closed(condition)))
+        guarded = self.guarded or bool(closed and not plain)
+        return replace(self, facts=self.facts + found, conditions=self.conditions + closed, guarded=guarded)
+
+    def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Place:
+        """With variables that run from 0 up to extents."""
+        ranges, facts = {**self.ranges}, self.facts
+        for var, extent in bound:
+            ranges[var.name] = extent_range(extent, self.ranges)
+            if not isinstance(extent, Const):
+                facts = (*facts, below(var, extent))
+        return replace(self, ranges=ranges, facts=facts)
+
+    def loop(self, var: Var, extent: Expr) -> Place:
+        return replace(self._running([(var, extent)]), loops=(*self.loops, (var, self.closed(extent))))
+
+    def let(self, var: Var, value: Expr) -> Place:
+        """Within a let; seen through where its value is an integer without loads."""
+        if not dtypes.is_int(value.dtype) or any(isinstance(n, (Load, Call)) for n in walk(value)):
+            return self
+        ranges = {**self.ranges, var.name: bounds(value, self.ranges)}
+        return replace(self, ranges=ranges, bindings={**self.bindings, var.name: self.closed(value)})
+
+    def block(self, b: Block) -> Place:
+        bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in b.iters}}
+        private = self.private | {x.name for x in b.allocs}
+        return replace(self._running((it.var, it.extent) for it in b.iters), bindings=bindings, private=private)
+
+
 def negated(c: Expr) -> Expr:
     match c:
         case Binary("or", a, b):
@@ -56,80 +175,13 @@ def negated(c: Expr) -> Expr:
             return Unary("not", c)
 
 
-def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
-    """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
-    collector = _Collector()
-    collector.stmt(root, _Env(conditions=conditions))
-    return collector.found
-
-
-class _Collector:
-    """Walks statements in the order in which they run, and notes their accesses."""
-
-    def __init__(self) -> None:
-        self.found: list[Access] = []
-
-    def note(self, stmt: Stmt, buffer: Buffer, indices: tuple[Expr, ...], is_store: bool, env: _Env) -> None:
-        if buffer.name not in env.private:
-            closed = tuple(env.closed(i) for i in indices)
-            self.found.append(Access(stmt, buffer, closed, is_store, env.loops, env.conditions, env.guarded))
-
-    def expr(self, e: Expr, stmt: Stmt, env: _Env) -> None:
-        match e:
-            case Load(buffer, indices):
-                for i in indices:
-                    self.expr(i, stmt, env)
-                self.note(stmt, buffer, indices, False, env)
-            case Select(c, t, f, True):
-                self.expr(c, stmt, env)
-                condition = env.closed(c)
-                self.expr(t, stmt, env.under(condition))
-                self.expr(f, stmt, env.under(negated(condition)))
-            case _:
-                for child in children(e):
-                    if isinstance(child, Expr):
-                        self.expr(child, stmt, env)
-
-    def stmt(self, s: Stmt, env: _Env) -> None:
-        match s:
-            case Seq(stmts):
-                for x in stmts:
-                    self.stmt(x, env)
-            case For(var, extent, body):
-                self.expr(extent, s, env)
-                self.stmt(body, env.loop(var.name, env.closed(extent)))
-            case Block():
-                self.block(s, env)
-            case Store(buffer, indices, value):
-                for e in (*indices, value):
-                    self.expr(e, s, env)
-                self.note(s, buffer, indices, True, env)
-            case If(condition, then, orelse):
-                self.expr(condition, s, env)
-                closed = env.closed(condition)
-                self.stmt(then, env.under(*conjuncts(closed)))
-                if orelse is not None:
-                    self.stmt(orelse, env.under(negated(closed)))
-            case Let(var, value, body):
-                self.expr(value, s, env)
-                self.stmt(body, env.bound({var.name: env.closed(value)}) if is_index(value) else env)
-            case Allocate(buffer, body):
-                self.stmt(body, env.hiding([buffer.name]))
-            case Evaluate(value):
-                self.expr(value, s, env)
-            case _:
-                assert_never(s)  # type: ignore[arg-type]
-
-    def block(self, b: Block, env: _Env) -> None:
-        for it in b.iters:
-            self.expr(it.binding, b, env)
-        self.expr(b.predicate, b, env)
-        inner = env.under(*conjuncts(env.closed(b.predicate)))
-        inner = inner.bound({it.var.name: env.closed(it.binding) for it in b.iters}).hiding(x.name for x in b.allocs)
-        if b.init is not None:
-            first = [inner.closed(it.var).equal(0) for it in b.iters if it.axis is Axis.REDUCE]
-            self.stmt(b.init, inner.under(*first, plain=True))
-        self.stmt(b.body, inner)
+def below(a: Expr, b: Expr) -> Expr:
+    """`a < b` of two integers, whose dtypes may differ."""
+    if a.dtype == b.dtype:
+        return Binary("<", a, b)
+    if isinstance(b, Const):
+        return Binary("<", a, Const(b.value, a.dtype))
+    return Binary("<", Cast("int64", a), Cast("int64", b))
 
 
 def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
@@ -158,40 +210,6 @@ def scopes(func: PrimFunc) -> Iterator[tuple[Block | For, dict[str, Interval], E
 
     sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
     yield from visit(func.body, sizes, dict.fromkeys(sizes))
-
-
-def is_index(e: Expr) -> bool:
-    """Whether a let of this value may be seen through: an integer without loads."""
-    return dtypes.is_int(e.dtype) and not any(isinstance(n, (Load, Call)) for n in walk(e))
-
-
-@dataclass(frozen=True)
-class _Env:
-    """What is known on the way down from a statement to an access inside it."""
-
-    bindings: dict[str, Expr] = field(default_factory=dict)
-    loops: tuple[tuple[str, Expr], ...] = ()
-    conditions: tuple[Expr, ...] = ()
-    private: frozenset[str] = frozenset()
-    guarded: bool = False
-
-    def closed(self, e: Expr) -> Expr:
-        return substitute(e, self.bindings)  # type: ignore[return-value]
-
-    def bound(self, bindings: Mapping[str, Expr]) -> _Env:
-        return _Env({**self.bindings, **bindings}, self.loops, self.conditions, self.private, self.guarded)
-
-    def loop(self, name: str, extent: Expr) -> _Env:
-        return _Env(self.bindings, (*self.loops, (name, extent)), self.conditions, self.private, self.guarded)
-
-    def under(self, *conditions: Expr, plain: bool = False) -> _Env:
-        """Under these conditions too; `plain` if some iteration is sure to satisfy them."""
-        return _Env(
-            self.bindings, self.loops, self.conditions + conditions, self.private, self.guarded or bool(conditions and not plain)
-        )
-
-    def hiding(self, buffers: Iterable[str]) -> _Env:
-        return _Env(self.bindings, self.loops, self.conditions, self.private | set(buffers), self.guarded)
 
 
 def constant_extents(loops: Iterable[tuple[str, Expr]]) -> dict[str, int | None]:
