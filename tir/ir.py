@@ -12,7 +12,7 @@ there is no block, as in lowered programs).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, dataclass_transform
@@ -48,6 +48,11 @@ class Node:
         return cls(**{**{name: getattr(self, name) for name in cls.__slots__ if name not in changes}, **changes})  # type: ignore
 
 
+def _operator(op: str) -> tuple[Callable[[Any, Any], Binary], Callable[[Any, Any], Binary]]:
+    """The methods of an operator on expressions: with the expression to the left, and to the right."""
+    return lambda self, other: binary(op, self, other), lambda self, other: binary(op, other, self)
+
+
 class Expr(Node):
     """A scalar expression; `dtype` names its element type."""
 
@@ -57,53 +62,14 @@ class Expr(Node):
         @property
         def dtype(self) -> str: ...
 
-    def __add__(self, other):
-        return binary("+", self, other)
-
-    def __radd__(self, other):
-        return binary("+", other, self)
-
-    def __sub__(self, other):
-        return binary("-", self, other)
-
-    def __rsub__(self, other):
-        return binary("-", other, self)
-
-    def __mul__(self, other):
-        return binary("*", self, other)
-
-    def __rmul__(self, other):
-        return binary("*", other, self)
-
-    def __truediv__(self, other):
-        return true_divide(self, other)
-
-    def __rtruediv__(self, other):
-        return true_divide(other, self)
-
-    def __floordiv__(self, other):
-        return binary("//", self, other)
-
-    def __rfloordiv__(self, other):
-        return binary("//", other, self)
-
-    def __mod__(self, other):
-        return binary("%", self, other)
-
-    def __rmod__(self, other):
-        return binary("%", other, self)
-
-    def __lt__(self, other):
-        return binary("<", self, other)
-
-    def __le__(self, other):
-        return binary("<=", self, other)
-
-    def __gt__(self, other):
-        return binary(">", self, other)
-
-    def __ge__(self, other):
-        return binary(">=", self, other)
+    __add__, __radd__ = _operator("+")
+    __sub__, __rsub__ = _operator("-")
+    __mul__, __rmul__ = _operator("*")
+    __truediv__, __rtruediv__ = _operator("/")
+    __floordiv__, __rfloordiv__ = _operator("//")
+    __mod__, __rmod__ = _operator("%")
+    __lt__, __gt__ = _operator("<")[0], _operator(">")[0]
+    __le__, __ge__ = _operator("<=")[0], _operator(">=")[0]
 
     def __neg__(self):
         return Unary("neg", self)
@@ -505,14 +471,13 @@ def binary(op: str, a, b) -> Binary:
     a, b = unify(a, b)
     if op in LOGICAL and a.dtype != "bool":
         raise TypeError(f"`{op}` needs bool operands, got {a.dtype} in `{a} {op} {b}`")
+    if op == "/" and not dtypes.is_float(a.dtype):
+        raise TypeError(f"`/` needs floating operands, got {a.dtype} in `{a} / {b}`; use // or .astype('float32')")
     return Binary(op, a, b)
 
 
 def true_divide(a, b) -> Binary:
-    a, b = unify(a, b)
-    if not dtypes.is_float(a.dtype):
-        raise TypeError(f"`/` needs floating operands, got {a.dtype} in `{a} / {b}`; use // or .astype('float32')")
-    return Binary("/", a, b)
+    return binary("/", a, b)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -316,8 +316,7 @@ def compute(
     if reduces and (len(reduces) != len(values) or builtins.any(r.sources is not reduces[0].sources for r in reduces)):
         raise TypeError(f"{name}: several outputs that reduce must all come from one reducer")
     for v in values:
-        parts = (*v.sources, v.condition) if isinstance(v, Reduce) else (v,)
-        for n in (n for part in parts for n in walk(part)):
+        for n in (n for part in _parts(v) for n in walk(part)):
             if isinstance(n, Reduce):
                 raise TypeError(
                     f"{name}: a reduction must be the whole body of a compute; give `{n.reducer.name}` a compute of its own"
@@ -393,61 +392,30 @@ def not_equal(a, b) -> Expr:
     return binary("!=", a, b)
 
 
-def _math(op: str, x) -> Call:
-    x = as_expr(x)
-    if not dtypes.is_float(x.dtype) and not (op == "abs" and dtypes.is_int(x.dtype)):
-        raise TypeError(f"{op} needs a floating argument, got {x.dtype}; use .astype('float32')")
-    return Call(op, (x,), x.dtype)
+def _math(op: str, meaning: str) -> Callable[[Any], Call]:
+    """The function that applies an intrinsic to a value: it and the result have one floating dtype, for others TypeError."""
+
+    def apply(x) -> Call:
+        x = as_expr(x)
+        if not dtypes.is_float(x.dtype) and not (op == "abs" and dtypes.is_int(x.dtype)):
+            raise TypeError(f"{op} needs a floating argument, got {x.dtype}; use .astype('float32')")
+        return Call(op, (x,), x.dtype)
+
+    apply.__name__ = apply.__qualname__ = op
+    apply.__doc__ = meaning
+    return apply
 
 
-def exp(x) -> Expr:
-    """e to the power x; x and the result have one floating dtype, for others TypeError, as in all functions below."""
-    return _math("exp", x)
-
-
-def log(x) -> Expr:
-    """The natural logarithm."""
-    return _math("log", x)
-
-
-def sqrt(x) -> Expr:
-    """The square root."""
-    return _math("sqrt", x)
-
-
-def rsqrt(x) -> Expr:
-    """1 / sqrt(x)."""
-    return _math("rsqrt", x)
-
-
-def tanh(x) -> Expr:
-    """The hyperbolic tangent."""
-    return _math("tanh", x)
-
-
-def erf(x) -> Expr:
-    """The error function."""
-    return _math("erf", x)
-
-
-def sigmoid(x) -> Expr:
-    """1 / (1 + exp(-x))."""
-    return _math("sigmoid", x)
-
-
-def abs(x) -> Expr:
-    """The absolute value, of floating and integer dtypes."""
-    return _math("abs", x)
-
-
-def floor(x) -> Expr:
-    """The largest whole number that is at most x, in its floating dtype."""
-    return _math("floor", x)
-
-
-def ceil(x) -> Expr:
-    """The smallest whole number that is at least x, in its floating dtype."""
-    return _math("ceil", x)
+exp = _math("exp", "e to the power x; x and the result have one floating dtype, for others TypeError, as in all functions below.")
+log = _math("log", "The natural logarithm.")
+sqrt = _math("sqrt", "The square root.")
+rsqrt = _math("rsqrt", "1 / sqrt(x).")
+tanh = _math("tanh", "The hyperbolic tangent.")
+erf = _math("erf", "The error function.")
+sigmoid = _math("sigmoid", "1 / (1 + exp(-x)).")
+abs = _math("abs", "The absolute value, of floating and integer dtypes.")
+floor = _math("floor", "The largest whole number that is at most x, in its floating dtype.")
+ceil = _math("ceil", "The smallest whole number that is at least x, in its floating dtype.")
 
 
 def pow(x, y) -> Expr:
