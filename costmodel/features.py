@@ -24,6 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 
@@ -154,18 +157,12 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
     number = recorder.number
     extents = [number(loop.extent) for loop in s.loops]
     depth = len(extents)
-    inner: list[Value] = [1.0] * (depth + 1)  # iterations of the loops from a depth on
-    for d in reversed(range(depth)):
-        inner[d] = inner[d + 1] * extents[d]
-    outer: list[Value] = [1.0]  # iterations of the loops down to a depth
-    for e in extents:
-        outer.append(outer[-1] * e)
+    outer: list[Value] = list(accumulate(extents, mul, initial=1.0))  # iterations of the loops down to a depth
+    inner: list[Value] = list(accumulate(reversed(extents), mul, initial=1.0))[::-1]  # and from a depth on
     total = inner[0]
     nests = [_Nest(t, s, recorder, extents, inner) for t in s.touched]
-    bytes_at: list[Value] = [0.0] * (depth + 1)  # touched by the loops from a depth on
-    for d in range(depth + 1):
-        for nest in nests:
-            bytes_at[d] = bytes_at[d] + nest.elements[d] * nest.touched.nbytes
+    # Touched by the loops from a depth on.
+    bytes_at = [sum((n.elements[d] * n.touched.nbytes for n in nests), start=0.0) for d in range(depth + 1)]
 
     result: list[Value] = [s.operations[op] * total for op in OPERATIONS]
     for _, kind in ANNOTATIONS:
@@ -181,9 +178,7 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
         result += nests[n].features(bytes_at) if n < len(nests) else [0.0] * len(ACCESS)
     result += _intensity(sum(c for op, c in s.operations.items() if op.startswith("float")), inner, bytes_at)
     result += _allocation(s, nests[0], outer, inner)
-    loops: Value = 0.0
-    for e in extents:
-        loops = loops + where(e > 1, 1.0, 0.0)
+    loops = sum((where(e > 1, 1.0, 0.0) for e in extents), start=0.0)
     unroll = next((number(loop.unroll) for loop in reversed(s.loops) if loop.unroll), 0.0)
     result += [total, loops, unroll]
     result += _machine(s, recorder, extents, outer, total, nests, bytes_at, machine)
@@ -193,16 +188,13 @@ def _statement(s: Statement, recorder: Recorder, machine: Machine) -> list[Value
 def _annotated(loops: tuple[Loop, ...], extents: list[Value], kind: Kind) -> list[Value]:
     """How many loops are of a kind, the product of their lengths, that of the innermost, and where they are."""
     mine = [n for n, loop in enumerate(loops) if loop.kind is kind]
-    product: Value = 1.0
-    for n in mine:
-        product = product * extents[n]
     place = "None"
     if mine:
         driven = {loops[n].reduce for n in mine}
         side = "Inner" if mine[-1] == len(loops) - 1 else "Outer" if mine[0] == 0 else "Middle"
         place = "Mixed" if len(driven) > 1 else f"{side}{'Reduce' if driven.pop() else 'Spatial'}"
     length = extents[mine[-1]] if mine else 0.0
-    return [float(len(mine)), product if mine else 0.0, length, *(float(p == place) for p in PLACES)]
+    return [float(len(mine)), product(extents[n] for n in mine) if mine else 0.0, length, *(float(p == place) for p in PLACES)]
 
 
 def _intensity(operations: int, inner: list[Value], bytes_at: list[Value]) -> list[Value]:
@@ -233,10 +225,7 @@ def _allocation(s: Statement, written: _Nest, outer: list[Value], inner: list[Va
     these loops, and those within."""
     if s.allocated is None:
         return [0.0] * 4
-    elements: Value = 1.0
-    for size in written.shape:
-        elements = elements * size
-    around = outer[s.allocated]
+    elements, around = product(written.shape), outer[s.allocated]
     return [elements * written.touched.nbytes, elements * around, around, inner[s.allocated]]
 
 
@@ -246,11 +235,8 @@ def _machine(
 ) -> list[Value]:  # fmt: skip
     lanes = max(1, machine.vector_bits // (8 * nests[0].touched.nbytes))
     number = recorder.number
-    tasks: Value = 1.0
     shared = [loop for loop in s.loops if loop.kind is Kind.PARALLEL]
-    for loop, e in zip(s.loops, extents, strict=True):
-        if loop.kind in (Kind.PARALLEL, Kind.THREAD):
-            tasks = tasks * e
+    tasks = product(e for x, e in zip(s.loops, extents, strict=True) if x.kind in (Kind.PARALLEL, Kind.THREAD))
     chunk = _most_of(number(loop.chunk) for loop in shared)
     once = most(chunk, 1.0)
     start = len(extents)  # where the loops begin that are vectorised or unrolled
@@ -262,10 +248,7 @@ def _machine(
     registers = [n.elements[start] for n in nests]
     if vector is not None:
         registers = [where(n.steps[vector][1], r / length * vectors, r) for n, r in zip(nests, registers, strict=True)]
-    loads: Value = 0.0
-    for n, count in zip(nests, registers, strict=True):
-        if n.touched.read and not n.touched.written:
-            loads = loads + count
+    loads = sum((r for n, r in zip(nests, registers, strict=True) if n.touched.read and not n.touched.written), start=0.0)
     moved: list[Value] = []
     for size in machine.caches:
         # What a tile needs that fits stays while the loop around it runs: of that, everything is loaded once.
@@ -375,10 +358,7 @@ class _Nest:
 
 def _most_of(values: Iterable[Value]) -> Value:
     """The largest of some numbers that are at least 0."""
-    result: Value = 0.0
-    for v in values:
-        result = most(result, v)
-    return result
+    return reduce(most, values, 0.0)
 
 
 def _steps(touched: Touched, shape: list[Value], recorder: Recorder, loops: tuple[Loop, ...]) -> list[tuple[Value, Value]]:

@@ -9,10 +9,11 @@ the number of rows in a matrix matters much.
 from __future__ import annotations
 
 import math
+import operator
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,17 @@ from tir.size import Formula, formula
 BLOCK = 64  # rows that a step is done for at a time
 
 OPERATIONS = (
-    "column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "and not", "or", "select", "ceil", "const",
+    "column", "store", "+", "-", "*", "/", "//", "%", "min", "max", "<", "<=", "select", "ceil", "const",
 )  # fmt: skip
 _CODES = {name: n for n, name in enumerate(OPERATIONS)}
 _COLUMN, _STORE, _SELECT, _CEIL, _CONST = (_CODES[name] for name in ("column", "store", "select", "ceil", "const"))
 
 Plain = float | int | bool
+
+
+def _operators(op: str) -> tuple[Callable[[Number, Value], Value], Callable[[Number, Value], Value]]:
+    """The methods of `Number` for an operation of it on another value, and of another value on it."""
+    return lambda a, b: a.recorder.operate(op, a, b), lambda a, b: a.recorder.operate(op, b, a)
 
 
 class Number:
@@ -41,41 +47,12 @@ class Number:
     def __init__(self, recorder: Recorder, place: int):
         self.recorder, self.place = recorder, place
 
-    def __add__(self, other: Value) -> Value:
-        return self.recorder.operate("+", self, other)
-
-    def __radd__(self, other: Value) -> Value:
-        return self.recorder.operate("+", other, self)
-
-    def __sub__(self, other: Value) -> Value:
-        return self.recorder.operate("-", self, other)
-
-    def __rsub__(self, other: Value) -> Value:
-        return self.recorder.operate("-", other, self)
-
-    def __mul__(self, other: Value) -> Value:
-        return self.recorder.operate("*", self, other)
-
-    def __rmul__(self, other: Value) -> Value:
-        return self.recorder.operate("*", other, self)
-
-    def __truediv__(self, other: Value) -> Value:
-        return self.recorder.operate("/", self, other)
-
-    def __rtruediv__(self, other: Value) -> Value:
-        return self.recorder.operate("/", other, self)
-
-    def __lt__(self, other: Value) -> Value:
-        return self.recorder.operate("<", self, other)
-
-    def __le__(self, other: Value) -> Value:
-        return self.recorder.operate("<=", self, other)
-
-    def __gt__(self, other: Value) -> Value:
-        return self.recorder.operate("<", other, self)
-
-    def __ge__(self, other: Value) -> Value:
-        return self.recorder.operate("<=", other, self)
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __truediv__, __rtruediv__ = _operators("/")
+    __lt__, __gt__ = _operators("<")
+    __le__, __ge__ = _operators("<=")
 
     def __bool__(self) -> bool:
         raise TypeError("a recorded number differs from row to row, so it is neither true nor false; use `where`")
@@ -173,34 +150,16 @@ class Recorder:
         return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
 
+_PLAIN: dict[str, Callable[[Any, Any], Plain]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "min": min, "max": max, "<": operator.lt, "<=": operator.le,
+}  # fmt: skip
+
+
 def _plain(op: str, a: Plain, b: Plain) -> Plain:
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "/":
-            return a / b
-        case "//":
-            return a // b
-        case "%":
-            return a % b
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case "or":
-            return bool(a or b)
-        case "and not":
-            return bool(a and not b)
-        case _:
-            raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
+    if op not in _PLAIN:
+        raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
+    return _PLAIN[op](a, b)
 
 
 # --- functions of recorded numbers, or of plain ones ---------------------------------------------------------------------
@@ -215,20 +174,12 @@ def where(condition: Value, a: Value, b: Value) -> Value:
 
 def either(a: Value, b: Value) -> Value:
     """Whether one of two conditions holds."""
-    if not isinstance(a, Number):
-        return True if a else b
-    if not isinstance(b, Number):
-        return True if b else a
-    return a.recorder.operate("or", a, b)
+    return where(a, True, b) if isinstance(b, Number) else where(b, True, a)
 
 
 def and_not(a: Value, b: Value) -> Value:
     """Whether the first condition holds and the second doesn't."""
-    if not isinstance(a, Number) and not a:
-        return False
-    if not isinstance(b, Number):
-        return False if b else a
-    return b.recorder.operate("and not", a, b)
+    return where(b, False, a)
 
 
 def least(a: Value, b: Value) -> Value:
@@ -240,10 +191,7 @@ def most(a: Value, b: Value) -> Value:
 
 
 def product(values: Iterable[Value]) -> Value:
-    result: Value = 1.0
-    for v in values:
-        result = result * v
-    return result
+    return reduce(operator.mul, values, 1.0)
 
 
 def ceil(a: Value) -> Value:
@@ -408,12 +356,6 @@ def _run(code, rows, registers, out):  # compiled; the numbers of operations are
                 for i in range(BLOCK):
                     registers[d + i] = 1.0 if registers[a + i] <= registers[b + i] else 0.0
             elif op == 12:
-                for i in range(BLOCK):
-                    registers[d + i] = registers[a + i] * (1.0 - registers[b + i])
-            elif op == 13:
-                for i in range(BLOCK):
-                    registers[d + i] = registers[a + i] if registers[a + i] > registers[b + i] else registers[b + i]
-            elif op == 14:
                 for i in range(BLOCK):
                     registers[d + i] = registers[b + i] if registers[a + i] != 0.0 else registers[c + i]
             else:
