@@ -23,7 +23,7 @@ from . import wire
 from .limits import Limits
 from .memory import half_of_memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
-from .process import WorkerError, WorkerProcess, WorkerSpec, waited
+from .process import WorkerError, WorkerProcess, waited
 from .protocol import Measurer
 from .reference import DISTRIBUTIONS
 
@@ -101,20 +101,18 @@ class LocalMeasurer(Measurer):
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
         self._resident = resident = self.limits.memory or half_of_memory()
-        spec = WorkerSpec(
-            script=task.func.script(),
-            target=task.target,
-            threads=task.threads,
-            directory=str(self._directory),
-            builder=builder or found.builder,
-            workload=None if task.workload is None else asdict(task.workload),
-            memory=self.limits.memory if self._device else resident,
-            resident=resident,
-        )
+        told = {
+            "script": task.func.script(),
+            "target": task.target,
+            "workload": None if task.workload is None else asdict(task.workload),
+            "directory": str(self._directory),
+            "builder": builder or found.builder,
+            "memory": self.limits.memory if self._device else resident,
+        }
         self._workers: list[WorkerProcess] = []
         try:
-            for n in range(workers or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)):
-                self._workers.append(WorkerProcess(spec, f"worker {n}"))
+            for _ in range(workers or min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)):
+                self._workers.append(WorkerProcess(told, task.threads, resident))
         except BaseException:
             self.close()
             raise
@@ -294,31 +292,22 @@ class LocalMeasurer(Measurer):
         built = [job for job in jobs if job.position not in failed]
         limit = max(self.limits.run, self.limits.run_limit(None))
         answer = self._ask(worker, limit, op="compare", ids=[j.id for j in built], numpy=numpy, rounds=rounds, seconds=seconds)
-        if answer["outcome"] != "ok":
-            if len(built) > 1:
-                alone = [self.compare([job.candidate], rounds=1).candidates[0] for job in built]
-                sound = [job for job, m in zip(built, alone, strict=True) if m.outcome == "ok"]
-                lost = {job.position: m for job, m in zip(built, alone, strict=True)}
-                if 0 < len(sound) < len(built):
-                    rest = self.compare([job.candidate for job in sound], numpy=numpy, rounds=rounds, seconds=seconds)
-                    lost |= {job.position: m for job, m in zip(sound, rest.candidates, strict=True)}
-                    answer = {**answer, "numpy": rest.numpy, "tolerance": rest.tolerance}
-            else:
-                lost = {job.position: self._measurement(job, answer) for job in built}
-            found = tuple((failed | lost)[n] for n in range(len(jobs)))
-            return Comparison(found, answer.get("numpy", ()), answer.get("tolerance"))
-        results = dict(failed)
-        bounds = []
-        for job in built:
-            verdict = answer["verdicts"][str(job.id)]
-            bounds.append(verdict.get("tolerance"))
-            results[job.position] = self._measurement(job, {**verdict, "samples": answer["samples"][str(job.id)]})
+        if answer["outcome"] == "ok":
+            verdicts, samples = answer["verdicts"], answer["samples"]
+            own = {j: {**verdicts[str(j.id)], "samples": samples[str(j.id)]} for j in built}
+            bound = next((v["tolerance"] for v in verdicts.values() if v.get("tolerance") is not None), None)
+            rest = Comparison((), tuple(samples.get("numpy", ())), bound)
+        else:
+            own, rest = dict.fromkeys(built, answer), Comparison(())
+        results = failed | {j.position: self._measurement(j, said) for j, said in own.items()}
         self._drop(built)
-        return Comparison(
-            tuple(results[n] for n in range(len(jobs))),
-            tuple(answer["samples"].get("numpy", ())),
-            next((b for b in bounds if b is not None), None),
-        )
+        if answer["outcome"] != "ok" and len(built) > 1:
+            results |= {j.position: self.compare([j.candidate], rounds=1).candidates[0] for j in built}
+            sound = [n for n, m in results.items() if m.outcome == "ok"]
+            if 0 < len(sound) < len(built):
+                rest = self.compare([candidates[n] for n in sound], numpy=numpy, rounds=rounds, seconds=seconds)
+                results |= dict(zip(sound, rest.candidates, strict=True))
+        return replace(rest, candidates=tuple(results[n] for n in range(len(jobs))))
 
     # --- steps ---------------------------------------------------------------------------------------------------------
 
@@ -385,14 +374,8 @@ class LocalMeasurer(Measurer):
         """Time a built candidate, and check it unless it is so slow that it was cut off; if it beats the best, time it again."""
         limits = self.limits
         limit = limits.run_limit(self.best)
-        request = {
-            "op": "run",
-            "id": job.id,
-            "cutoff": limits.cutoff,
-            "min_seconds": limits.min_seconds,
-            "min_runs": limits.min_runs,
-            "max_runs": limits.max_runs,
-        }
+        often = {name: getattr(limits, name) for name in ("cutoff", "min_seconds", "min_runs", "max_runs")}
+        request = {"op": "run", "id": job.id, **often}
         measurement = self._measurement(job, self._ask(job.worker, limit, best=self.best, check=True, **request))
         if measurement.outcome != "ok" or measurement.cut or (self.best is not None and measurement.seconds >= self.best):
             return measurement

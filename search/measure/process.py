@@ -10,9 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ..provenance import Provenance
 from . import wire
@@ -29,27 +29,16 @@ class WorkerError(RuntimeError):
     """A worker could not be started, which is no candidate's fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
-    """What a worker is told when it starts. `script` is that of the function, `workload` the fields of a `Workload` or None; its
-    address space may grow by `memory` bytes, what it and its children hold by `resident` (None: no limit)."""
-
-    script: str
-    target: str
-    threads: int
-    directory: str
-    builder: str = "search.measure.builder"
-    workload: dict[str, Any] | None = None
-    memory: int | None = None
-    resident: int | None = None
-
-
 class WorkerProcess:
     """One child process. `kernels` are the ids of the kernels that it holds; they die with it. `excess` is what it and its
-    children held when that was found to be too much. `provenance` is what it said of itself when it was ready."""
+    children held when that was found to be too much. `provenance` is what it said of itself when it was ready.
 
-    def __init__(self, spec: WorkerSpec, name: str):
-        self._spec, self._name = spec, name
+    `task` is what it is told at the start (see `search.measure.worker`); with its children it may come to hold `resident` bytes
+    (None: no limit).
+    """
+
+    def __init__(self, task: wire.Message, threads: int, resident: int | None):
+        self._task, self._threads, self._resident = task, threads, resident
         self.kernels: set[int] = set()
         self.known: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,12 +53,10 @@ class WorkerProcess:
     def start(self) -> None:
         """Start the process and tell it its task; `wait_ready` waits until it has understood. WorkerError where there can be
         none."""
-        spec = self._spec
-        threads = str(spec.threads)
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, threads)}
+        environment = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREAD_VARIABLES, str(self._threads))}
         try:
-            self._errors: IO[bytes] = tempfile.TemporaryFile(dir=spec.directory)  # noqa: SIM115 (closed with the worker)
+            self._errors: IO[bytes] = tempfile.TemporaryFile(dir=self._task["directory"])  # noqa: SIM115 (closed with the worker)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "search.measure.worker"],
                 stdin=subprocess.PIPE,
@@ -89,17 +76,7 @@ class WorkerProcess:
         self._watch = self.excess = None
         self._garbled = False
         self._start_deadline = time.monotonic() + START_LIMIT
-        header = {
-            "op": "start",
-            "script": spec.script,
-            "target": spec.target,
-            "builder": spec.builder,
-            "workload": spec.workload,
-            "path": [p for p in sys.path if p],
-            "directory": spec.directory,
-            "memory": spec.memory,
-        }
-        self._write(header)
+        self._write({"op": "start", "path": [p for p in sys.path if p], **self._task})
 
     def wait_ready(self) -> None:
         """Block until the worker has started; WorkerError, with what it printed, if it ends or hangs before."""
@@ -107,8 +84,8 @@ class WorkerProcess:
             message = self.receive(self._start_deadline)
             if message is not None and message.get("event") == "ready":
                 self.ready, self.provenance = True, Provenance(**message["provenance"])
-                if self._spec.resident is not None and self._process is not None:
-                    self._watch = Watch(self._process.pid, self._spec.resident)
+                if self._resident is not None and self._process is not None:
+                    self._watch = Watch(self._process.pid, self._resident)
                 return
             if message is None:
                 said = f"ended before it was ready ({self.death()})" if self.ended else "did not start in time"
@@ -164,10 +141,8 @@ class WorkerProcess:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):  # unsent bytes of a broken pipe
                     pipe.close()
-                except OSError:  # unsent bytes of a broken pipe
-                    pass
         self.ready = False
 
     def restart(self) -> None:
@@ -203,11 +178,9 @@ class WorkerProcess:
 
     def _write(self, message: wire.Message) -> None:
         assert self._process is not None and self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it has died; the next receive says so
             self._process.stdin.write(wire.encode(message))
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died; the next receive says so
 
     def pump(self) -> bool:
         """Read what has arrived into `inbox`; False where nothing more will: the worker has closed its end, or has died, though

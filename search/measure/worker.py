@@ -37,7 +37,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -56,6 +56,23 @@ SHARE_OF_NUMPY = 1 / 3  # of the time of a race
 CALLS = 2  # in a turn in a race, at most, of those that take `timing.LONG`
 MESSAGE = 4000  # characters of one, at most
 DESCRIPTORS = 256  # open files beyond those at the start, from which on a process is given up
+
+
+def _crashing(request: Callable[..., wire.Message]) -> Callable[..., wire.Message]:
+    """A request whose kernel may raise, which is its outcome then: what that leaves on a device or in this process is not to
+    trouble others."""
+
+    @wraps(request)
+    def answered(self: Worker, *args: Any, **kwargs: Any) -> wire.Message:
+        try:
+            return request(self, *args, **kwargs)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._lost = True
+            return {"outcome": "crash", "message": _describe(error)}
+
+    return answered
 
 
 class Worker:
@@ -147,6 +164,7 @@ class Worker:
         for i in ids:
             self._kernels.pop(i, None)
 
+    @_crashing
     def _run(
         self, id: int, best: float | None, check: bool, cutoff: float, min_seconds: float, min_runs: int, max_runs: int
     ) -> wire.Message:
@@ -155,46 +173,37 @@ class Worker:
         if check:
             data.reset()
         self.send(event="running")
-        try:
-            first = timing.clock(kernel, arrays)
-            short = first < timing.SHORT
-            if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
-                first = min(timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
-                min_runs = max(min_runs, 5)
-                for _ in range(SECOND_LOOKS):  # it may be another process that makes it slow
-                    if best is None or first <= cutoff * best:
-                        break
-                    time.sleep(PAUSE)
-                    first = min(first, *timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
-            if best is not None and first > cutoff * best:
-                return {"outcome": "ok", "samples": [first], "cut": True}
-            error = None
-            if check:
-                verdict = self._checked(id) if short or hasattr(kernel, "clock") else self._verdict()
-                if verdict["outcome"] != "ok":
-                    return verdict
-                error = verdict["max_error"]
-            if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
-                min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT else (3, 0.2 * min_seconds)
-            self.send(event="running", repeats=min_runs)
-            samples = timing.samples_of(kernel, arrays, first, min_seconds, min_runs, max_runs)
-            return {"outcome": "ok", "samples": samples, "max_error": error}
-        except MemoryError:
-            raise
-        except Exception as error:
-            return self._crash(error)
+        first = timing.clock(kernel, arrays)
+        short = first < timing.SHORT
+        if short:  # that was the warm-up; a short call is easily disturbed, and hidden by the checks of its arguments
+            first = min(timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
+            min_runs = max(min_runs, 5)
+            for _ in range(SECOND_LOOKS):  # it may be another process that makes it slow
+                if best is None or first <= cutoff * best:
+                    break
+                time.sleep(PAUSE)
+                first = min(first, *timing.samples_of(kernel, arrays, first, 0.0, 3, 3))
+        if best is not None and first > cutoff * best:
+            return {"outcome": "ok", "samples": [first], "cut": True}
+        error = None
+        if check:
+            verdict = self._checked(id) if short or hasattr(kernel, "clock") else self._verdict()
+            if verdict["outcome"] != "ok":
+                return verdict
+            error = verdict["max_error"]
+        if best is not None and first > 1.3 * best:  # it will not win, so a rough figure will do
+            min_runs, min_seconds = (2, 0.0) if first >= timing.SHORT else (3, 0.2 * min_seconds)
+        self.send(event="running", repeats=min_runs)
+        samples = timing.samples_of(kernel, arrays, first, min_seconds, min_runs, max_runs)
+        return {"outcome": "ok", "samples": samples, "max_error": error}
 
+    @_crashing
     def _checked(self, id: int) -> wire.Message:
         """The verdict over one call of a kernel."""
         self.send(event="running")
         data = self._data()
         data.reset()
-        try:
-            self._kernels[id](*data.working)
-        except MemoryError:
-            raise
-        except Exception as error:
-            return self._crash(error)
+        self._kernels[id](*data.working)
         return self._verdict()
 
     def _verdict(self) -> wire.Message:
@@ -202,24 +211,19 @@ class Worker:
         self.send(event="checking")
         return self._data().verdict()
 
+    @_crashing
     def _baseline(self, id: int) -> wire.Message:
         data, kernel = self._data(), self._kernels[id]
         data.reset()
         self.send(event="running")
-        try:
-            first = timing.clock(kernel, data.working)
-            if hasattr(kernel, "clock"):  # which leaves the results on the device
-                kernel(*data.working)
-            known = data.has_reference
-            answer = data.verdict() if known else {"outcome": "ok", "good": data.accept()}
-            if first < 0.5 and answer["outcome"] == "ok":
-                self.send(event="running", repeats=3)
-                return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
-            return {**answer, "samples": [first]}
-        except MemoryError:
-            raise
-        except Exception as error:
-            return self._crash(error)
+        first = timing.clock(kernel, data.working)
+        if hasattr(kernel, "clock"):  # which leaves the results on the device
+            kernel(*data.working)
+        answer = data.verdict() if data.has_reference else {"outcome": "ok", "good": data.accept()}
+        if first < 0.5 and answer["outcome"] == "ok":
+            self.send(event="running", repeats=3)
+            return {**answer, "samples": timing.samples_of(kernel, data.working, first, 0.1, 3, 20)}
+        return {**answer, "samples": [first]}
 
     def _reference(self, trace: Any, target: str) -> wire.Message:
         kernel = builder.compile(builder.schedule(self._func, trace), target)
@@ -228,11 +232,6 @@ class Worker:
         self.send(event="running")
         kernel(*data.working)
         return {"outcome": "ok", "good": data.accept()}
-
-    def _crash(self, error: Exception) -> wire.Message:
-        """The outcome of a kernel that raised. What it leaves on a device or in this process is not to trouble others."""
-        self._lost = True
-        return {"outcome": "crash", "message": _describe(error)}
 
     def _compare(self, ids: list[int], numpy: bool, rounds: int, seconds: float) -> wire.Message:
         data = self._data()
