@@ -332,14 +332,10 @@ class _Nest:
             loop, serial, none, distance, away, count, *(a / divisor for a in amounts), innermost,
         ]  # fmt: skip
 
-    def _reuse(self, bytes_at: list[Value]) -> tuple[Value, Value, Value, Value, Value]:
+    def _reuse(self, bytes_at: list[Value]) -> tuple[Value, ...]:
         """The innermost loop that touches elements again, by standing still or because other statements in it touch them, too:
         two indicators, the iterations and bytes between two touches, and how many there are."""
-        loop: Value = 0.0
-        serial: Value = 0.0
-        distance: Value = 0.0
-        away: Value = 0.0
-        count: Value = 0.0
+        found: tuple[Value, ...] = (0.0,) * 5
         others = self.statement.others[self.touched.buffer]
         for d, e in enumerate(self.extents):
             moves = self.steps[d][1]
@@ -350,10 +346,8 @@ class _Nest:
                 moves = False
             several = and_not(e > 1, moves)
             if several is not False:
-                loop, serial, distance, away, count = (
-                    where(several, a, b) for a, b in zip(new, (loop, serial, distance, away, count), strict=True)
-                )
-        return loop, serial, distance, away, count
+                found = tuple(where(several, a, b) for a, b in zip(new, found, strict=True))
+        return found
 
 
 def _most_of(values: Iterable[Value]) -> Value:

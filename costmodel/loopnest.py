@@ -335,53 +335,43 @@ def _remaining(t: Term, c: int) -> Term:
     return Term(t.loop, t.coefficient % c, lesser(t.reach, -(-c // t.coefficient)))
 
 
+# Of a binary operation what Ansor names it, after the kind of its operands.
+_KINDS = {"*": "mul"} | dict.fromkeys(("/", "//", "%"), "divmod") | dict.fromkeys((*COMPARISONS, "min", "max"), "cmp")
+
+
 def operations(value: Expr) -> Counter[str]:
     """The operations of an expression by kind, as Ansor names them, without those in indices and guards of indices; a product
     that is added to something is a `mad`."""
     counts: Counter[str] = Counter()
 
-    def visit(n: Node, fused: bool) -> None:
-        match n:
-            case Binary(op, a, b):
-                prefix = "float" if dtypes.is_float(a.dtype) else "int"
-                multiplied = [x for x in (a, b) if isinstance(x, Binary) and x.op == "*"]
-                mad = op in ("+", "-") and bool(multiplied)
-                if op in LOGICAL:
-                    counts["bool_op"] += 1
-                elif op in COMPARISONS or op in ("min", "max"):
-                    counts[f"{prefix}_cmp"] += 1
-                elif op in ("/", "//", "%"):
-                    counts[f"{prefix}_divmod"] += 1
-                elif mad:
-                    counts[f"{prefix}_mad"] += 1
-                elif op == "*" and not fused:
-                    counts[f"{prefix}_mul"] += 1
-                elif op != "*":
-                    counts[f"{prefix}_addsub"] += 1
-                for x in (a, b):
-                    visit(x, mad and x is multiplied[0])
-            case Unary("not", a):
-                counts["bool_op"] += 1
-                visit(a, False)
-            case Unary(_, a):
-                counts["float_addsub" if dtypes.is_float(a.dtype) else "int_addsub"] += 1
-                visit(a, False)
-            case Call(_, args, dtype):
-                counts["float_mathfunc" if dtypes.is_float(dtype) else "int_mathfunc"] += 1
-                for x in args:
-                    visit(x, False)
-            case Select(_, t, f, True):  # guards an access
-                visit(t, False)
-                visit(f, False)
-            case Select(condition, t, f):
-                counts["select_op"] += 1
-                for x in (condition, t, f):
-                    visit(x, False)
-            case Load():
-                pass
-            case _:
-                for c in children(n):
-                    visit(c, False)
+    def count(kind: str, dtype: str) -> None:
+        counts[f"{'float' if dtypes.is_float(dtype) else 'int'}_{kind}"] += 1
 
-    visit(value, False)
+    def visit(n: Node, fused: bool = False) -> None:
+        match n:
+            case Load():
+                return
+            case Binary(op, a, b) if op not in LOGICAL:
+                product = next((x for x in (a, b) if isinstance(x, Binary) and x.op == "*" and op in ("+", "-")), None)
+                if not fused:
+                    count(_KINDS.get(op, "addsub") if product is None else "mad", a.dtype)
+                for x in (a, b):
+                    visit(x, x is product)
+                return
+            case Binary() | Unary("not"):
+                counts["bool_op"] += 1
+            case Unary(_, a):
+                count("addsub", a.dtype)
+            case Call(_, _, dtype):
+                count("mathfunc", dtype)
+            case Select(_, t, f, True):  # guards an access
+                visit(t)
+                visit(f)
+                return
+            case Select():
+                counts["select_op"] += 1
+        for c in children(n):
+            visit(c)
+
+    visit(value)
     return counts

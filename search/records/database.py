@@ -21,7 +21,7 @@ from ..measure.outcome import OUTCOMES, Candidate, Measurement
 from ..provenance import Provenance, fingerprint
 from ..task import Task, structure
 from . import exchange
-from .schema import RecordsError, connect
+from .schema import RecordsError, connect, transaction
 from .standing import Standing, standings
 
 if TYPE_CHECKING:
@@ -121,16 +121,9 @@ class Records:
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         """All of the statements within, or none; damage to the file as RecordsError."""
-        connection = self._connection
         try:
-            connection.execute(f"BEGIN {kind}")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            with transaction(self._connection, kind):
+                yield self._connection
         except sqlite3.ProgrammingError:  # closed, or used from another thread: a mistake of the caller
             raise
         except sqlite3.Error as error:

@@ -127,14 +127,14 @@ def _to_read(path: Path) -> str:
 
 def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
     """Check that the file is ours, or make it so if it is empty, or of an earlier version, and `writable`."""
-    with _transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
+    with transaction(connection, "DEFERRED"):  # of one moment: another process may be making the file
         version = _version(connection, path)
     if version == 0 and not writable:
         raise RecordsError(f"{path} is not a records file: it is empty, and may not be written")
     if version != VERSION and not writable:
         raise RecordsError(f"{path} holds records of version {version}, and may not be written to become of version {VERSION}")
     if version != VERSION:
-        with _transaction(connection, "IMMEDIATE"):
+        with transaction(connection, "IMMEDIATE"):
             version = _version(connection, path)  # another process may have made it meanwhile
             statements = TABLES if version == 0 else [s for n in range(version, VERSION) for s in MIGRATIONS[n]]
             for statement in statements if version != VERSION else ():
@@ -147,7 +147,8 @@ def _claim(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+    """All of the statements within, or none."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
