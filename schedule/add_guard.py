@@ -9,7 +9,8 @@ from tir.traverse import substitute, variables
 from .copies import renamed, with_starting_inits
 from .edits import Names
 from .error import ScheduleError
-from .guards import assuming, parsed_condition, ranges_around, sharpened
+from .guards import assuming, parsed_condition, sharpened
+from .loops import ranges_of
 from .primitive import named_at, primitive, replace_path
 
 
@@ -28,7 +29,7 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
     """
     target, above = named_at(func, block_or_loop)
     holds = parsed_condition(func, above, condition)
-    ranges = ranges_around(above[:-1])
+    ranges = ranges_of(above[:-1])
     decided = simplify(holds, ranges)
     if decided in (TRUE, FALSE):
         word = "always" if decided == TRUE else "never"

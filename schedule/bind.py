@@ -13,7 +13,8 @@ from tir.simplify import wraps
 from tir.traverse import blocks, loads, loops, stores, variables, walk, walk_stmts
 
 from .error import ScheduleError
-from .parallel import independent_iterations, need_markable
+from .loops import nest_at
+from .parallel import independent_iterations, need_markable, need_no_lanes
 from .primitive import blocks_below, loop_at, primitive, replace_path
 from .private import private_buffers
 from .reducer import reducer_of
@@ -48,10 +49,7 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     if block is None or block.init is None or loop.extent == Const(1, loop.extent.dtype):
         return False
     driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
-    inner: Stmt = loop
-    while type(inner) is For:
-        inner = inner.body
-    if driven != {Axis.REDUCE} or inner is not block:
+    if driven != {Axis.REDUCE} or nest_at(loop)[1] is not block:
         return False
     by_axis = {axis: {v for it in block.iters if it.axis is axis for v in variables(it.binding)} for axis in Axis}
     below = {x.name for x in loops(loop)}
@@ -75,11 +73,7 @@ def apart(path: list[Stmt]) -> bool:
     """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
     enumeration, where places that come from fused and split loops are beyond algebra."""
     loop: For = path[-1]  # type: ignore[assignment]
-    chain: list[For] = []
-    inner: Stmt = loop
-    while type(inner) is For:
-        chain.append(inner)
-        inner = inner.body
+    chain, inner = nest_at(loop)
     if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
         return False
     if any(type(s) not in (Store, Seq) for s in walk_stmts(inner.body)) or (
@@ -147,12 +141,8 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
     kind = thread_axis.split(".")[0]
     outside = [s for s in above[:-1] if type(s) is For]
     inside = loops(target.body)
+    need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")
     for other in (*outside, *inside):
-        if other.kind is Kind.VECTORIZED and other in outside:
-            raise ScheduleError(
-                f"`{loop}` is inside the vectorized loop `{other.name}`", (other, "vectorized"), (target, "inside it"),
-                hint="lanes of a vector cannot start threads; bind an outer loop",
-            )  # fmt: skip
         if other.kind is Kind.THREAD and other.thread == thread_axis:
             first, second = (other, target) if other in outside else (target, other)
             if kind == "threadIdx" and _step_of_the_block(first, second):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import gcd
 
 from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
-from tir.analysis.regions import iter_ranges
 from tir.ir import (
     TRUE,
     Axis,
@@ -28,10 +27,11 @@ from tir.ir import (
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
+from .copies import renamed_loops
 from .decompose_reduction import need_loops_for_init, need_no_threads, updated_reads
 from .edits import Names
 from .error import ScheduleError
-from .loops import ranges_of, substitute_loops
+from .loops import nest_at, ranges_of, substitute_loops
 from .primitive import loops_on, path_to_loop, primitive, replace_path
 from .window import Unproved, need_distinct
 
@@ -116,10 +116,7 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
 
 def _nest(above: Sequence[Stmt]) -> Nest:
     """What stands at the end of a path: perfectly nested loops and one block; refuses anything else."""
-    inner: list[For] = [above[-1]]  # type: ignore[list-item]
-    while type(inner[-1].body) is For:
-        inner.append(inner[-1].body)
-    block = inner[-1].body
+    inner, block = nest_at(above[-1])
     if type(block) is not Block:
         raise ScheduleError(
             f"`{inner[0].name}` must hold one block in perfectly nested loops, and nothing else",
@@ -128,11 +125,8 @@ def _nest(above: Sequence[Stmt]) -> Nest:
             hint="decompose_reduction or compute_at afterwards, or choose a loop further inside",
         )
     outer = loops_on(above[:-1])
-    ranges: dict[str, Interval] = {}
-    for s in above:
-        if type(s) is Block:
-            ranges |= iter_ranges(s)
-    return Nest(block, outer, inner, ranges | ranges_of([*outer, *inner]))
+    around = [s for s in above if type(s) is Block]
+    return Nest(block, outer, inner, ranges_of([*around, *outer, *inner]))
 
 
 def _axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> Axes:
@@ -282,14 +276,9 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
 def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
-    first = dict(zeros)
-    kept = []
-    for loop in n.inner:
-        if loop.name in zeros:
-            continue
-        var = Var(names.loop(f"{loop.name}_init"), loop.var.dtype)
-        first[loop.name] = var
-        kept.append(loop.with_(var=var, extent=substitute(loop.extent, first)))
+    loops, placing = renamed_loops((x for x in n.inner if x.name not in zeros), names, "_init")
+    kept = [x.with_(extent=substitute(x.extent, zeros)) for x in loops]
+    first = {**zeros, **placing}
     starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import UNBOUNDED, Interval, Ranges
-from tir.analysis.regions import accessed, block_regions, extent_range, iter_ranges
+from tir.analysis.regions import accessed, block_regions, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
@@ -15,6 +15,7 @@ from tir.traverse import replace_buffers, replace_stmt, substitute, variables, w
 from .dataflow import Leaf, Scope, buffer_of, locate, shared
 from .edits import Insertion, Names, edited, parts, with_buffer
 from .error import ScheduleError, listing
+from .loops import nest_at, ranges_of
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import primitive
 
@@ -96,12 +97,9 @@ def where_read(placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence
 
 def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
     """A block in its loops, within loops of the given ranges, under conditions on its axes and these loops."""
-    inside = dict(ranges)
-    block = placed
-    while type(block) is For:
-        inside[block.name] = extent_range(block.extent, inside)
-        block = block.body
+    loops, block = nest_at(placed)
     assert type(block) is Block
+    inside = ranges_of(loops, ranges)
     bindings = {it.var: it.binding for it in block.iters}
     facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
     bound = [substitute(c, bindings) for c in conditions]

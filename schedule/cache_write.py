@@ -102,7 +102,7 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     dims = _dimensions(block, target)
     own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
     conditions, rest = _on_axes(block)
-    share = windows(rest, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
+    share = windows(rest, loops, leaf.inside(loops))
     result: dict[str, Window] = {}
     for it, (v, offset) in zip(copying.iters, dims, strict=True):
         window = share[v]

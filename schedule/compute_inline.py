@@ -9,7 +9,7 @@ from tir.simplify import simplify
 from tir.traverse import rewrite, stores, substitute
 
 from .dataflow import locate
-from .edits import edited, without_buffers
+from .edits import edited, unstated, without_buffers
 from .error import ScheduleError
 from .primitive import primitive
 from .requirements import (
@@ -82,9 +82,7 @@ def inlined(stmt: Stmt, name: str, formula) -> Stmt:
     def visit(n):
         if type(n) is Load and n.buffer.name == name:
             return formula(n)
-        if type(n) is Block and any(r.buffer.name == name for r in n.reads or ()):
-            return n.with_(reads=None)
-        return None
+        return unstated(n, name) if type(n) is Block else None
 
     return rewrite(stmt, visit)  # type: ignore[return-value]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tir.affine import Interval
-from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var
 from tir.simplify import bounds, prove
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk_stmts
 
 from .edits import Names
 from .error import ScheduleError
+from .loops import ranges_of
 
 
 def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
@@ -44,6 +44,13 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
     return rename(result) if blocks else result
 
 
+def renamed_loops(loops: Iterable[For], names: Names, suffix: str = "") -> tuple[list[For], dict[str, Expr]]:
+    """Copies of loops under fresh names, and their variables by the names of the old ones."""
+    loops = list(loops)
+    mapping: dict[str, Expr] = {x.name: Var(names.loop(x.name + suffix), x.var.dtype) for x in loops}
+    return [x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in loops], mapping
+
+
 def with_starting_inits(
     stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = (), starts: Callable[[set[str]], bool] | None = None
 ) -> Stmt:
@@ -69,13 +76,11 @@ def with_starting_inits(
         return b
 
     def visit(s, inside: dict[str, Interval]):
-        if type(s) is For:
-            inside = {**inside, s.name: extent_range(s.extent, inside)}
-        elif type(s) is Block:
+        if type(s) is Block:
             s = started(s, inside)
             if type(s.body) is Store:
                 return s
-            inside = {**inside, **iter_ranges(s)}
-        return map_statements(s, lambda c: visit(c, inside))
+        within = ranges_of([s], inside)
+        return map_statements(s, lambda c: visit(c, within))
 
     return visit(stmt, ranges)

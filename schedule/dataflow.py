@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from tir.affine import Interval
-from tir.analysis.regions import iter_ranges
 from tir.ir import (
     Allocate,
     Binary,
@@ -30,6 +30,7 @@ from tir.nearest import did_you_mean
 from tir.traverse import children, loads, walk
 
 from .error import Mark, ScheduleError, listing
+from .loops import ranges_of
 from .primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 
@@ -90,6 +91,16 @@ class Leaf:
         """The loops around, outermost first, within the scope."""
         return tuple(s for s in self.above if type(s) is For)
 
+    @cached_property
+    def alone(self) -> tuple[For, ...]:
+        """The innermost loops around, those that hold nothing else, outermost first."""
+        count = len(list(takewhile(lambda s: type(s) is For, reversed(self.above))))
+        return self.loops[len(self.loops) - count :]
+
+    def inside(self, outer: Iterable[For]) -> list[For]:
+        """The loops around that are none of `outer`."""
+        return [x for x in self.loops if not any(x is o for o in outer)]
+
     @property
     def name(self) -> str:
         return self.stmt.name if type(self.stmt) is Block else "a statement outside of blocks"
@@ -147,11 +158,7 @@ class Scope:
     @cached_property
     def ranges(self) -> dict[str, Interval]:
         """The ranges of the variables that come from outside: iteration variables of the enclosing blocks."""
-        result: dict[str, Interval] = {}
-        for s in self.around:
-            if type(s) is Block:
-                result |= iter_ranges(s)
-        return result
+        return ranges_of(s for s in self.around if type(s) is Block)
 
     def leaf(self, stmt: Stmt) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.stmt is stmt)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tir.affine import add, polynomial
 from tir.analysis.regions import iter_ranges
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Select, Stmt, Store, Var, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
-from tir.traverse import loads, map_statements, substitute, variables
+from tir.traverse import loads, substitute, variables
 
 from .compute_inline import single_store
+from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .decompose_reduction import need_late_readers
-from .edits import Insertion, Names, edited
+from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
+from .guards import excess
 from .loops import ranges_of
 from .primitive import primitive
 from .requirements import need_complete
@@ -63,7 +64,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
     names = Names.of(func)
     used = variables(target.predicate).union(*(variables(it.binding) for it in target.iters))
     kept = [x for x in inner if x.name in used]
-    mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_pad"), x.var.dtype) for x in kept}
+    loops, mapping = renamed_loops(kept, names, "_pad")
     filling = Block(
         names.block(f"{block}_pad_const"),
         tuple(it.with_(binding=substitute(it.binding, mapping)) for it in target.iters),
@@ -74,11 +75,11 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
         reads=None if target.reads is None else (),
         annotations=target.annotations,
     )
-    before = nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], filling)
     cut = _alone(scope, leaf, inner, inside)
     copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
-    func = edited(func, [(target, copying)], Insertion(around, 0, before))
-    return _shortened(func, {loop: high - low for loop, (low, high) in cut.items()}), filling.name
+    func = edited(func, [(target, copying)], Insertion(around, 0, nest(loops, filling)))
+    sizes = {x.name: Const(cut[x.name][1] - cut[x.name][0], x.extent.dtype) for x in inner if x.name in cut}
+    return with_extents(func, sizes), filling.name
 
 
 def _inside(block: Block, condition: Expr) -> Inside:
@@ -105,23 +106,15 @@ def _inside(block: Block, condition: Expr) -> Inside:
 
 def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
     """A comparison of one variable with a constant, as `low <= name < high`."""
-    match condition:
-        case Binary("<" | "<=" as op, a, b):
-            less, more = a, b
-        case Binary(">" | ">=" as op, a, b):
-            less, more = b, a
-        case _:
-            return None
-    p = add(polynomial(more), polynomial(less), -1)  # > 0, or >= 0
-    least = 1 if op in ("<", ">") else 0
-    offset = p.pop((), 0)
-    if len(p) != 1:
+    p = excess(condition)
+    offset = 0 if p is None else p.pop((), 0)
+    if p is None or len(p) != 1:
         return None
     ((monomial, sign),) = p.items()
     if len(monomial) != 1 or type(monomial[0]) is not Var or abs(sign) != 1:
         return None
     name = monomial[0].name
-    return (name, least - offset, None) if sign > 0 else (name, None, offset - least + 1)
+    return (name, None, 1 - offset) if sign > 0 else (name, offset, None)
 
 
 def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
@@ -164,13 +157,3 @@ def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[in
     ranges = iter_ranges(new)
     place = tuple(simplify(substitute(i, moved), ranges) for i in store.indices)
     return new.with_(body=store.with_(indices=place, value=simplify(substitute(store.value, moved), ranges)))
-
-
-def _shortened(func: PrimFunc, extents: dict[str, int]) -> PrimFunc:
-    """`func` with loops of other extents."""
-
-    def visit(s: Stmt) -> Stmt:
-        s = map_statements(s, visit)
-        return s.with_(extent=Const(extents[s.name], s.extent.dtype)) if type(s) is For and s.name in extents else s
-
-    return func.with_(body=visit(func.body)) if extents else func

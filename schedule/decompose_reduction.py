@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from tir.affine import Interval
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Const, Expr, For, Kind, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, Kind, PrimFunc, Region, Stmt, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
+from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around, shared
 from .edits import Insertion, Names, edited
 from .error import ScheduleError
@@ -142,7 +143,7 @@ def _starting(
     conditions = [c for c in at_start if not prove(c, ranges)]
     needed = _loops(reduction, spatial=True).union(*(variables(c) for c in conditions))
     kept = [x for x in inner if x.name in needed]
-    mapping: dict[str, Expr] = {x.name: Var(names.loop(f"{x.name}_init"), x.var.dtype) for x in kept}
+    loops, mapping = renamed_loops(kept, names, "_init")
     init = Block(
         names.block(f"{reduction.name}_init"),
         tuple(it.with_(binding=substitute(it.binding, {**mapping, **zeros})) for it in spatial),
@@ -153,7 +154,7 @@ def _starting(
         writes=reduction.writes,
         annotations=reduction.annotations,
     )
-    return nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], init), init.name
+    return nest(loops, init), init.name
 
 
 def updated_reads(reduction: Block) -> tuple[Region, ...] | None:

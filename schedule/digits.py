@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tir.affine import Interval, add, polynomial, to_expr
+from tir.affine import Interval, polynomial, to_expr
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import simplify
 from tir.size import single
 from tir.traverse import substitute, variables, walk
 
 from .error import Mark, ScheduleError
+from .guards import excess
 from .loops import ranges_of
 
 
@@ -204,19 +205,11 @@ class _Reader:
 
 def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
     """An integer comparison as `expression < bound`, the expression without a constant; None for anything else."""
-    match condition:
-        case Binary("<", a, b):
-            d, strict = add(polynomial(a), polynomial(b), -1), 0
-        case Binary("<=", a, b):
-            d, strict = add(polynomial(a), polynomial(b), -1), 1
-        case Binary(">", a, b):
-            d, strict = add(polynomial(b), polynomial(a), -1), 0
-        case Binary(">=", a, b):
-            d, strict = add(polynomial(b), polynomial(a), -1), 1
-        case _:
-            return None
-    offset = d.pop((), 0)
-    return to_expr(d, a.dtype), strict - offset
+    p = excess(condition)
+    if p is None:
+        return None
+    offset = p.pop((), 0)
+    return to_expr(p, condition.a.dtype), 1 - offset  # type: ignore[attr-defined]
 
 
 def _fused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,34 +52,35 @@ def named(value: Any, name: str) -> Any:
 
 def referring(value: Any) -> Any:
     """An argument with references in the place of drawn values."""
-    return _mapped(value, lambda v: Ref(v.drawn) if isinstance(v, (DrawnInt, DrawnFloat, DrawnStr)) else v)
+    return mapped(value, lambda v: Ref(v.drawn) if isinstance(v, (DrawnInt, DrawnFloat, DrawnStr)) else v)
 
 
 def plain(value: Any) -> Any:
     """An argument with plain numbers and texts in the place of drawn values."""
     kinds = {drawn: kind for kind, drawn in _KINDS.items()}
-    return _mapped(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
+    return mapped(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
 
 
 def resolved(value: Any, known: dict[str, Any]) -> Any:
     """An argument with the values of its references; KeyError for one that nothing has drawn."""
-    return _mapped(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
+    return mapped(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
 
 
 def references(value: Any) -> set[str]:
     """The names that an argument refers to."""
     found: set[str] = set()
-    _mapped(value, lambda v: found.add(v.name) if isinstance(v, Ref) else v)
+    mapped(value, lambda v: found.add(v.name) if isinstance(v, Ref) else v)
     return found
 
 
-def _mapped(value: Any, leaf: Any) -> Any:
+def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """An argument with `leaf(v)` in the place of each v that is no list, tuple or dict."""
     match value:
         case list():
-            return [_mapped(v, leaf) for v in value]
+            return [mapped(v, leaf) for v in value]
         case tuple():
-            return tuple(_mapped(v, leaf) for v in value)
+            return tuple(mapped(v, leaf) for v in value)
         case dict():
-            return {k: _mapped(v, leaf) for k, v in value.items()}
+            return {k: mapped(v, leaf) for k, v in value.items()}
         case _:
             return leaf(value)

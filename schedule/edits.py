@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from tir.ir import (
-    Allocate,
-    Block,
-    Buffer,
-    For,
-    Let,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-)
-from tir.traverse import map_statements, walk_stmts
+from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import map_statements, rewrite, walk_stmts
 
 from .dataflow import Scope
 from .error import ScheduleError
 from .primitive import find_block
+
+S = TypeVar("S", bound=Stmt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +93,38 @@ def with_buffer(func: PrimFunc, scope: Scope, buffer: Buffer) -> PrimFunc:
         return func.with_(allocs=(*func.allocs, buffer))
     current = find_block(func, block.name)
     return edited(func, [(current, current.with_(allocs=(*current.allocs, buffer)))])
+
+
+def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
+    """`func` with loops of other extents."""
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_statements(s, visit)
+        return s.with_(extent=extents[s.name]) if type(s) is For and s.name in extents else s
+
+    return func.with_(body=visit(func.body)) if extents else func
+
+
+def with_accesses(stmt: S, name: str, buffer: Buffer, place: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> S:
+    """`stmt` with accesses of a buffer made ones of another, at `place(indices)`; stated regions of the old one are dropped."""
+
+    def visit(n):
+        match n:
+            case Load(old, indices) if old.name == name:
+                return Load(buffer, place(indices))
+            case Store(old, indices, value) if old.name == name:
+                return Store(buffer, place(indices), value)
+            case Block():
+                return unstated(n, name)
+        return None
+
+    return rewrite(stmt, visit)
+
+
+def unstated(block: Block, name: str) -> Block:
+    """A block without its stated reads, and writes, where a buffer is among them."""
+    stated = {key: None for key in ("reads", "writes") if any(r.buffer.name == name for r in getattr(block, key) or ())}
+    return block.with_(**stated) if stated else block
 
 
 def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:

@@ -7,11 +7,11 @@ from functools import reduce
 from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store, Unary, Var
 from tir.simplify import simplify
-from tir.traverse import loads, rewrite, substitute
+from tir.traverse import loads, substitute
 
 from .compute_inline import own_axes, single_store
 from .dataflow import Leaf, Scope, locate, shared, span
-from .edits import edited, without_buffers
+from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
 from .primitive import primitive
 from .requirements import need_complete, need_only_writer, need_temporary
@@ -75,15 +75,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     parts = combined if neutral and combined else [start, *combined]
     into = tuple(simplify(substitute(i, axes), iter_ranges(reduction)) for i in store.indices)
 
-    def moved(n):
-        match n:
-            case Load(buffer) if buffer.name == result.name:
-                return Load(output, into)
-            case Store(buffer, _, value) if buffer.name == result.name:
-                return Store(output, into, value)
-        return None
-
-    body = rewrite(reduction.body, moved)
+    body = with_accesses(reduction.body, result.name, output, lambda _: into)
     init = Store(output, into, reduce(lambda a, b: Binary(op, a, b), parts))
     changes: list[tuple[Stmt, Stmt | None]] = [
         (reduction, reduction.with_(body=body, init=init, reads=None, writes=None)),

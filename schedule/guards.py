@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.affine import Interval, Polynomial, add, polynomial, to_expr
-from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
-from tir.traverse import map_statements, substatements
+from tir.traverse import map_statements, substatements, variables
 
 from .error import ScheduleError, listing
+from .loops import ranges_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +52,6 @@ def guarded_statements(stmt: Stmt) -> list[Guarded]:
     return result
 
 
-def ranges_around(above: Sequence[Stmt]) -> dict[str, Interval]:
-    """The ranges of the loop and iteration variables on a path from the root."""
-    ranges: dict[str, Interval] = {}
-    for s in above:
-        if type(s) is For:
-            ranges[s.name] = extent_range(s.extent, ranges)
-        elif type(s) is Block:
-            ranges |= iter_ranges(s)
-    return ranges
-
-
 def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()) -> Stmt:
     """`stmt` without the conditions that hold anyway, given the ranges of the variables around it and some facts about them."""
 
@@ -73,19 +62,17 @@ def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()
 
     def visit(s, inside: dict[str, Interval]):
         match s:
-            case For():
-                inside = {**inside, s.name: extent_range(s.extent, inside)}
             case Block():
                 predicate = left(s.predicate, inside)
                 s = s if predicate is s.predicate else s.with_(predicate=predicate)
-                inside = {**inside, **iter_ranges(s)}
             case If(condition, then, None):
                 rest = left(condition, inside)
                 body = visit(then, inside)
                 if not conjuncts(rest):
                     return body
                 return s if rest is condition and body is then else If(rest, body)
-        return map_statements(s, lambda c: visit(c, inside))
+        within = ranges_of([s], inside)
+        return map_statements(s, lambda c: visit(c, within))
 
     return visit(stmt, dict(ranges))
 
@@ -104,6 +91,19 @@ def sharpened(condition: Expr, ranges: Mapping[str, Interval]) -> Expr:
     return conjunction(*parts)
 
 
+def excess(condition: Expr) -> Polynomial | None:
+    """An integer comparison as a polynomial that is at most 0 exactly where it holds; None for anything else."""
+    match condition:
+        case Binary("<" | "<=" as op, less, more):
+            pass
+        case Binary(">" | ">=" as op, more, less):
+            pass
+        case _:
+            return None
+    difference = add(polynomial(less), polynomial(more), -1)
+    return add(difference, {(): 1}) if op in ("<", ">") else difference
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A condition `factor * variable + rest >= 0`."""
@@ -114,26 +114,16 @@ class Bound:
 
 def bound_on(condition: Expr, variable: str) -> Bound | None:
     """An integer comparison as a bound on one variable; None where it is none."""
-    match condition:
-        case Binary("<", a, b):
-            p = add(add(polynomial(b), polynomial(a), -1), {(): -1})
-        case Binary("<=", a, b):
-            p = add(polynomial(b), polynomial(a), -1)
-        case Binary(">", a, b):
-            p = add(add(polynomial(a), polynomial(b), -1), {(): -1})
-        case Binary(">=", a, b):
-            p = add(polynomial(a), polynomial(b), -1)
-        case _:
-            return None
+    p = excess(condition)
+    if p is None:
+        return None
     factor = 0
     rest: Polynomial = {}
     for m, c in p.items():
         if len(m) == 1 and type(m[0]) is Var and m[0].name == variable:
-            factor = c
+            factor = -c
         else:
-            rest[m] = c
-    from tir.traverse import variables
-
+            rest[m] = -c
     if factor == 0 or any(variable in variables(atom) for m in rest for atom in m):
         return None
     return Bound(factor, to_expr(rest))

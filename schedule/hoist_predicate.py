@@ -7,7 +7,8 @@ from tir.simplify import prove
 from tir.traverse import loops, variables
 
 from .error import ScheduleError
-from .guards import assuming, guarded_statements, ranges_around
+from .guards import assuming, guarded_statements
+from .loops import ranges_of
 from .primitive import loop_at, primitive, replace_path
 
 
@@ -24,7 +25,7 @@ def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     target, above = loop_at(func, loop)
     inside = {x.name for x in loops(target)}
     guards = guarded_statements(target)
-    ranges = ranges_around(above[:-1])
+    ranges = ranges_of(above[:-1])
     hoisted = [
         c
         for c in dict.fromkeys(guards[0].conditions)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tir.affine import Interval, Ranges
-from tir.analysis.regions import extent_range
+from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Stmt, Var, conjunction, conjuncts
 from tir.simplify import prove, simplify
 from tir.traverse import map_children, substitute, variables, walk
@@ -15,12 +16,24 @@ UNIT: Interval = (0, 0)
 KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
 
 
-def ranges_of(loops: Iterable[For]) -> dict[str, Interval]:
-    """The inclusive ranges of loop variables, the loops given outermost first."""
-    ranges: dict[str, Interval] = {}
-    for loop in loops:
-        ranges[loop.name] = extent_range(loop.extent, ranges)
+def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> dict[str, Interval]:
+    """The inclusive ranges of the variables of loops and blocks, given outermost first, and of those from outside."""
+    ranges = dict(outside)
+    for s in stmts:
+        if type(s) is For:
+            ranges[s.name] = extent_range(s.extent, ranges)
+        elif type(s) is Block:
+            ranges |= iter_ranges(s)
     return ranges
+
+
+def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops that a statement begins with, each the whole body of the one before, and what is in the last."""
+    found: list[For] = []
+    while type(stmt) is For:
+        found.append(stmt)
+        stmt = stmt.body
+    return found, stmt
 
 
 def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[For], folded: Collection[str] = ()) -> Stmt:

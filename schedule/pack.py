@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import polynomial
-from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Seq, Var
+from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Var
 from tir.simplify import simplify
 from tir.size import single
 from tir.traverse import loads
@@ -47,8 +47,7 @@ def pack(
     func, _ = transform_layout.function(func, copying, ["write", 0], index_map, 0)  # type: ignore[arg-type]
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.stmt).indices)  # type: ignore[arg-type]
-    alone = all(type(s) is not Seq for s in copy.above[next((n for n, s in enumerate(copy.above) if type(s) is For), 0) :])
-    if alone and not in_order:
+    if copy.loops and copy.alone == copy.loops and not in_order:
         func, _ = transform_block_layout.function(func, copying, index_map)  # type: ignore[arg-type]
     return func, copying
 

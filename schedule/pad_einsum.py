@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tir.ir import Axis, Binary, Block, Buffer, Cast, Const, Expr, For, Iter, Load, PrimFunc, Stmt, Store, Var, const
+from tir.ir import Axis, Binary, Block, Buffer, Cast, Const, Expr, Load, PrimFunc, Store, Var, const
 from tir.simplify import simplify
-from tir.traverse import map_children, map_statements, replace_buffers, variables
+from tir.traverse import replace_buffers, variables
 
 from .dataflow import locate
-from .edits import Names
+from .edits import Names, edited, with_extents
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, place_names
-from .primitive import primitive
+from .primitive import find_block, primitive
 from .requirements import need_complete, need_temporary
 from .transform_block_layout import own_loops
 from .transform_layout import padded
@@ -39,7 +39,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
     if len(padding) != len(target.iters) or any(p < 1 for p in padding):
         raise ScheduleError(f"`padding` must be {len(target.iters)} positive integers, one for each axis, got {padding}", mark)
     need_complete(scope, leaf, "padded")
-    own_loops(target, leaf.above)
+    own_loops(leaf)
     output, factors = _product(target)
     sizes: dict[str, tuple[Expr, Expr]] = {}  # by axis: the extent, and the rounded one
     for it, p in zip(target.iters, padding, strict=True):
@@ -153,16 +153,6 @@ def _padded(func: PrimFunc, buffer: Buffer, shape: tuple[Expr, ...]) -> PrimFunc
 def _widened(func: PrimFunc, block: Block, sizes: dict[str, Expr]) -> PrimFunc:
     """`func` with the axes of a block, and their loops, of other extents."""
     loops = {v: sizes[it.var.name] for it in block.iters if it.var.name in sizes for v in variables(it.binding)}
-
-    def visit(n):
-        if isinstance(n, Iter):
-            return n.with_(extent=sizes.get(n.var.name, n.extent))
-        if type(n) is Block and n.name != block.name:
-            return map_statements(n, visit)
-        if isinstance(n, Stmt):
-            n = map_children(n, lambda c: visit(c) if isinstance(c, (Stmt, Iter)) else c)
-            if type(n) is For and n.name in loops:
-                return n.with_(extent=loops[n.name])
-        return n
-
-    return func.with_(body=visit(func.body))
+    current = find_block(func, block.name)
+    iters = tuple(it.with_(extent=sizes.get(it.var.name, it.extent)) for it in current.iters)
+    return with_extents(edited(func, [(current, current.with_(iters=iters))]), loops)

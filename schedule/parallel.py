@@ -43,12 +43,7 @@ def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """
     target, above = loop_at(func, loop)
     need_markable(target, Kind.PARALLEL)
-    for s in above[:-1]:
-        if isinstance(s, For) and s.kind is Kind.VECTORIZED:
-            raise ScheduleError(
-                f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
-                hint="lanes of a vector cannot start threads; make an outer loop parallel",
-            )  # fmt: skip
+    need_no_lanes(above, "lanes of a vector cannot start threads; make an outer loop parallel")
     independent_iterations(above, "parallel", lambda: private_buffers(func, above))
     return replace_path(func, above, target.with_(kind=Kind.PARALLEL)), None
 
@@ -61,6 +56,15 @@ def need_markable(loop: For, kind: Kind) -> None:
             (loop, KIND_WORDS[loop.kind]),
             hint="split it, before it is marked, to mark its parts differently",
         )
+
+
+def need_no_lanes(above: list[Stmt], hint: str) -> None:
+    """Refuse the last loop of a path where a loop around it is vectorized."""
+    *outside, loop = (s for s in above if type(s) is For)
+    around = next((s for s in outside if s.kind is Kind.VECTORIZED), None)
+    if around is not None:
+        reason = f"`{loop.name}` is inside the vectorized loop `{around.name}`"
+        raise ScheduleError(reason, (around, "vectorized"), (loop, "inside it"), hint=hint)
 
 
 def independent_iterations(above: list[Stmt], how: str, private: Callable[[], set[str]] = set) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tir.analysis.regions import extent_range
 from tir.ir import PrimFunc
 from tir.traverse import variables
 
 from .error import ScheduleError, listing
-from .guards import guarded_statements, iterations_where, ranges_around
+from .guards import guarded_statements, iterations_where
 from .loop_partition import loop_partition
+from .loops import ranges_of
 from .primitive import constant_extent, loop_at, primitive, replace_path
 from .trim import trimmed
 
@@ -32,9 +32,7 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     extent = int(constant_extent(target))
     start, stop, marks = 0, extent, []
     for g in guarded_statements(target):
-        inside = ranges_around(above[:-1])
-        for x in g.loops:
-            inside[x.name] = extent_range(x.extent, inside)
+        inside = ranges_of((*above[:-1], *g.loops))
         for c in g.conditions:
             if loop not in variables(c):
                 continue
@@ -59,5 +57,5 @@ def peel(func: PrimFunc, loop: str) -> tuple[PrimFunc, list[str]]:
     for name in parts:
         if name != main:
             part, path = loop_at(func, name)
-            func = replace_path(func, path, trimmed(part, ranges_around(path[:-1])))
+            func = replace_path(func, path, trimmed(part, ranges_of(path[:-1])))
     return func, parts

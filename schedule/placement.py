@@ -12,7 +12,7 @@ from tir.size import fixed, less, lesser
 from tir.traverse import stores
 
 from .edits import Names
-from .loops import KEPT
+from .loops import KEPT, ranges_of
 from .window import Window, affine_index, difference, shifted
 
 ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
@@ -138,8 +138,4 @@ def _hull(a: Window, b: Window) -> Window | None:
 
 def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
     """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
-    found = [s for s in path if type(s) is For]
-    ranges = dict(outside)
-    for loop in found:
-        ranges[loop.name] = extent_range(loop.extent, ranges)
-    return found, ranges
+    return [s for s in path if type(s) is For], ranges_of(path, outside)

@@ -10,7 +10,7 @@ from tir.simplify import prove
 from tir.traverse import stores, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
-from .guards import ranges_around
+from .loops import ranges_of
 from .placement import loops_and_ranges
 from .window import Unproved, affine_index, covered, difference
 
@@ -43,7 +43,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
         return None if body is None else s.with_(body=body)
 
     def owned(name: str) -> bool:
-        parts = [(using(name, p[-1].body), ranges_around(p)) for p in paths]  # type: ignore[attr-defined]
+        parts = [(using(name, p[-1].body), ranges_of(p)) for p in paths]  # type: ignore[attr-defined]
         return all(part is None or self_contained(part, scope.buffer(name), ranges) for part, ranges in parts)
 
     return {name for name in names if owned(name)}

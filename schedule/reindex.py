@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tir.analysis.regions import accessed, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
-from tir.traverse import rewrite, substitute, variables, walk
+from tir.traverse import substitute, variables, walk
 
 from .cache_read import between, need_reads_alone, need_scope, need_written_before, where_read
 from .cache_write import need_stores, unknown_part
 from .dataflow import Leaf, buffer_of, locate, shared
-from .edits import Insertion, Names, edited, parts, with_buffer
+from .edits import Insertion, Names, edited, parts, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .index_map import IndexMap, invert, parse_index_map, place_names
 from .placement import laid_out, loops_and_ranges, needed
@@ -119,7 +119,7 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
             (reader, f"reads {source.name}"),
             hint=AS_IT_IS,
         )
-    new = _replaced(reader, source, copy, outputs)
+    new = with_accesses(reader, source.name, copy, lambda _: outputs)
     share: dict[str, Window] = {}
     if loops:
         inner = [s for s in leaf.above[len(common) :] if type(s) is For]
@@ -162,7 +162,7 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
     source = Load(copy, tuple(substitute(o, own) for o in outputs))
     copying = Block(names.block(wanted), iters, Store(target, tuple(substitute(i, own) for i in place), source))
     placed = laid_out(copying, _finished(leaf, target, loops, own), ranges, names)
-    new = _replaced(writer, target, copy, outputs)
+    new = with_accesses(writer, target.name, copy, lambda _: outputs)
     return with_buffer(edited(func, [(writer, new)], Insertion(body, position, placed)), scope, copy), copying.name, copy
 
 
@@ -229,31 +229,12 @@ def _axes(names: Names, used: list[Iter]) -> tuple[tuple[Iter, ...], dict[str, E
     return tuple(iters), own
 
 
-def _replaced(block: Block, old: Buffer, copy: Buffer, outputs: tuple[Expr, ...]) -> Block:
-    """The block with a buffer replaced by its copy; stated regions of the buffer are dropped."""
-
-    def visit(n):
-        match n:
-            case Load(buffer) if buffer.name == old.name:
-                return Load(copy, outputs)
-            case Store(buffer, _, value) if buffer.name == old.name:
-                return Store(copy, outputs, value)
-            case Block():
-                return n.with_(
-                    reads=None if any(r.buffer.name == old.name for r in n.reads or ()) else n.reads,
-                    writes=None if any(r.buffer.name == old.name for r in n.writes or ()) else n.writes,
-                )
-        return None
-
-    return rewrite(block, visit)
-
-
 def _finished(leaf: Leaf, target: Buffer, loops: list[For], own: dict[str, Expr]) -> dict[str, Window]:
     """The windows of the copying block's axes that are written in an iteration of `loops`."""
     block: Block = leaf.stmt  # type: ignore[assignment]
     try:
         need_stores(block)
-        share = windows(block, loops, [x for x in leaf.loops if not any(x is o for o in loops)])
+        share = windows(block, loops, leaf.inside(loops))
     except Unproved as reason:
         raise unknown_part(leaf, target, loops, reason) from None
     return {v.name: share[name] for name, v in own.items()}  # type: ignore[attr-defined]

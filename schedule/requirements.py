@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tir.affine import Interval
-from tir.analysis.regions import iter_ranges, loop_ranges
+from tir.analysis.regions import iter_ranges
 from tir.ir import (
     TRUE,
     Axis,
@@ -27,6 +27,7 @@ from tir.traverse import children, loads, variables, walk
 
 from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
 from .error import ScheduleError
+from .loops import ranges_of
 from .primitive import KIND_WORDS
 from .private import holds
 
@@ -204,7 +205,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
     block: Block = leaf.stmt  # type: ignore[assignment]
     if block.predicate == TRUE:
         return
-    ranges = {**scope.ranges, **loop_ranges(leaf.above)}
+    ranges = {**scope.ranges, **ranges_of(leaf.above)}
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
     if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(
         block, {**scope.ranges, **iter_ranges(block)}

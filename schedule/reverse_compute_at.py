@@ -178,7 +178,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
             (source, "not in a block"),
             hint="only what a block writes can be told apart: put the statement into one (T.block)",
         )
-    inner = [x for x in producer.loops if not any(x is o for o in outer)]
+    inner = producer.inside(outer)
     try:
         share = windows(source, outer, inner)
     except Unproved as reason:
@@ -271,7 +271,7 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
     the producers finish in that iteration."""
     block: Block = moved.stmt  # type: ignore[assignment]
     around, ranges = loops_and_ranges(common, scope.ranges)
-    inner = [x for x in moved.loops if not any(x is o for o in around)]
+    inner = moved.inside(around)
     try:
         now = windows(block, around, inner)
     except Unproved as reason:

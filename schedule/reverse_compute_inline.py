@@ -184,7 +184,7 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
     """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
     try:
-        return windows(x.stmt, common, [s for s in x.loops if not any(s is c for c in common)])  # type: ignore[arg-type]
+        return windows(x.stmt, common, x.inside(common))  # type: ignore[arg-type]
     except Unproved as reason:
         what = f"that {x.quoted} runs over its whole domain, once"
         raise reason.refusal(what, (x.stmt, "the block"), hint=_instead(block)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tir.ir import (
@@ -27,6 +28,7 @@ from tir.ir import (
 from tir.simplify import prove
 from tir.traverse import stores, substitute, variables
 
+from .copies import renamed_loops
 from .dataflow import Leaf, locate
 from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
@@ -44,7 +46,7 @@ class Factoring:
 
     block: Block
     target: For
-    chain: list[For]
+    chain: Sequence[For]
     reducer: Reducer
     places: tuple[Load, ...]
     lane: Var
@@ -145,11 +147,11 @@ def _need_roles(leaf: Leaf, target: For) -> set[str]:
     return driving
 
 
-def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> list[For]:
+def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> Sequence[For]:
     """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
     reduction are, and they visit each point once."""
     block: Block = leaf.stmt  # type: ignore[assignment]
-    chain, outer = _chain(leaf)
+    chain, outer = leaf.alone, leaf.loops[: len(leaf.loops) - len(leaf.alone)]
     if not any(x is target for x in chain):
         raise ScheduleError(
             f"`{block.name}` is not alone below `{target.name}`",
@@ -188,17 +190,7 @@ def _driving(block: Block) -> set[str]:
     return {name for it in block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
 
 
-def _chain(leaf: Leaf) -> tuple[list[For], list[For]]:
-    """The loops that have nothing but the block below, outermost first, and those outside of them."""
-    inner: list[For] = []
-    for s in reversed(leaf.above):
-        if type(s) is not For:
-            break
-        inner.append(s)
-    return inner[::-1], list(leaf.loops[: len(leaf.loops) - len(inner)])
-
-
-def _keeps_order(block: Block, target: For, chain: list[For]) -> bool:
+def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
     driving = [x for x in chain if x.name in _driving(block) and x.extent != Const(1, x.extent.dtype)]
     return bool(driving) and driving[0] is target
@@ -275,11 +267,11 @@ def _combining(f: Factoring, names: Names) -> Stmt:
     conditions = [c for c in conjuncts(block.predicate) if not variables(c) & _driving(block)]
     needed = {f.target.name}.union(*(variables(e) for e in (*(it.binding for it in spatial), *conditions)))
     kept = [x for x in f.chain if x.name in needed]
-    mapping: dict[str, Expr] = {x.name: Var(names.loop(x.name), x.var.dtype) for x in kept}
+    loops, mapping = renamed_loops(kept, names)
     iters = [it.with_(binding=substitute(it.binding, mapping)) for it in spatial]
     iters.append(Iter(f.lane, f.target.extent, Axis.REDUCE, mapping[f.target.name]))
     lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
     body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)
     predicate = substitute(conjunction(*conditions), mapping)
     final = Block(block.name, tuple(iters), body, block.init, predicate, annotations=block.annotations)
-    return nest([x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in kept], final)
+    return nest(loops, final)

@@ -7,12 +7,12 @@ from tir.analysis.regions import accessed
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Seq, Stmt, Store, conjunction
 from tir.nearest import did_you_mean
 from tir.simplify import simplify
-from tir.traverse import map_statements, replace_buffers, rewrite, substitute, variables, walk
+from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
 
 from .cache_read import copy_block, need_scope, restricted, where_read
 from .cache_write import finished, unknown_part
 from .dataflow import Leaf, Scope, locate
-from .edits import Insertion, Names, edited, with_buffer
+from .edits import Insertion, Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import KIND_WORDS, blocks_below, named_at, primitive
@@ -196,15 +196,10 @@ def _kept(
         placed.append(laid_out(copying, windows, ranges, names, exact=True))
     placed[0] = _only_where(placed[0], loop.var.equal(Const(0, loop.var.dtype)))
 
-    def circular(n):
-        match n:
-            case Load(buffer, indices) if buffer.name == source.name:
-                return Load(copy, tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices)))
-            case Block(reads=regions) if any(r.buffer.name == source.name for r in regions or ()):
-                return n.with_(reads=None)
-        return None
+    def circular(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
 
-    new = rewrite(target, circular)
+    new = with_accesses(target, source.name, copy, circular)
     func = edited(func, [(target, new)])
     for stmt in placed:
         func = edited(func, [], _beside(func, new, stmt, 0))

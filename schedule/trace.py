@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc
 from tir.nearest import did_you_mean
 
-from .drawn import Ref, references, resolved
+from .drawn import Ref, mapped, references, resolved
 from .error import ScheduleError
 from .primitive import REGISTRY
 
@@ -33,15 +33,7 @@ def _thaw(value: Any) -> Any:
 
 def _to_json(value: Any) -> Any:
     """Arguments as JSON data; a reference is an object with the one key REFERENCE."""
-    match value:
-        case Ref(name):
-            return {REFERENCE: name}
-        case list():
-            return [_to_json(v) for v in value]
-        case dict():
-            return {k: _to_json(v) for k, v in value.items()}
-        case _:
-            return value
+    return mapped(value, lambda v: {REFERENCE: v.name} if isinstance(v, Ref) else v)
 
 
 def _from_json(value: Any) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Stmt, Var, conjunction, nest, seq
+from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Var, conjunction, nest, seq
 from tir.simplify import simplify_tree
 from tir.traverse import substitute, variables
 
-from .dataflow import locate
+from .dataflow import Leaf, locate
 from .edits import Names, edited
 from .error import ScheduleError
 from .index_map import invert, parse_index_map, place_names
@@ -31,7 +31,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
     _, leaf = locate(func, block)
     target: Block = leaf.stmt  # type: ignore[assignment]
     mapping = parse_index_map(index_map, len(target.iters))
-    loops = own_loops(target, leaf.above)
+    loops = own_loops(leaf)
     names = Names.of(func)
     layout = invert(mapping, [it.extent for it in target.iters], place_names(func, names, len(mapping.outputs)))
     axes = {v.name: it for v, it in zip(mapping.inputs, target.iters, strict=True)}
@@ -73,19 +73,12 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
     return edited(func, [(loops[0] if loops else target, nest(new, result))]), None  # type: ignore[arg-type]
 
 
-def own_loops(block: Block, above: tuple[Stmt, ...]) -> list[For]:
+def own_loops(leaf: Leaf) -> tuple[For, ...]:
     """The loops around a block, if there is nothing else in them and they are its domain."""
-    loops: list[For] = []
-    inner: Stmt = block
-    for s in reversed(above):
-        if type(s) is not For:
-            break
-        if s.body is not inner:
-            break
-        loops.insert(0, s)
-        inner = s
-    outer = next((s for s in above if type(s) is For and s not in loops), None)
-    if outer is not None:
+    block: Block = leaf.stmt  # type: ignore[assignment]
+    loops = leaf.alone
+    if loops != leaf.loops:
+        outer = leaf.loops[0]
         raise ScheduleError(
             f"`{block.name}` is not alone in `{outer.name}`",
             (outer, "the loop"),

@@ -20,7 +20,6 @@ from tir.ir import (
     Kind,
     Load,
     PrimFunc,
-    Region,
     Select,
     Stmt,
     Store,
@@ -36,7 +35,7 @@ from tir.traverse import blocks, loads, map_children, stores, substatements, sub
 
 from .compute_inline import own_axes, single_store
 from .dataflow import Leaf, buffer_of, locate
-from .edits import Insertion, Names, edited, parts
+from .edits import Insertion, Names, edited, parts, unstated
 from .error import ScheduleError, listing
 from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
 from .primitive import find_block, primitive
@@ -148,18 +147,13 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
                 if not any(type(x) is Buffer and x.name == name for x in walk(n)):
                     return n
                 inside = {**ranges, **iter_ranges(n)}
-                n = n.with_(
-                    reads=None if _states(n.reads, name) else n.reads,
-                    writes=None if _states(n.writes, name) else n.writes,
-                )
-                n = n.with_(
+                return unstated(n, name).with_(
                     iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in iters),
                     predicate=visit(n.predicate, ranges),
                     body=visit(n.body, inside),
                     init=None if n.init is None else visit(n.init, inside),
                     allocs=tuple(visit(b, ranges) for b in n.allocs),
                 )
-                return n
             case _:
                 inside = ranges
         n = map_children(n, lambda c: visit(c, inside))
@@ -168,10 +162,6 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
         return n
 
     return func.with_(body=visit(func.body, {}), allocs=tuple(new if b.name == name else b for b in func.allocs))
-
-
-def _states(regions: tuple[Region, ...] | None, name: str) -> bool:
-    return any(r.buffer.name == name for r in regions or ())
 
 
 def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate: Expr = TRUE) -> Stmt:
@@ -201,14 +191,9 @@ def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
         windows(writers[0], (), leaf.loops)
     except (ScheduleError, Unproved):
         return None
-    top: Stmt = leaf.stmt
-    for s in reversed(leaf.above):
-        if type(s) is not For or s.body is not top:
-            break
-        if s.kind is not Kind.SERIAL or s.annotations:
-            return None
-        top = s
-    return (leaf, top) if leaf.loops == () or top is leaf.loops[0] else None
+    if leaf.alone != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
+        return None
+    return leaf, leaf.loops[0] if leaf.loops else leaf.stmt
 
 
 def _direct(stmt: Stmt) -> list[Stmt]:

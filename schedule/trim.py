@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tir.affine import Interval
-from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import Block, Const, For, PrimFunc, Stmt, Store
 from tir.traverse import map_statements
 
 from .error import ScheduleError
-from .guards import assuming, guarded_statements, iterations_where, ranges_around
+from .guards import assuming, guarded_statements, iterations_where
+from .loops import ranges_of
 from .primitive import constant_extent, loop_at, primitive, replace_path
 
 
@@ -23,7 +23,7 @@ def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     """
     target, above = loop_at(func, loop)
     extent = constant_extent(target)
-    ranges = ranges_around(above[:-1])
+    ranges = ranges_of(above[:-1])
     size = useful_iterations(target, ranges)
     if size >= extent:
         raise ScheduleError(
@@ -44,12 +44,10 @@ def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
             if size < value:
                 stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)
             ranges = {**ranges, name: (0, size - 1)}
-        case For():
-            ranges = {**ranges, stmt.name: extent_range(stmt.extent, ranges)}
-        case Block():
-            if type(stmt.body) is Store:
-                return stmt
-            ranges = {**ranges, **iter_ranges(stmt)}
+        case Block(body=Store()):
+            return stmt
+        case _:
+            ranges = ranges_of([stmt], ranges)
     return map_statements(stmt, lambda s: trimmed(s, ranges))
 
 
@@ -58,9 +56,7 @@ def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
     extent = int(loop.extent.value)  # type: ignore[attr-defined]
     most = 0
     for g in guarded_statements(loop):
-        inside = dict(ranges)
-        for x in g.loops:
-            inside[x.name] = extent_range(x.extent, inside)
+        inside = ranges_of(g.loops, ranges)
         found = [iterations_where(c, loop, inside, always=False) for c in g.conditions]
         most = max(most, min((stop for _, stop in (f for f in found if f is not None)), default=extent))
     return most

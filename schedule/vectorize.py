@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tir.ir import For, Kind, PrimFunc
+from tir.ir import Kind, PrimFunc
 from tir.traverse import loops, variables
 
 from .bind import apart
 from .error import ScheduleError
-from .parallel import independent_iterations, need_markable
+from .parallel import independent_iterations, need_markable, need_no_lanes
 from .primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, loop_at, primitive, replace_path
 
 
@@ -24,12 +24,7 @@ def vectorize(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
     target, above = loop_at(func, loop)
     need_markable(target, Kind.VECTORIZED)
     constant_extent(target)
-    for s in above[:-1]:
-        if isinstance(s, For) and s.kind is Kind.VECTORIZED:
-            raise ScheduleError(
-                f"`{loop}` is inside the vectorized loop `{s.name}`", (s, "vectorized"), (target, "inside it"),
-                hint="fuse the two loops before marking",
-            )  # fmt: skip
+    need_no_lanes(above, "fuse the two loops before marking")
     for inner in loops(target.body):
         if inner.kind not in (Kind.SERIAL, Kind.UNROLLED):
             raise ScheduleError(
