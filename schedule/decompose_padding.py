@@ -9,7 +9,6 @@ from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store,
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
-from .compute_inline import single_store
 from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .decompose_reduction import need_late_readers
@@ -18,7 +17,7 @@ from .error import ScheduleError
 from .guards import excess
 from .loops import ranges_of
 from .primitive import primitive
-from .requirements import need_complete
+from .requirements import need_complete, single_store
 
 
 @dataclass

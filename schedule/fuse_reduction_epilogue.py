@@ -9,12 +9,11 @@ from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, 
 from tir.simplify import simplify
 from tir.traverse import loads, substitute
 
-from .compute_inline import own_axes, single_store
 from .dataflow import Leaf, Scope, locate, shared, span
 from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
 from .primitive import primitive
-from .requirements import need_complete, need_only_writer, need_temporary
+from .requirements import need_complete, need_only_writer, need_temporary, own_axes, single_store
 from .window import Unproved, windows
 
 _OPERATIONS = ("+", "*", "min", "max", "and", "or")

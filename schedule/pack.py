@@ -11,11 +11,11 @@ from tir.size import single
 from tir.traverse import loads
 
 from .cache_read import cache_read
-from .compute_inline import single_store
 from .dataflow import buffer_of, locate
 from .error import ScheduleError
 from .index_map import IndexMap
 from .primitive import primitive
+from .requirements import single_store
 from .transform_block_layout import transform_block_layout
 from .transform_layout import transform_layout
 

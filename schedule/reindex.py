@@ -6,8 +6,7 @@ from tir.analysis.regions import accessed, iter_ranges
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
 from tir.traverse import substitute, variables, walk
 
-from .cache_read import between, need_reads_alone, need_scope, need_written_before, where_read
-from .cache_write import need_stores, unknown_part
+from .copying import need_reads_alone, need_scope, need_stores, place_to_copy, unknown_part, where_read
 from .dataflow import Leaf, buffer_of, locate, shared
 from .edits import Insertion, Names, edited, parts, with_accesses, with_buffer
 from .error import ScheduleError, listing
@@ -102,11 +101,8 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
     need_reads_alone(leaf, source.name)
     place = _place(reader, source)
     used = _used(reader, place)
-    writers = scope.writers(source.name)
-    before = [w for w in writers if w.order < leaf.order]
-    common, position = between(before, [leaf], source.name) if before else ((scope.root,), 0)
-    loops, ranges = loops_and_ranges(common if before else (), scope.ranges)
-    need_written_before(writers, before, loops, leaf, source.name)
+    stand = place_to_copy(scope, [leaf], source.name)
+    loops, ranges = stand.loops, stand.ranges
     names = Names.of(func)
     copy, outputs = _copy(names, wanted, memory, source, used)
     iters, own = _axes(names, used)
@@ -122,13 +118,17 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
     new = with_accesses(reader, source.name, copy, lambda _: outputs)
     share: dict[str, Window] = {}
     if loops:
-        inner = [s for s in leaf.above[len(common) :] if type(s) is For]
+        inner = [s for s in leaf.above[len(stand.path) :] if type(s) is For]
         region = accessed(nest(inner, new), ranges, (copy.name,))[0].get(copy.name)
         share = needed(copying, {copy.name: region}, ranges) if region is not None else {}
     placed = laid_out(copying, share, ranges, names)
     if all(p.name != source.name for p in func.buffers):
         placed = where_read(placed, source.name, [leaf], loops, ranges, box=False)
-    return with_buffer(edited(func, [(reader, new)], Insertion(common[-1], position, placed)), scope, copy), copying.name, copy
+    return (
+        with_buffer(edited(func, [(reader, new)], Insertion(stand.path[-1], stand.position, placed)), scope, copy),
+        copying.name,
+        copy,
+    )
 
 
 def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:

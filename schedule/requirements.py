@@ -6,24 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from tir.affine import Interval
 from tir.analysis.regions import iter_ranges
-from tir.ir import (
-    TRUE,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Iter,
-    Kind,
-    Let,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    conjuncts,
-)
+from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let, Load, Select, Stmt, Store, Var, conjuncts
 from tir.simplify import prove
-from tir.traverse import children, loads, variables, walk
+from tir.traverse import children, loads, stores, variables, walk
 
 from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
 from .error import ScheduleError
@@ -238,3 +223,43 @@ def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
                 return all(visit(c, facts) for c in children(n))
 
     return all(visit(part, ()) for part in (block.init, block.body) if part is not None)
+
+
+def single_store(block: Block) -> Store:
+    """The only statement of a block, if that is a store."""
+    if type(block.body) is not Store or block.init is not None:
+        found = stores(block)
+        raise ScheduleError(
+            f"`{block.name}` is more than a single store",
+            (block.init or found[-1] if found else block, "not the only statement"),
+            hint="its formula is needed: it must be one store, without T.init()",
+        )
+    return block.body
+
+
+def own_axes(block: Block, store: Store) -> list[str | None]:
+    """For each dimension that a block writes, the axis that indexes it (None: the constant 0); refuses anything else.
+
+    Each axis indexes one dimension, axes of extent 1 possibly none.
+    """
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    result: list[str | None] = []
+    for index in store.indices:
+        if type(index) is Var and index.name in axes and index.name not in result:
+            result.append(index.name)
+        elif type(index) is Const and index.value == 0:
+            result.append(None)
+        else:
+            raise ScheduleError(
+                f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own",
+                (store, "the store"),
+                hint="it must write at X[i, j, ...], each index an axis of the block, or 0",
+            )
+    for name, it in axes.items():
+        if name not in result and it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts",
+                (store, "the store"),
+                hint=f"leave out the axis `{name}`, or make it a dimension of `{store.buffer.name}`",
+            )
+    return result

@@ -9,12 +9,11 @@ from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt
 from tir.simplify import prove, simplify
 from tir.traverse import loads, rewrite, substitute
 
-from .compute_inline import own_axes, single_store
 from .dataflow import Leaf, Scope, locate, shared_loops, span
 from .edits import edited, without_buffers
 from .error import ScheduleError, listing
 from .primitive import primitive
-from .requirements import need_complete, need_only_writer, need_temporary
+from .requirements import need_complete, need_only_writer, need_temporary, own_axes, single_store
 from .window import Unproved, Window, affine_index, windows
 
 

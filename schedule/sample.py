@@ -44,20 +44,14 @@ def sample_perfect_tile(
     Legal     if the extent is a constant and n at least 1. A given decision must be such a list.
     Example   matmul: s.split("j", s.sample_perfect_tile("j", 2, decision=[13, 1]))
     """
-    extent = _extent(func, loop)
-    _need_count(n, max_innermost_factor)
-    limit = extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
+    extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
     if decision is not None:
         _need_factors(decision, n, loop)
         if math.prod(decision) != extent:
             raise ScheduleError(
                 f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations"
             )
-        if decision[-1] > limit:
-            raise ScheduleError(
-                f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}"
-            )
-        return func, (decision, decision)
+        return func, (_within(decision, limit, max_innermost_factor), decision)
     divisors = [d for d in range(1, extent + 1) if extent % d == 0]
 
     @cache
@@ -99,9 +93,7 @@ def sample_tile(
               is 1).
     Example   matmul: s.split("j", s.sample_tile("j", 2, decision=[4, 4]))
     """
-    extent = _extent(func, loop)
-    _need_count(n, max_innermost_factor)
-    limit = extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
+    extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
     if decision is not None:
         _need_factors(decision, n, loop)
         inner = math.prod(decision[1:])
@@ -110,11 +102,7 @@ def sample_tile(
                 f"in the decision {decision}, {decision[0]} times {inner} iterations do not just cover the {extent} of `{loop}`",
                 hint=f"the first factor must be {-(-extent // inner)}",
             )
-        if decision[-1] > limit:
-            raise ScheduleError(
-                f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}"
-            )
-        return func, (decision, decision)
+        return func, (_within(decision, limit, max_innermost_factor), decision)
     draw = _generator(rng)
     factors: list[int] = []
     rest = extent
@@ -208,15 +196,21 @@ def _possible(call) -> bool:
     return True
 
 
-def _extent(func: PrimFunc, loop: str) -> int:
-    return int(constant_extent(find_loop(func, loop)))
-
-
-def _need_count(n: int, max_innermost_factor: int) -> None:
+def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: int) -> tuple[int, int]:
+    """The extent of a loop, and the largest innermost one of its `n` factors."""
+    extent = int(constant_extent(find_loop(func, loop)))
     if n < 1:
         raise ScheduleError(f"`n` must be at least 1, got {n}")
     if max_innermost_factor < 1 and max_innermost_factor != -1:
         raise ScheduleError(f"`max_innermost_factor` must be at least 1, or -1 for no limit, got {max_innermost_factor}")
+    return extent, extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
+
+
+def _within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:
+    """A decision whose last factor is at most the limit; refuses another."""
+    if decision[-1] > limit:
+        raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")
+    return decision
 
 
 def _need_factors(decision: list[int], n: int, loop: str) -> None:

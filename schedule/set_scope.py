@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import PrimFunc
 from tir.traverse import replace_buffers
 
-from .cache_read import need_scope
+from .copying import need_scope
 from .dataflow import buffer_of
 from .edits import Names
 from .error import ScheduleError

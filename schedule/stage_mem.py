@@ -9,8 +9,7 @@ from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
 
-from .cache_read import copy_block, need_scope, restricted, where_read
-from .cache_write import finished, unknown_part
+from .copying import copy_block, finished, need_scope, restricted, unknown_part, where_read
 from .dataflow import Leaf, Scope, locate
 from .edits import Insertion, Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing

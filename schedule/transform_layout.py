@@ -33,12 +33,12 @@ from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import blocks, loads, map_children, stores, substatements, substitute, walk
 
-from .compute_inline import own_axes, single_store
 from .dataflow import Leaf, buffer_of, locate
 from .edits import Insertion, Names, edited, parts, unstated
 from .error import ScheduleError, listing
 from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
 from .primitive import find_block, primitive
+from .requirements import own_axes, single_store
 from .window import Unproved, windows
 
 
