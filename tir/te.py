@@ -525,20 +525,18 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
 
 def _topological(outputs: list[Tensor]) -> list[Tensor]:
     """All tensors needed, producers first; iterative, so that long chains are no problem."""
-    order: list[Tensor] = []
-    state: dict[int, bool] = {}
+    order: dict[int, Tensor] = {}
+    entered: set[int] = set()
     stack = [(t, False) for t in reversed(outputs)]
     while stack:
         t, ready = stack.pop()
         if ready:
-            if id(t) not in state or not state[id(t)]:
-                state[id(t)] = True
-                order.append(t)
-        elif id(t) not in state:
-            state[id(t)] = False
+            order[id(t)] = t
+        elif id(t) not in entered:
+            entered.add(id(t))
             stack.append((t, True))
             stack.extend((r.tensor, False) for r in reversed(_reads(t.op)))
-    return order
+    return list(order.values())
 
 
 def _parts(value: Expr) -> tuple[Expr, ...]:

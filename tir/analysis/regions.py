@@ -10,7 +10,7 @@ from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region
 from ..simplify import bounds as expr_bounds
 from ..simplify import extent_range, simplify
 from ..size import lesser
-from ..traverse import N, children, substitute, walk
+from ..traverse import N, children, substatements, substitute, walk
 
 Regions = dict[str, Region]  # by buffer name
 
@@ -150,15 +150,9 @@ class _Accessed:
 
 def block_regions(block: Block) -> tuple[Regions, Regions]:
     """The regions that one instance of a block reads and writes, over its iteration variables."""
-    free = iter_ranges(block)
-    parts = [p for p in (block.init, block.body) if p is not None]
-    reads: Regions = {}
-    writes: Regions = {}
-    for part in parts:
-        r, w = accessed(part, free)
-        for into, new in ((reads, r), (writes, w)):
-            for name, region in new.items():
-                into[name] = union(into[name], region) if name in into else region
+    found = _Accessed(iter_ranges(block), None)
+    found.visit_all(substatements(block), _Around({}, {}))
+    reads, writes = found.reads, found.writes
     if block.reads is not None:
         reads = {r.buffer.name: r for r in block.reads}
     if block.writes is not None:

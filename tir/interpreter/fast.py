@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .errors import Trap
-from .plain import NARROW_FLOATS, at, bfloat16_bits, both, either, floordiv, floormod, garbage, round_to, select
+from .plain import NARROW_FLOATS, SHARED, garbage, round_to
 
 
 def njit(fn: Callable) -> Callable:
@@ -47,12 +47,6 @@ def float16_bits(x):
         return np.uint16(sign | int(size * 2.0**24))
     mantissa, exponent = math.frexp(size)
     return np.uint16(sign | ((exponent + 14) << 10) + int(mantissa * 2048.0) - 1024)
-
-
-def sigmoid(x):
-    if x >= 0:
-        return 1.0 / (1.0 + np.exp(-np.float64(x)))
-    return np.exp(np.float64(x)) / (1.0 + np.exp(np.float64(x)))
 
 
 def truncate(x):
@@ -94,18 +88,12 @@ def fast_names() -> dict[str, Any]:
         narrow = np.dtype(storage).type if storage != "bool" else np.bool_
         return njit(lambda shape: np.full(shape, narrow(fill), narrow))
 
-    functions = (
-        at, floordiv, floormod, select, both, either, truncate, shuffled, float16_value, float16_bits, bfloat16_value,
-        bfloat16_bits, sigmoid,
-    )  # fmt: skip
+    functions = (truncate, shuffled, float16_value, float16_bits, bfloat16_value)
     names: dict[str, Any] = {
-        "within": njit(at), "float32": np.float32, "float64": np.float64, "int": njit(lambda x: np.int64(x)),
-        "exp": njit(lambda x: np.exp(np.float64(x))), "log": njit(lambda x: np.log(np.float64(x))),
-        "sqrt": njit(lambda x: np.sqrt(np.float64(x))), "rsqrt": njit(lambda x: 1.0 / np.sqrt(np.float64(x))),
-        "tanh": njit(lambda x: np.tanh(np.float64(x))), "erf": njit(lambda x: math.erf(x)),
-        "power": njit(lambda x, y: np.float64(x) ** np.float64(y)), "floor": njit(lambda x: np.floor(x)),
-        "ceil": njit(lambda x: np.ceil(x)), "inf": math.inf, "nan": math.nan, "Trap": Trap,
+        "float32": np.float32, "float64": np.float64, "int": njit(lambda x: np.int64(x)), "inf": math.inf, "nan": math.nan,
+        "Trap": Trap,
     }  # fmt: skip
+    names |= {name: njit(fn) for name, fn in SHARED.items()}
     names |= {f.__name__: njit(f) for f in functions}
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {name: rounder(*numbers) for name, *numbers in NARROW_FLOATS}

@@ -64,6 +64,21 @@ def bfloat16_bits(x):
     return np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16)) if x == x else np.uint16(0x7FC0)
 
 
+def sigmoid(x):
+    if x >= 0:
+        return 1.0 / (1.0 + np.exp(-np.float64(x)))
+    return np.exp(np.float64(x)) / (1.0 + np.exp(np.float64(x)))
+
+
+# What runs as it stands and is compiled as it stands.
+SHARED: dict[str, Callable] = {
+    "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
+    "bfloat16_bits": bfloat16_bits, "sigmoid": sigmoid, "exp": lambda x: np.exp(np.float64(x)),
+    "log": lambda x: np.log(np.float64(x)), "sqrt": lambda x: np.sqrt(np.float64(x)),
+    "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "tanh": lambda x: np.tanh(np.float64(x)), "erf": lambda x: math.erf(x),
+    "power": lambda x, y: np.float64(x) ** np.float64(y), "floor": lambda x: np.floor(x), "ceil": lambda x: np.ceil(x),
+}  # fmt: skip
+
 NARROW_FLOATS = (
     # dtype, significant bits, exponent of the smallest subnormal, largest finite value
     ("float16", 11, -24, 65504.0),
@@ -79,15 +94,8 @@ BFLOAT16_VALUES = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np
 def plain_names() -> dict[str, Any]:
     """The names that generated code may use, when Python runs it."""
 
-    def unary64(fn):
-        return lambda x: fn(np.float64(x))
-
     def truncate(x):
         return int(x) if math.isfinite(x) else 0
-
-    def sigmoid(x):
-        x = np.float64(x)
-        return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
 
     def shuffled(n, rng):
         return shuffle(n, rng).tolist()
@@ -101,14 +109,10 @@ def plain_names() -> dict[str, Any]:
         return np.float16(x).view(np.uint16)
 
     names: dict[str, Any] = {
-        "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
-        "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
+        **SHARED, "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
         "float16_value": FLOAT16_VALUES.__getitem__, "float16_bits": float16_bits, "bfloat16_value": BFLOAT16_VALUES.__getitem__,
-        "bfloat16_bits": bfloat16_bits, "float16": lambda x: np.float32(np.float16(x)),
+        "float16": lambda x: np.float32(np.float16(x)), "inf": math.inf, "nan": math.nan, "Trap": Trap,
         "bfloat16": lambda x: np.float32(round_to(float(x), *NARROW_FLOATS[1][1:])),
-        "exp": unary64(np.exp), "log": unary64(np.log), "sqrt": unary64(np.sqrt), "tanh": unary64(np.tanh), "erf": math.erf,
-        "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "sigmoid": sigmoid, "floor": np.floor, "ceil": np.ceil,
-        "power": lambda x, y: np.float64(x) ** np.float64(y), "inf": math.inf, "nan": math.nan, "Trap": Trap,
     }  # fmt: skip
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
     names |= {f"allocate_{d}": _allocator(d) for d in dtypes.TABLE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..ir import TRUE, Axis, Block, Buffer, Const, Evaluate, Expr, Iter, Let, Load, Range, Region, Stmt, Var, binary
+from ..ir import TRUE, Axis, Block, Const, Evaluate, Expr, Iter, Let, Region, Stmt, Var, binary
 from ..simplify import simplify
 from ..traverse import variables
 from . import tir as namespace_tir
@@ -135,16 +135,10 @@ class Blocks(Declarations):
             if isinstance(n, ast.List):
                 result.extend(self.regions(n.elts))
                 continue
-            value = self.value(n)
-            match value:
-                case Region():
-                    result.append(value)
-                case Load(buffer, indices):
-                    result.append(Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices)))
-                case Buffer(shape=shape):
-                    result.append(Region(value, tuple(Range(Const(0), d) for d in shape)))
-                case _:
-                    raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
+            value = self.as_region(self.value(n))
+            if not isinstance(value, Region):
+                raise self.error(f"`{self.text(n)}` is no region of a buffer", n, "A[i, j] or A[0:16, j]")
+            result.append(value)
             if result[-1].buffer in self.frames[-1].allocs:
                 name = result[-1].buffer.name
                 raise self.error(

@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import dtypes
 from ..affine import Interval
-from ..ir import Buffer, Const, Expr, Region, as_expr, as_index
-from ..simplify import bounds
+from ..ir import Buffer, Expr, Region, as_expr, as_index
+from ..simplify import bounds, extent_range
 from ..traverse import loads, substitute
 from . import tir as namespace_tir
 from .error import ScriptError
@@ -150,5 +150,4 @@ class Context(ABC):
 
     def extent_range(self, name: str, extent: Expr) -> None:
         """Note that a variable runs from 0 to extent - 1."""
-        _, high = bounds(extent, self.ranges) if not isinstance(extent, Const) else (0, extent.value)
-        self.ranges[name] = (0, None if high is None else high - 1)
+        self.ranges[name] = extent_range(extent, self.ranges)

@@ -17,8 +17,6 @@ from ..ir import (
     Expr,
     Iter,
     Let,
-    Load,
-    Range,
     Region,
     Stmt,
     Var,
@@ -36,6 +34,13 @@ from .values import Data, Handle, Pointer, Scope, plain
 from .views import Reshaped, Window, size, strides
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
+
+
+# What a declaration may say only as if it were not there: such values, and what others would mean.
+_NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
+    "axis_separators": ((None, [], ()), "axis_separators"),
+    "buffer_type": (("", "default"), "broadcasting buffers"),
+}
 
 
 @dataclass
@@ -238,29 +243,18 @@ class Declarations(Expressions):
                     raise self.error("buffers are dense and row-major; strides are not in the dialect", arguments["strides"])
         if "elem_offset" in arguments and "data" not in arguments:
             offset = self.value(arguments["elem_offset"])
-            if (
-                offset is not None
-                and not (isinstance(offset, int) and offset == 0)
-                and offset != Const(0, "int64")
-                and offset != Const(0)
-            ):
-                raise self.error(
-                    "buffers start at their first element; elem_offset is not in the dialect", arguments["elem_offset"]
-                )
-        if "axis_separators" in arguments and self.value(arguments["axis_separators"]) not in (None, [], ()):
-            raise self.error("axis_separators are not in the dialect", arguments["axis_separators"])
-        if "buffer_type" in arguments and self.value(arguments["buffer_type"]) not in ("", "default"):
-            raise self.error("broadcasting buffers are not in the dialect", arguments["buffer_type"])
+            if offset not in (None, 0, Const(0), Const(0, "int64")):
+                reason = "buffers start at their first element; elem_offset is not in the dialect"
+                raise self.error(reason, arguments["elem_offset"])
+        for name, (usual, reason) in _NOT_KEPT.items():
+            if name in arguments and self.value(arguments[name]) not in usual:
+                raise self.error(f"{reason} are not in the dialect", arguments[name])
         return shape, dtype, scope, arguments
 
     def match_buffer(self, name: str, node: ast.Call) -> None:
         arguments = self.arguments(namespace_tir.match_buffer, node)
-        param = self.value(arguments["param"])
+        param = self.as_region(self.value(arguments["param"]))
         shape, dtype, scope, arguments = self.declaration(namespace_tir.match_buffer, node)
-        if isinstance(param, Load):
-            param = Region(param.buffer, tuple(Range(i, Const(1, i.dtype)) for i in param.indices))
-        if isinstance(param, Buffer):
-            param = Region(param, tuple(Range(Const(0), d) for d in param.shape))
         if isinstance(param, Region):
             self.bind(name, self.window(param, shape if "shape" in arguments else None, dtype, scope, arguments, node))
             return

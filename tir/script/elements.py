@@ -104,6 +104,16 @@ class Elements(Context):
             ranges = [Range(s, e) for s, e in zip(starts, extents, strict=True)]
         return Region(base.buffer if isinstance(base, (Reshaped, Window)) else base, tuple(ranges))
 
+    def as_region(self, value: Any) -> Any:
+        """An element or a whole buffer as a region; any other value as it is."""
+        match value:
+            case Load(buffer, indices):
+                return Region(buffer, tuple(Range(i, Const(1, i.dtype)) for i in indices))
+            case Buffer(shape=shape):
+                return Region(value, tuple(Range(Const(0), d) for d in shape))
+            case _:
+                return value
+
     def between(self, start: Expr, stop: Expr) -> Expr:
         """stop - start."""
         if start == Const(0, start.dtype):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from ..traverse import fresh
 from .values import Scope
@@ -23,35 +22,27 @@ class Names:
         self._iters: set[str] = set()
         self._views: dict[str, set[str]] = {}
         self.source.update(self._reserved)
-        self._scan(node.body)
+        for n in ast.walk(node):
+            self._scan(n)
         self._reserved |= self._iters
         self.source |= self._reserved
 
-    def _scan(self, body: Sequence[ast.stmt]) -> None:
-        """Note what the statements bind."""
-        for s in body:
-            match s:
-                case ast.For(target=target, body=inner):
-                    self.source.update(_targets(target))
-                    self._scan(inner)
-                case ast.With(items=items, body=inner):
-                    for item in items:
-                        self._with(item)
-                    self._scan(inner)
-                case ast.If(body=inner, orelse=orelse):
-                    self._scan(inner)
-                    self._scan(orelse)
-                case ast.AnnAssign(target=target):
-                    self.source.update(_targets(target))
-                case ast.Assign(targets=targets, value=value):
-                    bound = [name for t in targets for name in _targets(t)]
-                    self.source.update(bound)
-                    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-                        if isinstance(value.func.value, ast.Attribute) and value.func.value.attr == "axis":
-                            self._iters.update(bound)
-                        elif value.func.attr in BUFFERS:
-                            self._reserved.update(bound)
-                            self._view(value)
+    def _scan(self, node: ast.AST) -> None:
+        """Note what a statement binds."""
+        match node:
+            case ast.For(target=target) | ast.AnnAssign(target=target):
+                self.source.update(_targets(target))
+            case ast.withitem():
+                self._with(node)
+            case ast.Assign(targets=targets, value=value):
+                bound = [name for t in targets for name in _targets(t)]
+                self.source.update(bound)
+                match value:
+                    case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="axis"))):
+                        self._iters.update(bound)
+                    case ast.Call(func=ast.Attribute(attr=attr)) if attr in BUFFERS:
+                        self._reserved.update(bound)
+                        self._view(value)
 
     def _with(self, item: ast.withitem) -> None:
         bound = [] if item.optional_vars is None else _targets(item.optional_vars)
@@ -99,9 +90,8 @@ class Names:
 
     def local(self, wanted: str, scope: Scope) -> str:
         """The name of an iteration variable or a let: other scopes may use it again."""
-        if wanted not in self.taken and not scope.binds(wanted):
-            return wanted
-        return self._fresh(wanted, scope.variables_around())
+        around = scope.variables_around()
+        return self._fresh(wanted, around) if wanted in self.taken or wanted in around else wanted
 
 
 def _targets(node: ast.expr) -> list[str]:

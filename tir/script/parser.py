@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..ir import PrimFunc
@@ -33,10 +34,8 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
     """
     if not isinstance(source, str):
         raise TypeError(f"parse takes the text of a script, got {type(source).__name__}")
-    try:
+    with _not_too_deep(filename):
         return _parsed(Source(filename, tuple(source.splitlines())))
-    except RecursionError:
-        raise _too_deep(filename) from None
 
 
 def _parsed(text: Source) -> PrimFunc | Module:
@@ -79,8 +78,14 @@ def _parsed(text: Source) -> PrimFunc | Module:
     raise ScriptError("a script holds one module, or functions outside of one", text.filename)
 
 
-def _too_deep(filename: str) -> ScriptError:
-    return ScriptError("an expression is nested too deeply to be read", filename, hint="name parts of it: x: T.float32 = ...")
+@contextmanager
+def _not_too_deep(filename: str) -> Iterator[None]:
+    """Reading a source, whose expressions may be nested deeper than Python follows."""
+    try:
+        yield
+    except RecursionError:
+        hint = "name parts of it: x: T.float32 = ..."
+        raise ScriptError("an expression is nested too deeply to be read", filename, hint=hint) from None
 
 
 def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
@@ -98,22 +103,17 @@ def parse_function(function: Callable, around: Mapping[str, Any]) -> PrimFunc:
             hint="put the function into a file, or give its text to tir.script.parse",
         ) from None
     source = Source(filename, tuple(line.rstrip("\n") for line in lines), first)
-    try:
-        definition = _statements(source)[0]
-    except RecursionError:
-        raise _too_deep(filename) from None
     captured = dict(function.__globals__) | dict(around)
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             captured[free] = cell.cell_contents
         except ValueError:  # not bound yet
             pass
-    if not isinstance(definition, ast.FunctionDef):
-        raise source.error("@T.prim_func stands above a `def`", definition)
-    try:
+    with _not_too_deep(filename):
+        definition = _statements(source)[0]
+        if not isinstance(definition, ast.FunctionDef):
+            raise source.error("@T.prim_func stands above a `def`", definition)
         return Function(source, captured, live=True).function(definition)
-    except RecursionError:
-        raise _too_deep(filename) from None
 
 
 def _statements(source: Source) -> list[ast.stmt]:

@@ -23,6 +23,7 @@ from ..ir import (
 from . import tir as namespace_tir
 from .blocks import Blocks
 from .declarations import Frame, Wrapper
+from .error import ScriptError
 from .loops import Loops
 from .names import BUFFERS, Names
 from .values import Handle, Pointer, Thread, plain
@@ -197,9 +198,9 @@ class Function(Loops, Blocks):
                 return self.called(call)
             case ast.Pass():
                 return None
+            case ast.Expr():
+                raise self.unused(node)
         reason, hint = _STATEMENTS.get(type(node), (f"`{type(node).__name__}` is not a statement of the dialect", None))
-        if isinstance(node, ast.Expr):
-            reason, hint = "this value is not used", "T.evaluate(...) evaluates an expression for its effect"
         raise self.error(reason, node, hint)
 
     def called(self, node: ast.Call) -> Stmt | Wrapper | None:
@@ -209,7 +210,7 @@ class Function(Loops, Blocks):
             value = self.value(node)
             if isinstance(value, Stmt):
                 return value
-            raise self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
+            raise self.unused(node)
         match form.name:
             case "evaluate":
                 return Evaluate(self.expr(self.arguments(form, node)["value"]))
@@ -225,8 +226,11 @@ class Function(Loops, Blocks):
                 self.state(form, node)
                 return None
         if isinstance(form, namespace_tir.Type):
-            raise self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
+            raise self.unused(node)
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
+
+    def unused(self, node: ast.AST) -> ScriptError:
+        return self.error("this value is not used", node, "T.evaluate(...) evaluates an expression for its effect")
 
     def remark(self, node: ast.Call) -> None:
         """`T.attr`: nothing, where it cannot change the result."""

@@ -22,10 +22,10 @@ from ..ir import cast as cast_expr
 
 
 class Form:
-    """A name with a meaning only inside a script; `place` says where there, as in "belongs ...\""""
+    """A name with a meaning only inside a script: `place` says where there, `meaning` what, `function` its parameters."""
 
-    def __init__(self, function: Callable, place: str):
-        self.name, self.place, self.__doc__ = function.__name__, place, function.__doc__
+    def __init__(self, name: str, place: str, meaning: str, function: Callable):
+        self.name, self.place, self.__doc__ = name, place, meaning
         self.signature = inspect.signature(function)
         parameters = self.signature.parameters.values()
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -72,198 +72,143 @@ class Type:
         return f"T.{self.name}"
 
 
-def _form(place: str, kind: type[Form] = Form) -> Callable[[Callable], Form]:
-    return lambda function: kind(function, place)
-
-
 HIDDEN = frozenset(globals())  # what is above serves Python; no script may use it
 
 _DECLARES = "stands alone to the right of `=`"
+_DECLARES_OR_WITH = "stands to the right of `=`, or in a `with ... as`"
 _LOOP = "is the range of a `for`"
 _WITH = "stands in a `with`"
 _STATEMENT = "stands alone as a statement"
 
 
-@_form("declares a parameter, or a view: V = T.Buffer(shape, data=A.data)", Annotation)
-def Buffer(
-    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=0, offset_factor=0,
-    buffer_type="", axis_separators=None,
-):  # fmt: skip
-    """A parameter that is an array, or with `data` another view of an array's elements."""
-
-
-@_form("declares a parameter", Annotation)
-def handle(dtype="void", storage_scope="global"):
-    """A parameter that `T.match_buffer` gives a shape."""
-
-
-@_form(_DECLARES)
-def match_buffer(
-    param, shape=None, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
-    buffer_type="default", axis_separators=None,
-):  # fmt: skip
-    """The array behind a handle parameter, or in a block a window of another buffer."""
-
-
-@_form(_DECLARES)
-def alloc_buffer(
-    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
-    buffer_type="default", axis_separators=None,
-):  # fmt: skip
-    """A buffer of the block around, or of the function."""
-
-
-@_form("stands to the right of `=`, or in a `with ... as`")
-def decl_buffer(
+def _view(
     shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=0, offset_factor=0, buffer_type="",
     axis_separators=None,
 ):  # fmt: skip
-    """A buffer that exists for the statements that follow; with `data`, another view of an array's elements."""
+    """What a view of memory may state."""
 
 
-@_form("stands to the right of `=`, or in a `with ... as`")
-def allocate(extents, dtype="float32", scope="global", condition=None, annotations=None):
-    """Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`."""
+def _memory(
+    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
+    buffer_type="default", axis_separators=None,
+):  # fmt: skip
+    """What a new buffer may state."""
 
 
-@_form(_LOOP)
-def grid(*extents):
-    """Nested serial loops."""
+def _match(
+    param, shape=None, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
+    buffer_type="default", axis_separators=None,
+):  # fmt: skip
+    """What a parameter may state, or a window."""
 
 
-@_form(_LOOP)
-def serial(start, stop=None, *, annotations=None, dtype=None):
-    """A loop whose iterations run in order."""
+def _span(start, stop=None, *, annotations=None, dtype=None):
+    """What a loop runs over."""
 
 
-@_form(_LOOP)
-def parallel(start, stop=None, *, annotations=None, dtype=None):
-    """A loop whose iterations run on several threads."""
-
-
-@_form(_LOOP)
-def vectorized(start, stop=None, *, annotations=None, dtype=None):
-    """A loop whose iterations are the lanes of a vector."""
-
-
-@_form(_LOOP)
-def unroll(start, stop=None, *, annotations=None, dtype=None):
-    """A loop whose iterations are written out."""
-
-
-@_form(_LOOP)
-def thread_binding(start, stop=None, thread=None, *, annotations=None, dtype=None):
-    """A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ..."""
-
-
-@_form(_WITH)
-def block(name="", no_realize=False):
-    """A block: `with T.block("C"):`."""
-
-
-@_form(_WITH)
-def init():
-    """What a block does before the first iteration of its reduction."""
-
-
-@_form("stands in a `with ... as`")
-def LetStmt(value, type_annotation=None, *, var=None):
-    """Bind a name to a value: `with T.LetStmt(i * 4) as x:`."""
-
-
-@_form("stands in a `with`, or binds a name within an expression")
-def let(var, value, body=None):
-    """Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression."""
-
-
-@_form("binds names within an expression")
-def Let(body, where):
-    """`T.Let(x + x, where={x: i * 4})`."""
-
-
-@_form(_STATEMENT)
-def where(predicate):
-    """The condition, over loop variables, under which a block runs."""
-
-
-@_form(_STATEMENT)
-def reads(*regions):
-    """The regions that a block reads."""
-
-
-@_form(_STATEMENT)
-def writes(*regions):
-    """The regions that a block writes."""
-
-
-@_form(_STATEMENT)
-def block_attr(attrs):
-    """Annotations of a block."""
-
-
-@_form(_STATEMENT)
-def func_attr(attrs):
-    """Attributes of the function."""
-
-
-@_form(_STATEMENT)
-def evaluate(value):
-    """Evaluate an expression for its effect."""
-
-
-@_form("stands alone as a statement or in a `with`")
-def attr(node, attr_key, value):
-    """A remark to the compiler: those that cannot change the result are read over, others refused."""
-
-
-@_form("stands to the right of `=`, or in a `with ... as`")
-def launch_thread(thread, extent):
-    """A GPU thread axis for the statements that follow."""
-
-
-@_form(_DECLARES)
-def env_thread(thread_tag, dtype="int32"):
-    """The name of a GPU thread axis, for `T.launch_thread`."""
-
-
-@_form(_DECLARES)
-def var(dtype="int32", name=""):
-    """A size that is not known yet."""
-
-
-@_form("is an expression")
-def truncdiv(a, b):
-    """a / b toward zero: taken where both are provably not negative, when it is `//`."""
-
-
-@_form("is an expression")
-def truncmod(a, b):
-    """The remainder of `truncdiv`."""
+Buffer = Annotation(
+    "Buffer",
+    "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
+    "A parameter that is an array, or with `data` another view of an array's elements.",
+    _view,
+)
+handle = Annotation(
+    "handle",
+    "declares a parameter",
+    "A parameter that `T.match_buffer` gives a shape.",
+    lambda dtype="void", storage_scope="global": ...,
+)
+match_buffer = Form(
+    "match_buffer", _DECLARES, "The array behind a handle parameter, or in a block a window of another buffer.", _match
+)
+alloc_buffer = Form("alloc_buffer", _DECLARES, "A buffer of the block around, or of the function.", _memory)
+decl_buffer = Form(
+    "decl_buffer",
+    _DECLARES_OR_WITH,
+    "A buffer that exists for the statements that follow; with `data`, another view of an array's elements.",
+    _view,
+)
+allocate = Form(
+    "allocate",
+    _DECLARES_OR_WITH,
+    "Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`.",
+    lambda extents, dtype="float32", scope="global", condition=None, annotations=None: ...,
+)
+grid = Form("grid", _LOOP, "Nested serial loops.", lambda *extents: ...)
+serial = Form("serial", _LOOP, "A loop whose iterations run in order.", _span)
+parallel = Form("parallel", _LOOP, "A loop whose iterations run on several threads.", _span)
+vectorized = Form("vectorized", _LOOP, "A loop whose iterations are the lanes of a vector.", _span)
+unroll = Form("unroll", _LOOP, "A loop whose iterations are written out.", _span)
+thread_binding = Form(
+    "thread_binding",
+    _LOOP,
+    'A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ...',
+    lambda start, stop=None, thread=None, *, annotations=None, dtype=None: ...,
+)
+block = Form("block", _WITH, 'A block: `with T.block("C"):`.', lambda name="", no_realize=False: ...)
+init = Form("init", _WITH, "What a block does before the first iteration of its reduction.", lambda: ...)
+LetStmt = Form(
+    "LetStmt",
+    "stands in a `with ... as`",
+    "Bind a name to a value: `with T.LetStmt(i * 4) as x:`.",
+    lambda value, type_annotation=None, *, var=None: ...,
+)
+let = Form(
+    "let",
+    "stands in a `with`, or binds a name within an expression",
+    "Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression.",
+    lambda var, value, body=None: ...,
+)
+Let = Form("Let", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.", lambda body, where: ...)
+where = Form("where", _STATEMENT, "The condition, over loop variables, under which a block runs.", lambda predicate: ...)
+reads = Form("reads", _STATEMENT, "The regions that a block reads.", lambda *regions: ...)
+writes = Form("writes", _STATEMENT, "The regions that a block writes.", lambda *regions: ...)
+block_attr = Form("block_attr", _STATEMENT, "Annotations of a block.", lambda attrs: ...)
+func_attr = Form("func_attr", _STATEMENT, "Attributes of the function.", lambda attrs: ...)
+evaluate = Form("evaluate", _STATEMENT, "Evaluate an expression for its effect.", lambda value: ...)
+attr = Form(
+    "attr",
+    "stands alone as a statement or in a `with`",
+    "A remark to the compiler: those that cannot change the result are read over, others refused.",
+    lambda node, attr_key, value: ...,
+)
+launch_thread = Form(
+    "launch_thread",
+    _DECLARES_OR_WITH,
+    "A GPU thread axis for the statements that follow.",
+    lambda thread, extent: ...,
+)
+env_thread = Form(
+    "env_thread", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.", lambda thread_tag, dtype="int32": ...
+)
+var = Form("var", _DECLARES, "A size that is not known yet.", lambda dtype="int32", name="": ...)
+truncdiv = Form(
+    "truncdiv",
+    "is an expression",
+    "a / b toward zero: taken where both are provably not negative, when it is `//`.",
+    lambda a, b: ...,
+)
+truncmod = Form("truncmod", "is an expression", "The remainder of `truncdiv`.", lambda a, b: ...)
 
 
 class axis:
     """The iteration variables of a block."""
 
-    @_form(_DECLARES)
-    def spatial(dom, binding, dtype=None):
-        """A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables."""
-
-    @_form(_DECLARES)
-    def reduce(dom, binding, dtype=None):
-        """An axis of a commutative reduction."""
-
-    @_form(_DECLARES)
-    def opaque(dom, binding, dtype=None):
-        """An axis of which nothing is known."""
-
-    @_form(_DECLARES)
-    def scan(dom, binding, dtype=None):
-        """An axis whose iterations run in order."""
-
-    @_form(_DECLARES)
-    def remap(kinds, bindings, dtype=None):
-        """Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`."""
-
+    spatial = Form(
+        "spatial",
+        _DECLARES,
+        "A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables.",
+        lambda dom, binding, dtype=None: ...,
+    )
+    reduce = Form("reduce", _DECLARES, "An axis of a commutative reduction.", lambda dom, binding, dtype=None: ...)
+    opaque = Form("opaque", _DECLARES, "An axis of which nothing is known.", lambda dom, binding, dtype=None: ...)
+    scan = Form("scan", _DECLARES, "An axis whose iterations run in order.", lambda dom, binding, dtype=None: ...)
+    remap = Form(
+        "remap",
+        _DECLARES,
+        'Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`.',
+        lambda kinds, bindings, dtype=None: ...,
+    )
     S, R = spatial, reduce
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -64,36 +65,24 @@ class Scope:
     names: dict[str, Any] = field(default_factory=dict)
     variables: set[str] = field(default_factory=set)  # names of the variables of the IR bound here
 
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it, inner ones first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
     def find(self, name: str) -> Any:
         """The value of a name, or None."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.parent
-        return None
-
-    def binds(self, variable: str) -> bool:
-        """Whether a variable of the IR of this name is visible."""
-        scope: Scope | None = self
-        while scope is not None:
-            if variable in scope.variables:
-                return True
-            scope = scope.parent
-        return False
+        return next((s.names[name] for s in self.chain() if name in s.names), None)
 
     def variables_around(self) -> set[str]:
         """The names of all variables of the IR that are visible."""
-        return self.variables | (self.parent.variables_around() if self.parent is not None else set())
+        return set().union(*(s.variables for s in self.chain()))
 
     def visible(self) -> list[str]:
         """All names, inner ones first."""
-        scope: Scope | None = self
-        result: dict[str, None] = {}
-        while scope is not None:
-            result.update(dict.fromkeys(scope.names))
-            scope = scope.parent
-        return list(result)
+        return list(dict.fromkeys(name for s in self.chain() for name in s.names))
 
 
 # Values with a meaning in the dialect, not to be computed with by Python.

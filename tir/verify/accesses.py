@@ -195,21 +195,46 @@ def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
 Extents = dict[str, int | None]  # by variable: how many values it has, None where that is no constant
 
 
-def scopes(func: PrimFunc) -> Iterator[tuple[Block | For, dict[str, Interval], Extents, Extents]]:
-    """The loops and blocks, each with the ranges of what is visible inside, the extents of what is bound outside, and its own."""
+@dataclass(frozen=True)
+class Scope:
+    """A loop or a block, and what is known in it."""
 
-    def visit(s: Stmt, ranges: dict[str, Interval], outer: Extents):
-        if isinstance(s, (Block, For)):
-            bound = [(s.name, s.extent)] if isinstance(s, For) else [(it.var.name, it.extent) for it in s.iters]
-            ranges = {**ranges, **{name: extent_range(extent, ranges) for name, extent in bound}}
-            own = constant_extents(bound)
-            yield s, ranges, outer, own
-            outer = {**outer, **own}
+    stmt: Block | For
+    ranges: dict[str, Interval]  # of what is visible inside
+    outer: Extents  # of what is bound outside
+    own: Extents
+    loops: tuple[For, ...]  # around it, up to the block that encloses it
+    conditions: tuple[Expr, ...]  # there, a predicate of its own included
+
+
+def scopes(func: PrimFunc) -> Iterator[Scope]:
+    """The loops and blocks, outer before inner."""
+
+    def visit(s: Stmt, ranges: dict[str, Interval], outer: Extents, loops: tuple[For, ...], conditions: tuple[Expr, ...]):
+        match s:
+            case If(condition, then, orelse):
+                yield from visit(then, ranges, outer, loops, (*conditions, *conjuncts(condition)))
+                if orelse is not None:
+                    yield from visit(orelse, ranges, outer, loops, (*conditions, negated(condition)))
+                return
+            case Block() | For():
+                bound = [(s.name, s.extent)] if isinstance(s, For) else [(it.var.name, it.extent) for it in s.iters]
+                ranges = {**ranges, **{name: extent_range(extent, ranges) for name, extent in bound}}
+                own = constant_extents(bound)
+                inside = conditions if isinstance(s, For) else (*conditions, *conjuncts(s.predicate))
+                yield Scope(s, ranges, outer, own, loops, inside)
+                outer = {**outer, **own}
+                loops, conditions = ((*loops, s), conditions) if isinstance(s, For) else ((), ())
         for child in substatements(s):
-            yield from visit(child, ranges, outer)
+            yield from visit(child, ranges, outer, loops, conditions)
 
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
-    yield from visit(func.body, sizes, dict.fromkeys(sizes))
+    sizes = size_ranges(func)
+    yield from visit(func.body, sizes, dict.fromkeys(sizes), (), ())
+
+
+def size_ranges(func: PrimFunc) -> dict[str, Interval]:
+    """The ranges of the sizes that a function takes."""
+    return {p.name: (1, None) for p in func.params if isinstance(p, Var)}
 
 
 def constant_extents(loops: Iterable[tuple[str, Expr]]) -> dict[str, int | None]:

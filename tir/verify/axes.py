@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..affine import Interval, polynomial
-from ..ir import Axis, Block, Const, Expr, For, If, PrimFunc, Stmt, Store, Var, conjuncts
-from ..points import Opaque, evaluate
-from ..simplify import extent_range, prove, simplify
-from ..traverse import substatements, substitute, variables, walk
-from .accesses import Access, accesses_in, constant_extents, negated, scopes
+from ..ir import Axis, Block, Const, Expr, For, PrimFunc, Store, Var, conjuncts
+from ..simplify import prove, simplify
+from ..traverse import substitute, variables, walk
+from .accesses import Access, Extents, accesses_in, constant_extents, scopes
 from .ownership import Conflict, by_buffer, determined, distinct_accesses, first_conflict, touches_own
 from .points import points_of
 from .report import Finding
@@ -19,14 +18,12 @@ from .report import Finding
 
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a block that differ in a spatial axis touch nothing that one of them writes; reductions update."""
-    for s, ranges, outer, own in scopes(func):
-        if isinstance(s, Block):
-            yield from _block_axes(s, ranges, outer, own)
+    for s in scopes(func):
+        if isinstance(s.stmt, Block):
+            yield from _block_axes(s.stmt, s.ranges, s.outer, s.own)
 
 
-def _block_axes(
-    b: Block, ranges: dict[str, Interval], outer: dict[str, int | None], own: dict[str, int | None]
-) -> Iterator[Finding]:
+def _block_axes(b: Block, ranges: dict[str, Interval], outer: Extents, own: Extents) -> Iterator[Finding]:
     spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
     private = {a.name for a in b.allocs}
     first = tuple(it.var.equal(0) for it in b.iters if it.axis is Axis.REDUCE)
@@ -98,33 +95,11 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     return count
 
 
-def _blocks(func: PrimFunc) -> Iterator[tuple[Block, tuple[For, ...], tuple[Expr, ...], dict[str, Interval]]]:
-    """The blocks, with the loops around each, up to the block that encloses it, the conditions there (its own included), and the
-    ranges of what is visible."""
-
-    def visit(s: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], ranges: dict[str, Interval]):
-        match s:
-            case If(condition, then, orelse):
-                yield from visit(then, loops, (*conditions, *conjuncts(condition)), ranges)
-                if orelse is not None:
-                    yield from visit(orelse, loops, (*conditions, negated(condition)), ranges)
-                return
-            case Block():
-                yield s, loops, (*conditions, *conjuncts(s.predicate)), ranges
-                loops, conditions = (), ()
-                ranges = {**ranges, **{it.var.name: extent_range(it.extent, ranges) for it in s.iters}}
-            case For():
-                loops, ranges = (*loops, s), {**ranges, s.name: extent_range(s.extent, ranges)}
-        for child in substatements(s):
-            yield from visit(child, loops, conditions, ranges)
-
-    yield from visit(func.body, (), (), {p.name: (1, None) for p in func.params if isinstance(p, Var)})
-
-
 def check_repeated(func: PrimFunc) -> Iterator[Finding]:
     """A reduction counts each of its iterations once: from its outermost loop inwards, iterations differ in some binding."""
-    for found in _blocks(func):
-        yield from _repeated(*found)
+    for s in scopes(func):
+        if isinstance(s.stmt, Block):
+            yield from _repeated(s.stmt, s.loops, s.conditions, s.ranges)
 
 
 def _repeated(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: dict[str, Interval]) -> Iterator[Finding]:
@@ -152,11 +127,8 @@ def _counted_twice(b: Block, loops: Sequence[For], start: int, conditions: Seque
     """By enumeration, an iteration that the loops from number `start` on count twice; False if there is none, None if unknown."""
     names = [loop.name for loop in loops]
     points = points_of(constant_extents((x.name, x.extent) for x in loops), set(names), conditions)
-    if points is None or not len(points):
-        return None
-    try:
-        values = [np.broadcast_to(evaluate(it.binding, points.values), len(points)) for it in b.iters]
-    except Opaque:
+    values = points.evaluate(it.binding for it in b.iters) if points else None
+    if not points or values is None:
         return None
     around = [points.values[n] for n in names[:start]]
     if b.init is not None and points.whole:
@@ -177,9 +149,9 @@ def _counted_twice(b: Block, loops: Sequence[For], start: int, conditions: Seque
 
 def check_started(func: PrimFunc) -> Iterator[Finding]:
     """A reduction with an init begins with it: the first of its iterations, for each element, has every reduce axis at 0."""
-    for found in _blocks(func):
-        if found[0].init is not None:
-            yield from _start(*found)
+    for s in scopes(func):
+        if isinstance(s.stmt, Block) and s.stmt.init is not None:
+            yield from _start(s.stmt, s.loops, s.conditions, s.ranges)
 
 
 def _start(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: dict[str, Interval]) -> Iterator[Finding]:
@@ -200,11 +172,9 @@ def _start(b: Block, loops: Sequence[For], conditions: Sequence[Expr], ranges: d
     if points is not None and points.whole and points.certain:
         if not len(points):
             return
-        try:
-            values = {it.var.name: np.broadcast_to(evaluate(it.binding, points.values), len(points)) for it in b.iters}
-        except Opaque:
-            values = {}
-        if values:
+        found = points.evaluate(it.binding for it in b.iters)
+        if found:
+            values = {it.var.name: v for it, v in zip(b.iters, found, strict=True)}
             outer = next((n for n, x in enumerate(loops) if x.name in driving), len(loops))
             key = [values[it.var.name] for it in others] + [points.values[n] for n in names[:outer]]
             begin = np.zeros(1, np.int64) if not key else np.unique(np.stack(key, axis=1), axis=0, return_index=True)[1]

@@ -6,20 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..affine import Interval
-from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt, Var
-from ..points import Opaque, evaluate
+from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..simplify import prove, simplify
 from ..traverse import variables
-from .accesses import Place, below, constant_extents, elements
+from .accesses import Place, below, constant_extents, elements, size_ranges
 from .points import points_of
 from .report import Finding
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
     """Bindings stay within their domains, and indices within their buffers."""
-    sizes: dict[str, Interval] = {p.name: (1, None) for p in func.params if isinstance(p, Var)}
-    for stmt, n, place in elements(func.body, Place(sizes)):
+    for stmt, n, place in elements(func.body, Place(size_ranges(func))):
         if isinstance(n, Block):
             for it in n.iters:
                 what = f"`{it.var.name}` of block `{n.name}` = `{it.binding}`"
@@ -46,21 +43,17 @@ def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt, place
     closed, size = place.closed(index), place.closed(extent)
     extents = constant_extents((var.name, e) for var, e in loops)
     points = points_of(extents, variables(closed) | variables(size), conditions)
-    if points is not None:
-        try:
-            values = np.broadcast_to(evaluate(closed, points.values), len(points))
-            wrong = (values < 0) | (values >= evaluate(size, points.values))
-        except Opaque:
-            wrong = None
-        if wrong is not None:
-            if np.any(wrong) and points.certain:
-                n = int(np.argmax(wrong))
-                where = points.at(n, points.values)
-                text = f"{what} is {values[n]}, outside {domain}{f', where {where}' if where else ''}"
-                yield Finding("error", text, stmt)
-                return
-            if points.whole and not np.any(wrong):
-                return
+    found = None if points is None else points.evaluate((closed, size))
+    if points is not None and found is not None:
+        values, sizes = found
+        wrong = (values < 0) | (values >= sizes)
+        if np.any(wrong) and points.certain:
+            n = int(np.argmax(wrong))
+            where = points.at(n, points.values)
+            yield Finding("error", f"{what} is {values[n]}, outside {domain}{f', where {where}' if where else ''}", stmt)
+            return
+        if points.whole and not np.any(wrong):
+            return
     yield Finding("unproved", f"cannot prove that {what} is within {domain}", stmt)
 
 

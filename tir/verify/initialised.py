@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
-from ..points import Opaque, evaluate
 from ..traverse import variables, walk
 from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
@@ -70,10 +69,7 @@ def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     points = points_of(constant_extents(a.loops), needed, a.conditions)
     if points is None or not points.whole:
         return None
-    try:
-        indices = [np.broadcast_to(evaluate(i, points.values), len(points)) for i in a.indices]
-    except Opaque:
-        return None
-    if any(np.any((i < 0) | (i >= d)) for i, d in zip(indices, constant_shape(a.buffer), strict=True)):
+    indices = points.evaluate(a.indices)
+    if indices is None or any(np.any((i < 0) | (i >= d)) for i, d in zip(indices, constant_shape(a.buffer), strict=True)):
         return None  # reported elsewhere
     return tuple(indices), points.certain

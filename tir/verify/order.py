@@ -9,8 +9,8 @@ from ..analysis.regions import accessed, clip
 from ..ir import Axis, Block, Buffer, For, Kind, Let, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..simplify import prove
-from ..traverse import children, stores, variables
-from .accesses import accesses_in, grouped, scopes
+from ..traverse import stores, substatements, variables
+from .accesses import Extents, accesses_in, grouped, scopes
 from .axes import access_verb
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
 from .report import Finding
@@ -22,18 +22,12 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a parallel, vectorised or thread loop do not touch what another one writes."""
     temporary = {b.name for b in func.allocs}
     uses = {name: len(group) for name, group in grouped(accesses_in(func.body)).items() if name in temporary}
-    for s, ranges, outer, own in scopes(func):
-        if isinstance(s, For) and s.kind in _ANY_ORDER and own[s.name] != 1:
-            yield from _races(s, ranges, outer, own, uses)
+    for scope in scopes(func):
+        if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
+            yield from _races(scope.stmt, scope.ranges, scope.outer, scope.own, uses)
 
 
-def _races(
-    s: For,
-    ranges: dict[str, Interval],
-    outer: dict[str, int | None],
-    own: dict[str, int | None],
-    uses: Mapping[str, int],
-) -> Iterator[Finding]:
+def _races(s: For, ranges: dict[str, Interval], outer: Extents, own: Extents, uses: Mapping[str, int]) -> Iterator[Finding]:
     """Where iterations of a loop touch what others write. Each may have its own of a temporary that is used in the loop alone:
     `uses` counts the accesses to each."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
@@ -84,12 +78,7 @@ def _reduces_over(loop: For) -> tuple[Block, str] | None:
             touched = inner
         elif isinstance(s, Let) and variables(s.value) & touched:
             touched = touched | {s.var.name}
-        for child in children(s):
-            if isinstance(child, Stmt):
-                found = visit(child, touched)
-                if found is not None:
-                    return found
-        return None
+        return next((found for child in substatements(s) if (found := visit(child, touched)) is not None), None)
 
     return visit(loop.body, {loop.name})
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..affine import Interval, Polynomial, add, constant, polynomial, split_terms
 from ..affine import bounds as polynomial_bounds
 from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
-from ..points import Opaque, evaluate
+from ..points import evaluate
 from ..simplify import extent_range, simplify
 from ..traverse import variables
 from .accesses import Access, constant_extents, grouped
@@ -147,12 +147,12 @@ def first_conflict(
         points = points_of(loops, needed, a.conditions, limit=max(POINTS // (2 * len(accesses)), 1))
         if points is None:
             return None
-        element = np.zeros(len(points), np.int64)
-        try:
-            for i, extent in zip(a.indices, shape, strict=True):
-                element = element * extent + evaluate(i, points.values)
-        except Opaque:
+        indices = points.evaluate(a.indices)
+        if indices is None:
             return None
+        element = np.zeros(len(points), np.int64)
+        for i, extent in zip(indices, shape, strict=True):
+            element = element * extent + i
         whole, certain = whole and points.whole, certain and points.certain
         keys.append(np.stack([*(points.values[f] for f in fixed), element], axis=1))
         owner_rows.append(np.stack([points.values[o] for o in owners], axis=1))

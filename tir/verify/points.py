@@ -27,6 +27,13 @@ class _Points:
     def __len__(self) -> int:
         return self.count
 
+    def evaluate(self, exprs: Iterable[Expr]) -> list[np.ndarray] | None:
+        """The value of each expression at every point; None where one is not known before the program runs."""
+        try:
+            return [np.broadcast_to(evaluate(e, self.values), len(self)) for e in exprs]
+        except Opaque:
+            return None
+
     def at(self, n: int, names: Iterable[str]) -> str:
         """The variables at point `n`, as text."""
         return ", ".join(f"{name}={int(self.values[name][n])}" for name in names if name in self.values)

@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import te
 from ..ir import PrimFunc
-from .workload import INTRINSIC, Arrays, Bounded, Parameter, Workload, rows_of
+from .rows import exact_softmax, softmax
+from .workload import INTRINSIC, Arrays, Bounded, Parameter, Workload
 
 
 def _build(dtype: str, N: int, S: int, heads: int, D: int) -> PrimFunc:
@@ -36,11 +37,7 @@ def _numpy(dtype: str, N: int, S: int, heads: int, D: int) -> Callable[[Arrays, 
         Q, K = inputs
         np.matmul(Q.transpose(0, 2, 1, 3), K.transpose(0, 2, 3, 1), out=outputs[0])
         scores = outputs[0].reshape(-1, S)
-        for group in rows_of(*scores.shape):
-            y = scores[group]
-            np.subtract(y, np.max(y, axis=1, keepdims=True), out=y)
-            np.exp(y, out=y)
-            np.divide(y, np.sum(y, axis=1, keepdims=True), out=y)
+        softmax(scores, scores)
 
     return run
 
@@ -50,10 +47,8 @@ def _reference(inputs: Arrays, N: int, S: int, heads: int, D: int) -> tuple[Boun
     from the largest, below 2 m, by 2 m u more, and exp makes a relative error of that and adds its own. It occurs in the
     numerator and in the sum of S positive terms; the quotient is one rounding."""
     Q, K = (a.transpose(0, 2, 1, 3) for a in inputs)
-    scores = Q @ K.swapaxes(2, 3)
     magnitude = float(np.max(np.abs(Q) @ np.abs(K).swapaxes(2, 3)))
-    power = np.exp(scores - np.max(scores, axis=3, keepdims=True))
-    value = power / np.sum(power, axis=3, keepdims=True)
+    value = exact_softmax(Q @ K.swapaxes(2, 3))
     return (Bounded(value, value, 2 * ((D + 2) * magnitude + INTRINSIC) + S + 1),)
 
 

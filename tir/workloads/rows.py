@@ -29,13 +29,23 @@ def _softmax_draw(rng: np.random.Generator, rows: int, columns: int) -> Arrays:
     return (rng.uniform(-4, 4, (rows, columns)) + rng.uniform(-200, 200, (rows, 1)),)
 
 
+def softmax(X: np.ndarray, out: np.ndarray) -> None:
+    """softmax of each row of a matrix into `out`, which may be the same."""
+    for group in rows_of(*X.shape):
+        x, y = X[group], out[group]
+        np.subtract(x, np.max(x, axis=1, keepdims=True), out=y)
+        np.exp(y, out=y)
+        np.divide(y, np.sum(y, axis=1, keepdims=True), out=y)
+
+
+def exact_softmax(X: np.ndarray) -> np.ndarray:
+    power = np.exp(X - np.max(X, axis=-1, keepdims=True))
+    return power / np.sum(power, axis=-1, keepdims=True)
+
+
 def _softmax_numpy(dtype: str, rows: int, columns: int) -> Callable[[Arrays, Arrays], None]:
     def run(inputs: Arrays, outputs: Arrays) -> None:
-        for group in rows_of(rows, columns):
-            x, y = inputs[0][group], outputs[0][group]
-            np.subtract(x, np.max(x, axis=1, keepdims=True), out=y)
-            np.exp(y, out=y)
-            np.divide(y, np.sum(y, axis=1, keepdims=True), out=y)
+        softmax(inputs[0], outputs[0])
 
     return run
 
@@ -43,10 +53,8 @@ def _softmax_numpy(dtype: str, rows: int, columns: int) -> Callable[[Arrays, Arr
 def _softmax_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded, ...]:
     """The difference is rounded once, which exp makes a relative error of up to its magnitude, and exp adds its own; both occur
     in the numerator and in the sum of positive terms, which adds gamma(columns); the division is one rounding."""
-    difference = inputs[0] - np.max(inputs[0], axis=1, keepdims=True)
-    power = np.exp(difference)
-    value = power / np.sum(power, axis=1, keepdims=True)
-    return (Bounded(value, value, 2 * (float(-difference.min()) + INTRINSIC) + columns + 1),)
+    value, largest = exact_softmax(inputs[0]), float(np.max(np.ptp(inputs[0], axis=1)))
+    return (Bounded(value, value, 2 * (largest + INTRINSIC) + columns + 1),)
 
 
 # --- layernorm ---------------------------------------------------------------------------------------------------------
