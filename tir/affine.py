@@ -133,17 +133,15 @@ def atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
             if low is not None and high is not None and low // c == high // c:
                 return low % c, high % c
             return 0, c - 1
-        case Binary("min", a, b):
+        case Binary("min" | "max", a, b) | Select(_, a, b):
             (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
-            highs = [h for h in (ha, hb) if h is not None]
-            return None if la is None or lb is None else min(la, lb), min(highs) if highs else None
-        case Binary("max", a, b):
-            (la, ha), (lb, hb) = expr_bounds(a, ranges), expr_bounds(b, ranges)
-            lows = [x for x in (la, lb) if x is not None]
-            return max(lows) if lows else None, None if ha is None or hb is None else max(ha, hb)
-        case Select(_, t, f):
-            (la, ha), (lb, hb) = expr_bounds(t, ranges), expr_bounds(f, ranges)
-            return None if la is None or lb is None else min(la, lb), None if ha is None or hb is None else max(ha, hb)
+            low = None if la is None or lb is None else min(la, lb)
+            high = None if ha is None or hb is None else max(ha, hb)
+            if isinstance(atom, Binary) and atom.op == "min":
+                high = min((h for h in (ha, hb) if h is not None), default=None)
+            elif isinstance(atom, Binary):
+                low = max((x for x in (la, lb) if x is not None), default=None)
+            return low, high
         case Cast(dtype, value) if dtypes.is_int(value.dtype) and dtypes.is_int(dtype):
             low, high = expr_bounds(value, ranges)
             least, most = dtypes.limits(dtype)

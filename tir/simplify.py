@@ -138,11 +138,8 @@ def _integer(e: Expr, ranges: Ranges) -> Polynomial:
             return scale(_integer(a, ranges), -1)
         case Cast(dtype, value):
             inner = _simplify(value, ranges)
-            if isinstance(inner, Const) and not dtypes.is_float(inner.dtype):
-                least, most = dtypes.limits(dtype)
-                if least <= inner.value <= most:
-                    return constant(int(inner.value))
-            return {(Cast(dtype, inner),): 1}
+            folded = _fold_cast(dtype, inner)
+            return {(Cast(dtype, inner),): 1} if folded is None else constant(folded.value)
         case Select(c, t, f, lazy):
             condition = _simplify(c, ranges)
             if condition == TRUE:
@@ -186,16 +183,14 @@ def wraps(e: Expr) -> bool:
     if kind is Var or kind is Const:
         return e.dtype != "int32" and e.dtype != "int64"
     match e:
-        case Load():
-            return True
-        case Binary(_, a, b):
+        case Binary(_, a, b) | Select(_, a, b):
             return wraps(a) or wraps(b)
-        case Unary(_, a) | Cast(_, a):
-            return wraps(a) or (isinstance(e, Cast) and (e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)))
-        case Select(_, t, f):
-            return wraps(t) or wraps(f)
-        case Call():
+        case Load() | Call():
             return True
+        case Cast(_, a):
+            return wraps(a) or e.dtype not in ("int32", "int64") or not dtypes.is_int(a.dtype)
+        case Unary(_, a):
+            return wraps(a)
         case _:
             return False
 
@@ -239,18 +234,17 @@ def _simplify(e: Expr, ranges: Ranges) -> Expr:
             return Select(condition, _simplify(t, ranges), _simplify(f, ranges), lazy)
         case Cast(dtype, value):
             value = _simplify(value, ranges)
-            if isinstance(value, Const):
-                folded = _fold_cast(dtype, value)
-                if folded is not None:
-                    return folded
+            folded = _fold_cast(dtype, value)
+            if folded is not None:
+                return folded
             return Cast(dtype, value) if value.dtype != dtype else value
         case _:
             return map_children(e, lambda n: _node(n, ranges))  # type: ignore[return-value]
 
 
-def _fold_cast(dtype: str, value: Const) -> Const | None:
-    """The constant converted, where that is exact; None otherwise."""
-    if dtypes.is_float(value.dtype) or dtype == "bool":
+def _fold_cast(dtype: str, value: Expr) -> Const | None:
+    """The constant converted, where it is one and that is exact; None otherwise."""
+    if not isinstance(value, Const) or dtypes.is_float(value.dtype) or dtype == "bool":
         return None
     low, high = dtypes.limits(dtype)
     if dtypes.is_float(dtype):

@@ -344,14 +344,6 @@ def comm_reducer(fcombine: Callable, fidentity: Callable, name: str = "reduce") 
     return Reducer(name, fcombine, fidentity)
 
 
-def _lowest(dtype: str):
-    return const(dtypes.limits(dtype)[0], dtype)
-
-
-def _highest(dtype: str):
-    return const(dtypes.limits(dtype)[1], dtype)
-
-
 def _neutral(name: str, value: int) -> Callable:
     """`value` in any dtype of numbers, for the reducer `name`."""
 
@@ -361,12 +353,6 @@ def _neutral(name: str, value: int) -> Callable:
         return const(value, dtype)
 
     return identity
-
-
-sum = comm_reducer(lambda x, y: x + y, _neutral("sum", 0), name="sum")
-prod = comm_reducer(lambda x, y: x * y, _neutral("prod", 1), name="prod")
-max = comm_reducer(lambda x, y: maximum(x, y), _lowest, name="max")
-min = comm_reducer(lambda x, y: minimum(x, y), _highest, name="min")
 
 
 # --- elementwise -------------------------------------------------------------------------------------------------------
@@ -380,6 +366,12 @@ def maximum(a, b) -> Expr:
 def minimum(a, b) -> Expr:
     """The smaller of two numbers, in the dtype that both are converted to; of a NaN and a number either."""
     return binary("min", a, b)
+
+
+sum = comm_reducer(lambda x, y: x + y, _neutral("sum", 0), name="sum")
+prod = comm_reducer(lambda x, y: x * y, _neutral("prod", 1), name="prod")
+max = comm_reducer(maximum, lambda dtype: const(dtypes.limits(dtype)[0], dtype), name="max")
+min = comm_reducer(minimum, lambda dtype: const(dtypes.limits(dtype)[1], dtype), name="min")
 
 
 def equal(a, b) -> Expr:
@@ -502,20 +494,17 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
         if id(t) not in buffers:
             buffers[id(t)] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
     iter_names: set[str] = set()
+    computed: dict[Compute, dict[int, Buffer]] = {}
+    for t in order:
+        if isinstance(t.op, Compute):
+            computed.setdefault(t.op, {})[t.output] = buffers[id(t)]
     body: list[Stmt] = []
-    done: set[int] = set()
-    tensors_of: dict[int, list[Tensor]] = {}
-    for t in order:
-        tensors_of.setdefault(id(t.op), []).append(t)
-    for t in order:
-        if isinstance(t.op, Compute) and id(t.op) not in done:
-            done.add(id(t.op))
-            outputs: dict[int, Buffer] = {x.output: buffers[id(x)] for x in tensors_of[id(t.op)]}
-            for i, value in enumerate(t.op.values):  # outputs nobody asked for still need a place
-                if i not in outputs:
-                    outputs[i] = Buffer(fresh(taken, f"{t.op.name}_v{i}"), t._shape, value.dtype)
-                    buffers[-len(buffers) - 1] = outputs[i]
-            body.append(_block(t.op, [outputs[i] for i in range(len(outputs))], buffers, taken, iter_names))
+    for op, outputs in computed.items():
+        for i, value in enumerate(op.values):  # outputs nobody asked for still need a place
+            if i not in outputs:
+                outputs[i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
+                buffers[-len(buffers) - 1] = outputs[i]
+        body.append(_block(op, [outputs[i] for i in range(len(outputs))], buffers, taken, iter_names))
     if not body:
         raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
     params = tuple(a if isinstance(a, Var) else buffers[id(a)] for a in args)

@@ -68,25 +68,23 @@ class Names:
     def _fresh(self, wanted: str, also: set[str] | None = None) -> str:
         return fresh(self.source.union(self.taken, self.loops, self.blocks, also or ()), wanted)
 
+    def _given(self, wanted: str, names: set[str], *others: set[str]) -> str:
+        """`wanted`, or like it where it is among `names` or `others`; it is one of `names` from now on."""
+        name = self._fresh(wanted) if any(wanted in taken for taken in (names, *others)) else wanted
+        names.add(name)
+        return name
+
     def loop(self, wanted: str) -> str:
         """The name of a loop, which nothing else may have."""
-        clash = wanted in self._reserved or wanted in self.taken or wanted in self.loops or wanted in self.blocks
-        name = self._fresh(wanted) if clash else wanted
-        self.loops.add(name)
-        return name
+        return self._given(wanted, self.loops, self._reserved, self.taken, self.blocks)
 
     def buffer(self, wanted: str) -> str:
         """The name of a buffer or a size."""
-        name = self._fresh(wanted) if wanted in self.taken or wanted in self._iters else wanted
-        self.taken.add(name)
-        return name
+        return self._given(wanted, self.taken, self._iters)
 
     def block(self, wanted: str) -> str:
         """The name of a block, which a buffer may have too."""
-        wanted = wanted or "block"
-        name = self._fresh(wanted) if wanted in self.blocks or wanted in self.loops else wanted
-        self.blocks.add(name)
-        return name
+        return self._given(wanted or "block", self.blocks, self.loops)
 
     def local(self, wanted: str, scope: Scope) -> str:
         """The name of an iteration variable or a let: other scopes may use it again."""

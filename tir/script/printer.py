@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ..ir import (
+    COMPARISONS,
     TRUE,
     Allocate,
     Axis,
@@ -43,24 +44,8 @@ HEADER = "from tir.script import tir as T"
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
 # How tightly operators bind, as in Python; `neg` is the unary minus.
-PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "not": 3,
-    "==": 4,
-    "!=": 4,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "//": 6,
-    "%": 6,
-    "neg": 7,
-}
+_LEVELS = (("or",), ("and",), ("not",), COMPARISONS, ("+", "-"), ("*", "/", "//", "%"), ("neg",))
+PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS, start=1) for op in ops}
 
 
 def expr_text(expr: Expr) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
+from ..points import points_of
 from ..simplify import prove, simplify
 from ..traverse import variables
 from .accesses import Place, below, constant_extents, elements, size_ranges
-from .points import points_of
 from .report import Finding
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
+from ..points import points_of
 from ..traverse import variables, walk
 from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
-from .points import points_of
 from .report import Finding
 
 

@@ -10,11 +10,10 @@ import numpy as np
 from ..affine import Interval, Polynomial, add, constant, polynomial, split_terms
 from ..affine import bounds as polynomial_bounds
 from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
-from ..points import evaluate
+from ..points import POINTS, evaluate, points_of
 from ..simplify import extent_range, simplify
 from ..traverse import variables
 from .accesses import Access, constant_extents, grouped
-from .points import POINTS, points_of
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
 
