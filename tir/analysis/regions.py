@@ -15,15 +15,6 @@ from ..traverse import N, children, substatements, substitute, walk
 Regions = dict[str, Region]  # by buffer name
 
 
-def loop_ranges(stmts: Iterable[Stmt]) -> dict[str, Interval]:
-    """The ranges of the loop variables among `stmts` (the statements on a path, outermost first)."""
-    ranges: dict[str, Interval] = {}
-    for s in stmts:
-        if isinstance(s, For):
-            ranges[s.name] = extent_range(s.extent, ranges)
-    return ranges
-
-
 def iter_ranges(block: Block) -> dict[str, Interval]:
     """The ranges of a block's iteration variables."""
     return {it.var.name: extent_range(it.extent) for it in block.iters}
