@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from codegen.target import Target
-from schedule import ScheduleError
+from schedule import ScheduleError, templates
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import annotate
 from tir.ir import PrimFunc, Var
@@ -30,17 +30,19 @@ Opening = Callable[[OpenSchedule], object]  # a user's search space: steps on a 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space: the rules that derive its sketches, and what marks their loops in the end."""
+    """A search space: the rules that derive its sketches, and what marks their loops in the end. Where there is `whole`, which
+    schedules all blocks of a function it knows (and says whether it does), its sketch comes first."""
 
     name: str
     rules: tuple[Rule, ...]
     annotate: Callable[[OpenSchedule], None]
+    whole: Callable[[OpenSchedule], bool] = lambda schedule: False
 
 
 SPACES: dict[str, Space] = {
     s.name: s
     for s in (
-        Space("full", DEFAULT, annotate.annotate),
+        Space("full", DEFAULT, annotate.annotate, templates.build),
         Space("ansor", ANSOR, ansor.annotate),
         Space("limited", LIMITED, ansor.annotate_in_place),
     )
@@ -71,8 +73,8 @@ def generate(
     space: str | Space | Opening = "full",
     most: int = MAX_SKETCHES,
 ) -> list[Sketch]:
-    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
-    branches the derivation.
+    """The sketches of `func` (Ansor, section 4.1), at least one: that of the templates for all of its blocks, where the space has
+    them; then, from the last block to the first, each rule that applies branches the derivation.
 
     `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
     how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
@@ -85,8 +87,22 @@ def generate(
     if not isinstance(space, (str, Space)):
         return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
+    first = _whole(func, target, chosen) if rules is None else []
     states = derived(func, target, chosen.rules if rules is None else rules, most)
-    return [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states)]
+    sketches = [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states, len(first))]
+    return [*first, *(s for s in sketches if all(s.steps != f.steps for f in first))][:most]
+
+
+def _whole(func: PrimFunc, target: Target, space: Space) -> list[Sketch]:
+    """The sketch of the templates, if they know all blocks of a function."""
+    _check(func)
+    schedule = OpenSchedule(func, target)
+    try:
+        known = space.whole(schedule)
+    except ScheduleError:
+        return []
+    schedule.rules = schedule.rules or ["templates"]
+    return [schedule.finish("sketch 0", func)] if known else []
 
 
 def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
