@@ -24,12 +24,21 @@ SEEDS = (0, 1, 2)
 NOWHERE = -1  # what the recorded iterations of an element are that no store has reached
 
 
-def check(schedule: Schedule, before: PrimFunc, expected_body: str, sizes: dict[str, int] | None = None) -> None:
-    """Assert that a schedule of `before` prints as expected, replays, is well formed, and computes the same numbers.
+class Checked(Schedule):
+    """A schedule that keeps the function it began with, `before`."""
 
-    `expected_body` is the printed body of the function; its header must be that of `before`.
+    def __init__(self, func: PrimFunc, seed: int | np.random.Generator | None = None):
+        super().__init__(func, seed)
+        self.before = func
+
+
+def check(schedule: Checked, expected_body: str, sizes: dict[str, int] | None = None) -> None:
+    """Assert that a schedule prints as expected, replays, is well formed, and computes the same numbers as the function before.
+
+    `expected_body` is the printed body of the function; its header must be that of the one before.
     """
     __tracebackhide__ = True
+    before = schedule.before
     well_formed(schedule.func)
     same_numbers(before, schedule.func, sizes)  # before the script: it names the first element that went wrong
     header, found = _header_and_body(schedule.func)

@@ -1,17 +1,15 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul, vector
 
 
 def test_a_loop_in_two_versions():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.reorder("j_0", "i", "k", "j_1")
     assert s.add_guard("i", "j_0 < 3") == ["i", "i_1"]
     check(
         s,
-        before,
         """
         for j_0 in range(4):
             if j_0 < 3:
@@ -38,12 +36,10 @@ def test_a_loop_in_two_versions():
 
 
 def test_a_reduction_starts_in_one_version():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.add_guard("C", "k == 0")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             if k == 0:
@@ -61,13 +57,11 @@ def test_a_reduction_starts_in_one_version():
 
 
 def test_a_block_in_two_versions():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [None, 4])
     assert s.add_guard("B", "i_0 == 3") == ["B", "B_1"]
     check(
         s,
-        before,
         """
         for i_0, i_1 in T.grid(4, 4):
             if i_0 == 3:

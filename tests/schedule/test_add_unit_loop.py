@@ -1,16 +1,14 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import elementwise
 
 
 def test_around_a_block_and_a_loop():
-    before = elementwise(7, 13)
-    s = Schedule(before)
+    s = Checked(elementwise(7, 13))
     assert s.add_unit_loop("B") == "u"
     assert s.add_unit_loop("i0") == "u_1"
     check(
         s,
-        before,
         """
         for u_1, i0, i1, u in T.grid(1, 7, 13, 1):
             with T.block("B"):

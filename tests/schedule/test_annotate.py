@@ -1,17 +1,15 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import elementwise, matmul
 from tir import te
 
 
 def test_loop_and_block():
-    before = elementwise(7, 13)
-    s = Schedule(before)
+    s = Checked(elementwise(7, 13))
     s.annotate("i0", "pragma_auto_unroll_max_step", 64)
     s.annotate("B", "tiling", [2, "SSRSRS", {"deep": True}])
     check(
         s,
-        before,
         """
         for i0 in T.serial(7, annotations={"pragma_auto_unroll_max_step": 64}):
             for i1 in range(13):

@@ -1,19 +1,17 @@
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul, vector
 from tir import te
 
 
 def test_blocks_and_threads():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.bind("i", "blockIdx.x")
     s.bind("j", "threadIdx.x")
     check(
         s,
-        before,
         """
         for i in T.thread_binding(7, thread="blockIdx.x"):
             for j in T.thread_binding(13, thread="threadIdx.x"):
@@ -28,14 +26,12 @@ def test_blocks_and_threads():
 
 
 def test_virtual_threads():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     i_0, i_1 = s.split("i", [None, 4])
     s.bind(i_1, "vthread.x")
     s.bind(i_0, "threadIdx.y")
     check(
         s,
-        before,
         """
         for i_0 in T.thread_binding(4, thread="threadIdx.y"):
             for i_1 in T.thread_binding(4, thread="vthread.x"):
@@ -139,11 +135,10 @@ bind('j', 'threadIdx.x'): `j` is inside the vectorized loop `i`
 
 
 def test_threads_reduce_together():
-    s = Schedule(matmul())
+    s = Checked(matmul())
     s.bind("k", "threadIdx.x")
     check(
         s,
-        matmul(),
         """
         for i, j in T.grid(7, 13):
             for k in T.thread_binding(5, thread="threadIdx.x"):

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, elementwise, matmul, vector
 from tir import te
 from tir.ir import Const, For, Var
@@ -16,14 +16,12 @@ def again():
 
 
 def test_a_tile():
-    before = elementwise(8, 6)
-    s = Schedule(before)
+    s = Checked(elementwise(8, 6))
     s.tile("i0", "i1", 4, 3)
     assert s.blockize("i0_1") == "B_o"
     assert s.get_loops("B") == ["i0_1", "i1_1"] and s.get_child_blocks("B_o") == ["B"]
     check(
         s,
-        before,
         """
         for i0_0, i1_0 in T.grid(2, 2):
             with T.block("B_o"):
@@ -37,13 +35,11 @@ def test_a_tile():
 
 
 def test_a_tile_that_does_not_divide():
-    before = elementwise(7, 13)
-    s = Schedule(before)
+    s = Checked(elementwise(7, 13))
     s.tile("i0", "i1", 4, 4)
     s.blockize("i0_1")
     check(
         s,
-        before,
         """
         for i0_0, i1_0 in T.grid(2, 4):
             with T.block("B_o"):
@@ -58,12 +54,10 @@ def test_a_tile_that_does_not_divide():
 
 
 def test_a_reduction():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.blockize("j")
     check(
         s,
-        before,
         """
         for i in range(7):
             with T.block("C_o"):
@@ -87,12 +81,10 @@ def test_a_reduction():
 
 
 def test_without_unit_axes():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.blockize("j", preserve_unit_iters=False)
     check(
         s,
-        before,
         """
         for i in range(7):
             with T.block("C_o"):
@@ -108,8 +100,7 @@ def test_without_unit_axes():
 
 
 def test_a_tiled_reduction():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.split("i", [None, 2])
     s.split("k", [None, 2])
@@ -118,7 +109,6 @@ def test_a_tiled_reduction():
     s.decompose_reduction("C_o", "k_0")
     check(
         s,
-        before,
         """
         for i_0, j_0 in T.grid(4, 4):
             with T.block("C_o_init"):
@@ -141,14 +131,12 @@ def test_a_tiled_reduction():
 
 
 def test_a_block_in_a_block():
-    before = vector(24)
-    s = Schedule(before)
+    s = Checked(vector(24))
     s.split("i", [2, 3, 4])
     s.blockize("i_1")
     s.blockize("i_2")
     check(
         s,
-        before,
         """
         for i_0 in range(2):
             with T.block("B_o"):
@@ -165,13 +153,11 @@ def test_a_block_in_a_block():
 
 
 def test_what_is_beyond_the_domain():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [7, 4])
     s.blockize("i_1")
     check(
         s,
-        before,
         """
         for i_0 in range(7):
             with T.block("B_o"):

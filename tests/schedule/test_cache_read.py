@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -7,12 +7,10 @@ from tir.script import parse
 
 
 def test_of_a_parameter_comes_first():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.cache_read("C", 0, "local") == "A_local"
     check(
         s,
-        before,
         """
         A_local = T.alloc_buffer((7, 5), scope="local")
         for ax0, ax1 in T.grid(7, 5):
@@ -30,12 +28,10 @@ def test_of_a_parameter_comes_first():
 
 
 def test_of_a_temporary_comes_after_its_writer():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.cache_read("C", "B", "shared.dyn") == "B_shared_dyn"
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_shared_dyn = T.alloc_buffer((7, 13), scope="shared.dyn")
@@ -72,12 +68,10 @@ def test_only_some_consumers():
     A = te.placeholder((7,), name="A")
     B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7,), lambda i: A[6 - i] * 3.0, name="C")
-    before = te.create_prim_func([A, B, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, B, C]))
     s.cache_read("C", 0, "local", ["C"])
     check(
         s,
-        before,
         """
         A_local = T.alloc_buffer((7,), scope="local")
         for ax0 in range(7):
@@ -97,14 +91,12 @@ def test_only_some_consumers():
 
 
 def test_inside_loops_shared_with_the_writer():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     io, _ = s.split(s.get_loops("C")[0], [None, 4])
     s.compute_at("P", io)
     s.cache_read("C", "P", "local")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((15,))
@@ -134,8 +126,7 @@ def test_inside_loops_shared_with_the_writer():
 
 
 def test_then_placed_at_a_tile_loop():
-    before = matmul(7, 13, 109)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 109))
     i, j, k = s.get_loops("C")
     jo, ji = s.split(j, [None, 4])
     ko, ki = s.split(k, [None, 16])
@@ -144,7 +135,6 @@ def test_then_placed_at_a_tile_loop():
     s.compute_at("B_local", ko)
     check(
         s,
-        before,
         """
         B_local = T.alloc_buffer((109, 13), scope="local")
         for j_0, k_0 in T.grid(4, 7):
@@ -181,11 +171,10 @@ def test_inside_another_block_only_what_is_read_there():
                             B[v_i, v_j] = A[6 - v_i, v_j + 4] * T.float32(2.0)
         """
     )
-    s = Schedule(before)
+    s = Checked(before)
     s.cache_read("B", 0, "local")
     check(
         s,
-        before,
         """
         for i in range(7):
             with T.block("row"):
@@ -207,12 +196,10 @@ def test_inside_another_block_only_what_is_read_there():
 def test_scalar():
     A = te.placeholder((), name="A")
     B = te.compute((7,), lambda i: A[()] + i.astype("float32"), name="B")
-    before = te.create_prim_func([A, B])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, B]))
     s.cache_read("B", 0, "local")
     check(
         s,
-        before,
         """
         A_local = T.alloc_buffer((), scope="local")
         with T.block("A_local"):

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -8,12 +8,10 @@ from tir.traverse import blocks, replace_stmt
 
 
 def test_of_an_output():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.cache_write("C", 0, "local") == "C_local"
     check(
         s,
-        before,
         """
         C_local = T.alloc_buffer((7, 13), scope="local")
         for i, j, k in T.grid(7, 13, 5):
@@ -31,8 +29,7 @@ def test_of_an_output():
 
 
 def test_of_tiles_that_dont_divide():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     i, j, k = s.get_loops("C")
     io, ii = s.split(i, [None, 4])
     jo, ji = s.split(j, [None, 5])
@@ -41,7 +38,6 @@ def test_of_tiles_that_dont_divide():
     s.reverse_compute_at("C_local", jo)
     check(
         s,
-        before,
         """
         C_local = T.alloc_buffer((7, 13), scope="local")
         for i_0, j_0 in T.grid(2, 3):
@@ -65,12 +61,10 @@ def test_of_tiles_that_dont_divide():
 
 
 def test_consumers_read_the_copy():
-    before = relu_of_matmul()
-    s = Schedule(before)
+    s = Checked(relu_of_matmul())
     assert s.cache_write("C", "C", "local", ["D"]) == "C_local"
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         C_local = T.alloc_buffer((7, 13), scope="local")
@@ -93,14 +87,12 @@ def test_consumers_read_the_copy():
 
 
 def test_inside_loops_shared_with_a_reader():
-    before = relu_of_matmul()
-    s = Schedule(before)
+    s = Checked(relu_of_matmul())
     io, _ = s.split(s.get_loops("C")[0], [None, 4])
     s.reverse_compute_at("D", io)
     s.cache_write("C", 0, "local")
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         C_local = T.alloc_buffer((7, 13), scope="local")
@@ -135,13 +127,11 @@ def test_rank_0_and_several_outputs():
     k = te.reduce_axis((0, 7), name="k")
     S = te.compute((), lambda: te.sum(A[k], axis=k), name="S")
     X, Y = te.compute((7,), lambda i: (A[i] + S[()], A[i] * 2.0), name="X")
-    before = te.create_prim_func([A, X, Y, S])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, X, Y, S]))
     assert s.cache_write("S", 0, "local") == "S_local"
     assert s.cache_write("X", 1, "local") == "X_v1_local"
     check(
         s,
-        before,
         """
         S_local = T.alloc_buffer((), scope="local")
         X_v1_local = T.alloc_buffer((7,), scope="local")
@@ -185,12 +175,11 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((9,), "float32")):
 
 def test_what_is_written_under_conditions_on_axes():
     before = parse(PART.replace("            X[v_i] =", "            T.where(i >= 2 and i < 11)\n            X[v_i] ="))
-    s = Schedule(before)
+    s = Checked(before)
     s.split("i", [None, 4])
     s.cache_write("X", 0, "local", ["B"])
     check(
         s,
-        before,
         """
         X = T.alloc_buffer((13,))
         X_local = T.alloc_buffer((13,), scope="local")
@@ -215,12 +204,10 @@ def test_what_is_written_under_conditions_on_axes():
 def test_of_an_output_written_in_part():
     func = chain()
     C = blocks(func)[1]
-    before = replace_stmt(func, C, C.with_(predicate=Var("i_1") < 5))
-    s = Schedule(before)
+    s = Checked(replace_stmt(func, C, C.with_(predicate=Var("i_1") < 5)))
     s.cache_write("C", 0, "local")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         C_local = T.alloc_buffer((7, 13), scope="local")
@@ -243,13 +230,11 @@ def test_of_an_output_written_in_part():
 
 
 def test_of_a_copy_of_what_is_read():
-    before = parse(PART)
-    s = Schedule(before)
+    s = Checked(parse(PART))
     s.cache_read("B", "X", "global")
     s.cache_write("X_global", 0, "local")
     check(
         s,
-        before,
         """
         X = T.alloc_buffer((13,))
         X_global = T.alloc_buffer((13,))
@@ -276,12 +261,10 @@ def test_of_a_copy_of_what_is_read():
 
 
 def test_places_that_are_not_axes_are_copied_as_far_as_they_are_read():
-    before = parse(PART.replace("            X[v_i] =", "            if v_i <= 10:\n                X[12 - v_i] ="))
-    s = Schedule(before)
+    s = Checked(parse(PART.replace("            X[v_i] =", "            if v_i <= 10:\n                X[12 - v_i] =")))
     s.cache_write("X", 0, "local")
     check(
         s,
-        before,
         """
         X = T.alloc_buffer((13,))
         X_local = T.alloc_buffer((13,), scope="local")

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -9,13 +9,11 @@ from tir.traverse import loops, replace_stmt
 
 
 def test_elementwise_under_the_outer_loop():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     i, _ = s.get_loops("C")
     assert s.compute_at("B", i) is None
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1 in range(7):
@@ -32,13 +30,11 @@ def test_elementwise_under_the_outer_loop():
 
 
 def test_under_the_innermost_loop_no_loops_remain():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     _, j = s.get_loops("C")
     s.compute_at("B", j)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
@@ -53,13 +49,11 @@ def test_under_the_innermost_loop_no_loops_remain():
 
 
 def test_unit_loops_are_preserved_when_asked():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     _, j = s.get_loops("C")
     s.compute_at("B", j, preserve_unit_loops=True)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):
@@ -76,8 +70,7 @@ def test_unit_loops_are_preserved_when_asked():
 
 
 def test_consumer_that_does_not_divide_gives_a_predicate():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     i, j = s.get_loops("C")
     io, _ = s.split(i, [None, 4])
     jo, _ = s.split(j, [None, 5])
@@ -85,7 +78,6 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
     s.compute_at("B", jo)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1_0, i_1_1, j_1_0 in T.grid(2, 4, 3):
@@ -106,14 +98,12 @@ def test_consumer_that_does_not_divide_gives_a_predicate():
 
 
 def test_reduction_is_done_completely():
-    before = relu_of_matmul()
-    s = Schedule(before)
+    s = Checked(relu_of_matmul())
     _, j = s.get_loops("D")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("C", jo)
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         for i_1, j_1_0 in T.grid(7, 4):
@@ -137,14 +127,12 @@ def test_reduction_is_done_completely():
 
 
 def test_overlapping_windows_and_both_ends_of_a_padding():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     io, _ = s.split(s.get_loops("C")[0], [None, 4])
     s.compute_at("P", io)
     s.compute_at("B", io)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((15,))
@@ -169,14 +157,12 @@ def test_overlapping_windows_and_both_ends_of_a_padding():
 
 
 def test_window_that_is_constant_is_cut():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     io, _ = s.split(s.get_loops("C")[0], [1, 13])
     s.compute_at("P", io)
     s.compute_at("B", io)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13,))
         P = T.alloc_buffer((15,))
@@ -219,14 +205,12 @@ def test_several_consumers_under_one_loop():
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")
     D = te.compute((7, 13), lambda i, j: B[i, 12 - j] * C[i, j], name="D")
-    before = te.create_prim_func([A, D])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, D]))
     i, _ = s.get_loops("D")
     s.compute_at("C", i)
     s.compute_at("B", i)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         C = T.alloc_buffer((7, 13))
@@ -251,12 +235,10 @@ def test_scalar():
     A = te.placeholder((), name="A")
     B = te.compute((), lambda: A[()] * 2.0, name="B")
     C = te.compute((7,), lambda i: B[()] + i.astype("float32"), name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     s.compute_at("B", s.get_loops("C")[0])
     check(
         s,
-        before,
         """
         B = T.alloc_buffer(())
         for i in range(7):
@@ -273,14 +255,12 @@ def test_transposed_and_strided_reads():
     A = te.placeholder((13, 7), name="A")
     B = te.compute((13, 7), lambda i, j: A[i, j] * 2.0, name="B")
     C = te.compute((7, 6), lambda i, j: B[2 * j + 1, i], name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     _, j = s.get_loops("C")
     jo, _ = s.split(j, [None, 4])
     s.compute_at("B", jo)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13, 7))
         for i_1, j_1_0 in T.grid(7, 2):
@@ -326,15 +306,13 @@ def test_any_split_of_a_stencil(n, factor):
 
 
 def test_moved_again_from_a_loop_to_an_inner_one():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     i, j = s.get_loops("C")
     io, _ = s.split(i, [None, 3])
     s.compute_at("B", io)
     s.compute_at("B", j)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1_0, i_1_1, j_1 in T.grid(3, 3, 13):

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -7,12 +7,10 @@ from tir.traverse import blocks, replace_stmt
 
 
 def test_chain():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.compute_inline("B") is None
     check(
         s,
-        before,
         """
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):
@@ -23,13 +21,11 @@ def test_chain():
 
 
 def test_several_loads_and_a_guard():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     s.compute_inline("B")
     s.compute_inline("P")
     check(
         s,
-        before,
         """
         for i_2 in range(13):
             with T.block("C"):
@@ -44,12 +40,10 @@ def test_transposed_and_several_consumers():
     B = te.compute((13, 7), lambda i, j: A[j, i] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[j, i] * 2.0, name="C")
     D = te.compute((13,), lambda i: B[i, 0] + B[12 - i, 6], name="D")
-    before = te.create_prim_func([A, C, D])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C, D]))
     s.compute_inline("B")
     check(
         s,
-        before,
         """
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):
@@ -68,12 +62,10 @@ def test_scalar_into_a_reduction():
     S = te.compute((), lambda: te.const(2, "float32"), name="S")
     k = te.reduce_axis((0, 7), name="k")
     C = te.compute((1,), lambda i: te.sum(A[k] * S[()], axis=k), name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     s.compute_inline("S")
     check(
         s,
-        before,
         """
         for i, k in T.grid(1, 7):
             with T.block("C"):
@@ -86,14 +78,12 @@ def test_scalar_into_a_reduction():
 
 
 def test_split_loops_do_not_matter():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.fuse(*s.split("i", [None, 4]))
     s.split("j", [None, 5])
     s.compute_inline("B")
     check(
         s,
-        before,
         """
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):

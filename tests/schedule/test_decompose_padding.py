@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.script import parse
@@ -52,12 +52,10 @@ def main(A: T.Buffer((13,), "float32"), P: T.Buffer((15,), "float32"), Q: T.Buff
 
 
 def test_the_loop_is_cut():
-    before = padded()
-    s = Schedule(before)
+    s = Checked(padded())
     assert s.decompose_padding("P", "i") == "P_pad_const"
     check(
         s,
-        before,
         """
         for i_pad in range(15):
             with T.block("P_pad_const"):
@@ -72,12 +70,10 @@ def test_the_loop_is_cut():
 
 
 def test_under_an_outer_loop():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     s.decompose_padding("P", "j")
     check(
         s,
-        before,
         """
         P = T.alloc_buffer((7, 15))
         for i in range(7):
@@ -99,13 +95,11 @@ def test_under_an_outer_loop():
 
 
 def test_loops_of_a_split_axis_stay():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     s.split("j", [None, 4])
     s.decompose_padding("P", "i")
     check(
         s,
-        before,
         """
         P = T.alloc_buffer((7, 15))
         for i_pad, j_0_pad, j_1_1_pad in T.grid(7, 4, 4):
@@ -129,13 +123,11 @@ def test_loops_of_a_split_axis_stay():
 
 
 def test_in_a_loop_with_its_consumer():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     s.compute_at("P", "i_1")
     s.decompose_padding("P", "ax0")
     check(
         s,
-        before,
         """
         P = T.alloc_buffer((7, 15))
         for i_1 in range(7):
@@ -157,12 +149,10 @@ def test_in_a_loop_with_its_consumer():
 
 
 def test_a_condition_on_two_axes_becomes_the_predicate():
-    before = diagonal()
-    s = Schedule(before)
+    s = Checked(diagonal())
     s.decompose_padding("B", "i")
     check(
         s,
-        before,
         """
         for i_pad, j_pad in T.grid(7, 7):
             with T.block("B_pad_const"):

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, relu_of_matmul
 from tir import te
 from tir.ir import Const, For, Var
@@ -10,12 +10,10 @@ from tir.traverse import blocks, replace_stmt
 
 
 def test_before_the_reduction_loop():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.decompose_reduction("C", "k") == "C_init"
     check(
         s,
-        before,
         """
         for i, j in T.grid(7, 13):
             with T.block("C_init"):
@@ -30,12 +28,10 @@ def test_before_the_reduction_loop():
 
 
 def test_before_the_outermost_loop():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.decompose_reduction("C", "i")
     check(
         s,
-        before,
         """
         for i_init, j_init in T.grid(7, 13):
             with T.block("C_init"):
@@ -50,8 +46,7 @@ def test_before_the_outermost_loop():
 
 
 def test_tiled_with_guards_and_marked_loops():
-    before = matmul(7, 13, 5)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 5))
     i, j, k = s.get_loops("C")
     io, ii = s.split(i, [None, 4])
     jo, ji = s.split(j, [None, 8])
@@ -63,7 +58,6 @@ def test_tiled_with_guards_and_marked_loops():
     s.decompose_reduction("C", ko)
     check(
         s,
-        before,
         """
         for i_0, j_0 in T.grid(2, 2):
             for i_1_init in T.serial(4, annotations={"unroll_hint": 4}):
@@ -117,13 +111,11 @@ def test_reader_in_the_same_iteration():
     k = te.reduce_axis((0, 13), name="k")
     C = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")
     D = te.compute((7,), lambda i: C[i] * 2.0, name="D")
-    before = te.create_prim_func([A, C, D])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C, D]))
     s.reverse_compute_at("D", "i")
     s.decompose_reduction("C", "i")
     check(
         s,
-        before,
         """
         for i_init in range(7):
             with T.block("C_init"):

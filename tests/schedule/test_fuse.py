@@ -1,19 +1,17 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import elementwise, matmul
 from tir.ir import Var
 from tir.traverse import path_to, replace_stmt
 
 
 def test_two_loops():
-    before = elementwise(7, 13)
-    s = Schedule(before)
+    s = Checked(elementwise(7, 13))
     assert s.fuse("i0", "i1") == "i0_i1_fused"
     check(
         s,
-        before,
         """
         for i0_i1_fused in range(91):
             with T.block("B"):
@@ -25,12 +23,10 @@ def test_two_loops():
 
 
 def test_spatial_and_reduction_loops():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.fuse("i", "j", "k")
     check(
         s,
-        before,
         """
         for i_j_k_fused in range(455):
             with T.block("C"):
@@ -45,13 +41,11 @@ def test_spatial_and_reduction_loops():
 
 
 def test_fuse_undoes_split():
-    before = matmul(7, 12, 5)
-    s = Schedule(before)
+    s = Checked(matmul(7, 12, 5))
     j0, j1 = s.split("j", [3, 4])
     s.fuse(j0, j1)
     check(
         s,
-        before,
         """
         for i, j_0_j_1_fused, k in T.grid(7, 12, 5):
             with T.block("C"):

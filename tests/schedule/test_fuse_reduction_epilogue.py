@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.script import parse
@@ -94,12 +94,10 @@ def main(A: T.Buffer((7, 5), "float32"), D: T.Buffer((7,), "float32"), E: T.Buff
 
 
 def test_a_bias():
-    before = biased()
-    s = Schedule(before)
+    s = Checked(biased())
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -112,12 +110,10 @@ def test_a_bias():
 
 
 def test_several_terms():
-    before = biased(lambda x, b: 2.0 + (x - b) + b)
-    s = Schedule(before)
+    s = Checked(biased(lambda x, b: 2.0 + (x - b) + b))
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -130,12 +126,10 @@ def test_several_terms():
 
 
 def test_a_transposed_output():
-    before = biased(transposed=True)
-    s = Schedule(before)
+    s = Checked(biased(transposed=True))
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -148,12 +142,10 @@ def test_a_transposed_output():
 
 
 def test_integers():
-    before = biased(dtype="int32")
-    s = Schedule(before)
+    s = Checked(biased(dtype="int32"))
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -166,12 +158,10 @@ def test_integers():
 
 
 def test_a_copy():
-    before = biased(lambda x, b: x)
-    s = Schedule(before)
+    s = Checked(biased(lambda x, b: x))
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -184,12 +174,10 @@ def test_a_copy():
 
 
 def test_a_maximum():
-    before = largest()
-    s = Schedule(before)
+    s = Checked(largest())
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, k in T.grid(7, 5):
             with T.block("C"):
@@ -202,15 +190,13 @@ def test_a_maximum():
 
 
 def test_tiled():
-    before = biased()
-    s = Schedule(before)
+    s = Checked(biased())
     s.split("i", [None, 4])
     s.reorder("i_0", "j", "k", "i_1_1")
     s.split("j_1", [None, 5])
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i_0, j, k, i_1_1 in T.grid(2, 13, 5, 4):
             with T.block("C"):
@@ -226,13 +212,11 @@ def test_tiled():
 
 
 def test_in_a_loop_with_the_reduction():
-    before = biased()
-    s = Schedule(before)
+    s = Checked(biased())
     s.reverse_compute_at("D", "i")
     s.fuse_reduction_epilogue("C", "D")
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tir.ir import PrimFunc
 from tir.script import parse
 
@@ -66,7 +66,8 @@ def test_another_message_is_shown():
 
 
 def test_a_changed_header_is_seen():
-    before = program().with_(attrs=(("note", 1),))
+    s = Checked(program().with_(attrs=(("note", 1),)))
     body = program().script().partition('with T.block("root"):\n')[2]
-    check(Schedule(before), before, body)
-    assert 'T.func_attr({"note": 1})' in failure(check, Schedule(before), program(), body)
+    check(s, body)
+    s.before = program()
+    assert 'T.func_attr({"note": 1})' in failure(check, s, body)

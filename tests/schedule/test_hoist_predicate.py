@@ -1,17 +1,15 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul
 
 
 def test_out_of_the_loops_it_does_not_depend_on():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("k", [None, 4])
     s.reorder("k_0", "k_1", "i", "j")
     s.hoist_predicate("i")
     check(
         s,
-        before,
         """
         for k_0, k_1 in T.grid(2, 4):
             if k_0 * 4 + k_1 < 5:

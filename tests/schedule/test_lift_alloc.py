@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain
 from tir.ir import Var
 from tir.script import parse
@@ -92,12 +92,10 @@ def main(A: T.Buffer((7, 7), "float32"), B: T.Buffer((7, 7), "float32")):
 
 
 def test_to_the_next_block():
-    before = nested()
-    s = Schedule(before)
+    s = Checked(nested())
     s.lift_alloc("row")
     check(
         s,
-        before,
         """
         for i in range(7):
             with T.block("outer"):
@@ -119,12 +117,10 @@ def test_to_the_next_block():
 
 
 def test_to_the_function():
-    before = nested()
-    s = Schedule(before)
+    s = Checked(nested())
     s.lift_alloc("row", 2)
     check(
         s,
-        before,
         """
         row = T.alloc_buffer((7, 13))
         for i in range(7):
@@ -175,12 +171,10 @@ lift_alloc('row'): `B`, inside of `outer`, has an axis called `v_i` too
 
 
 def test_past_a_parallel_loop():
-    before = parallel_rows()
-    s = Schedule(before)
+    s = Checked(parallel_rows())
     s.lift_alloc("row")
     check(
         s,
-        before,
         """
         row = T.alloc_buffer((7, 13))
         for i in T.parallel(7):

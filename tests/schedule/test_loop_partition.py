@@ -3,18 +3,16 @@ import re
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import matmul, symbolic, vector
 from tir.traverse import path_to
 
 
 def test_two_parts():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     assert s.loop_partition("i", [5, None]) == ["i_0", "i_1"]
     check(
         s,
-        before,
         """
         for i_0 in range(5):
             with T.block("B_i_0"):
@@ -29,12 +27,10 @@ def test_two_parts():
 
 
 def test_what_is_left_becomes_a_loop():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     assert s.loop_partition("i", [1, 4]) == ["i_0", "i_1", "i_2"]
     check(
         s,
-        before,
         """
         for i_0 in range(1):
             with T.block("B_i_0"):
@@ -53,12 +49,10 @@ def test_what_is_left_becomes_a_loop():
 
 
 def test_a_reduction_starts_in_its_first_part():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.loop_partition("k", [2, None]) == ["k_0", "k_1"]
     check(
         s,
-        before,
         """
         for i, j in T.grid(7, 13):
             for k_0 in range(2):
@@ -80,13 +74,11 @@ def test_a_reduction_starts_in_its_first_part():
 
 
 def test_conditions_are_dropped_where_they_hold():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [None, 4])
     s.loop_partition("i_0", [3, 1])
     check(
         s,
-        before,
         """
         for i_0_0, i_1 in T.grid(3, 4):
             with T.block("B_i_0_0"):
@@ -102,12 +94,10 @@ def test_conditions_are_dropped_where_they_hold():
 
 
 def test_inner_loops_are_copied():
-    before = matmul(7, 13, 1)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 1))
     s.loop_partition("i", [None, 3], preserve_unit_iters=False)
     check(
         s,
-        before,
         """
         for i_0, j, k in T.grid(4, 13, 1):
             with T.block("C_i_0"):

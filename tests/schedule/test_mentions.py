@@ -2,7 +2,7 @@ import pytest
 
 import tir
 from schedule import Schedule
-from tests.schedule.harness import check
+from tests.schedule.harness import Checked, check
 from tests.schedule.programs import matmul
 from tir import te
 from tir.traverse import loops
@@ -20,8 +20,7 @@ def annotations(s):
 
 
 def test_what_is_inlined_is_fetched_no_more():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     loop = s.get_loops("C")[-1]
     s.annotate(loop, "prefetch", [["B", 4], ["C", 2]])
     s.compute_inline("B")
@@ -31,7 +30,6 @@ def test_what_is_inlined_is_fetched_no_more():
     assert annotations(s) == {}
     check(
         s,
-        before,
         """
         for i_1, j_1 in T.grid(7, 13):
             with T.block("C"):

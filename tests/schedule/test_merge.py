@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from schedule import Schedule, ScheduleError
-from tests.schedule.harness import check, refuse, same_numbers, well_formed, without_header
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed, without_header
 from tests.schedule.programs import chain
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
@@ -63,12 +63,10 @@ def transposed():
 
 
 def test_elementwise_siblings():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.merge("i", "i_1") == "i_m"
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_m in range(7):
@@ -85,12 +83,10 @@ def test_elementwise_siblings():
 
 
 def test_all_loops_down_to_the_given_ones():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.merge("j", "j_1") == "j_m"
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_m, j_m in T.grid(7, 13):
@@ -106,13 +102,11 @@ def test_all_loops_down_to_the_given_ones():
 
 def test_rows_of_two_chained_matmuls():
     """The second matmul reads all columns of the first one's row tile; rows are independent all the same."""
-    before = mlp()
-    s = Schedule(before)
+    s = Checked(mlp())
     i, f = row_tiled(s)
     assert s.merge(i, f) == "i_0_m"
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((14, 9))
         D = T.alloc_buffer((14, 9))
@@ -144,12 +138,10 @@ def test_rows_of_two_chained_matmuls():
 
 
 def test_three_at_once():
-    before = mlp(7, 3, 1, 5)
-    s = Schedule(before)
+    s = Checked(mlp(7, 3, 1, 5))
     s.merge("i", "i_1", "i_2")
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 3))
         D = T.alloc_buffer((7, 3))
@@ -175,12 +167,10 @@ def test_three_at_once():
 
 
 def test_a_dependence_may_go_forward():
-    before = shifted(-1)
-    s = Schedule(before)
+    s = Checked(shifted(-1))
     s.merge("i", "j")
     check(
         s,
-        before,
         """
         for i_m in range(7):
             with T.block("B"):
@@ -194,12 +184,10 @@ def test_a_dependence_may_go_forward():
 
 
 def test_what_stands_between_and_is_independent_stays():
-    before = between()
-    s = Schedule(before)
+    s = Checked(between())
     s.merge("i", "i_2")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i_1, j_1 in T.grid(7, 13):

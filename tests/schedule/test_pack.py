@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
 
@@ -13,15 +13,13 @@ def stencil(n: int = 13):
 
 
 def test_a_matrix_in_the_order_of_the_loops():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.split("k", [None, 3])
     s.reorder("j_0", "k_0", "i", "k_1", "j_1")
     assert s.pack("C", 1) == "B_global"
     check(
         s,
-        before,
         """
         B_global = T.alloc_buffer((4, 2, 3, 4))
         for ax0_1, ax1_1, ax2, ax3 in T.grid(4, 2, 3, 4):
@@ -42,8 +40,7 @@ def test_a_matrix_in_the_order_of_the_loops():
 
 
 def test_both_sides_of_a_matmul():
-    before = matmul(8, 12, 10)
-    s = Schedule(before)
+    s = Checked(matmul(8, 12, 10))
     s.split("i", [None, 4])
     s.split("j", [None, 2, 3])
     s.split("k", [None, 5])
@@ -52,7 +49,6 @@ def test_both_sides_of_a_matmul():
     s.pack("C", "B", "local")
     check(
         s,
-        before,
         """
         A_local = T.alloc_buffer((2, 2, 5, 4), scope="local")
         B_local = T.alloc_buffer((2, 2, 2, 5, 3), scope="local")
@@ -77,15 +73,13 @@ def test_both_sides_of_a_matmul():
 
 
 def test_the_copy_can_be_moved_to_the_loop_that_uses_it():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.reorder("j_0", "k", "i", "j_1")
     packed = s.pack("C", 1)
     s.compute_at(packed, "j_0")
     check(
         s,
-        before,
         """
         B_global = T.alloc_buffer((4, 5, 4))
         for j_0 in range(4):
@@ -107,13 +101,11 @@ def test_the_copy_can_be_moved_to_the_loop_that_uses_it():
 
 
 def test_a_loop_of_one_iteration_makes_no_dimension():
-    before = matmul(1, 13, 5)
-    s = Schedule(before)
+    s = Checked(matmul(1, 13, 5))
     s.reorder("k", "i", "j")
     s.pack("C", 0)
     check(
         s,
-        before,
         """
         A_global = T.alloc_buffer((1, 5))
         for ax0_1, ax1 in T.grid(1, 5):
@@ -131,13 +123,11 @@ def test_a_loop_of_one_iteration_makes_no_dimension():
 
 
 def test_only_this_block_reads_the_copy():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.cache_read("C", 0, "local")
     s.pack("C", 0)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_local = T.alloc_buffer((7, 13), scope="local")
@@ -163,15 +153,13 @@ def test_only_this_block_reads_the_copy():
 
 
 def test_loops_that_the_copy_shares_stay():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.compute_at("B", s.get_loops("C")[0])
     s.split(s.get_loops("C")[1], [None, 4])
     s.reorder(s.get_loops("C")[2], s.get_loops("C")[1])
     s.pack("C", 0)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_global = T.alloc_buffer((7, 4, 4))
@@ -218,13 +206,12 @@ def test_an_operand_that_is_read_backwards():
     A, B = te.placeholder((7, 5), name="A"), te.placeholder((5, 13), name="B")
     k = te.reduce_axis((0, 5), name="k")
     before = te.create_prim_func([A, B, te.compute((7, 13), lambda i, j: te.sum(A[i, k] * B[4 - k, j], axis=k), name="C")])
-    s = Schedule(before)
+    s = Checked(before)
     s.split("j", [None, 4])
     s.reorder("j_0", "i", "k", "j_1")
     s.pack("C", "B")
     check(
         s,
-        before,
         """
         B_global = T.alloc_buffer((4, 5, 4))
         for ax0_1, ax1_1, ax2 in T.grid(4, 5, 4):

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul
 from tir import te
 from tir.script import tir as T
@@ -44,15 +44,13 @@ def wide():
 
 
 def test_all_axes():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.cache_read("C", 0, "global")
     s.cache_read("C", 1, "global")
     s.cache_write("C", 0, "global")
     s.pad_einsum("C", [4, 8, 4])
     check(
         s,
-        before,
         """
         A_global = T.alloc_buffer((8, 8))
         B_global = T.alloc_buffer((8, 16))
@@ -80,14 +78,12 @@ def test_all_axes():
 
 
 def test_one_axis():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.cache_read("C", 0, "global")
     s.cache_write("C", 0, "global")
     s.pad_einsum("C", [4, 1, 1])
     check(
         s,
-        before,
         """
         A_global = T.alloc_buffer((8, 5))
         C_global = T.alloc_buffer((8, 13))
@@ -110,12 +106,10 @@ def test_one_axis():
 
 
 def test_nothing_to_pad():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.pad_einsum("C", [7, 1, 5])
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):
@@ -128,12 +122,10 @@ def test_nothing_to_pad():
 
 
 def test_a_producer_that_computes():
-    before = weighted()
-    s = Schedule(before)
+    s = Checked(weighted())
     s.pad_einsum("C", [2, 1])
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((8, 5))
         V = T.alloc_buffer((8,))

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, elementwise, matmul, vector
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
@@ -9,12 +9,10 @@ from tir.traverse import path_to, replace_stmt
 
 
 def test_spatial_loop():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.parallel("i")
     check(
         s,
-        before,
         """
         for i in T.parallel(7):
             for j, k in T.grid(13, 5):

@@ -1,17 +1,15 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul, symbolic
 
 
 def test_a_main_part_and_a_tail():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("j", [None, 4])
     s.reorder("j_0", "i", "k", "j_1")
     assert s.peel("j_0") == ["j_0_0", "j_0_1"]
     check(
         s,
-        before,
         """
         for j_0_0, i, k, j_1 in T.grid(3, 7, 5, 4):
             with T.block("C_j_0_0"):
@@ -34,13 +32,11 @@ def test_a_main_part_and_a_tail():
 
 
 def test_a_reduction():
-    before = matmul(1, 7, 13)
-    s = Schedule(before)
+    s = Checked(matmul(1, 7, 13))
     s.split("k", [None, 3])
     s.peel("k_0")
     check(
         s,
-        before,
         """
         for i, j in T.grid(1, 7):
             for k_0_0, k_1 in T.grid(4, 3):

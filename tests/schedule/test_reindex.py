@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.ir import If
@@ -55,13 +55,11 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
 
 
 def test_both_sides():
-    before = transposed()
-    s = Schedule(before)
+    s = Checked(transposed())
     assert s.reindex("B", ("read", 0)) == "A_reindex"
     assert s.reindex("B", ("write", 0)) == "B_reindex"
     check(
         s,
-        before,
         """
         A_reindex = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
@@ -82,13 +80,11 @@ def test_both_sides():
 
 
 def test_a_reduction():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.reindex("C", ("read", 1))
     s.reindex("C", "C")
     check(
         s,
-        before,
         """
         B_reindex = T.alloc_buffer((13, 5))
         C_reindex = T.alloc_buffer((7, 13))
@@ -111,15 +107,13 @@ def test_a_reduction():
 
 
 def test_a_split_block():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("i", [None, 4])
     s.reorder("i_0", "j", "i_1", "k")
     s.reindex("C", ("write", 0))
     s.reindex("C", ("read", 0))
     check(
         s,
-        before,
         """
         C_reindex = T.alloc_buffer((7, 13))
         A_reindex = T.alloc_buffer((7, 5))
@@ -145,13 +139,11 @@ def test_a_split_block():
 
 
 def test_reading_in_a_shared_loop():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.compute_at("B", "i_1")
     s.reindex("C", ("read", 0))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
@@ -173,13 +165,11 @@ def test_reading_in_a_shared_loop():
 
 
 def test_writing_in_a_shared_loop():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.compute_at("B", "i_1")
     s.reindex("B", ("write", 0))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_reindex = T.alloc_buffer((7, 13))
@@ -201,12 +191,10 @@ def test_writing_in_a_shared_loop():
 
 
 def test_one_element():
-    before = scaled()
-    s = Schedule(before)
+    s = Checked(scaled())
     s.reindex("B", ("read", 1))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13,))
         F_reindex = T.alloc_buffer((1,))
@@ -225,12 +213,10 @@ def test_one_element():
 
 
 def test_reindex_cache_read():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.reindex_cache_read("C", 0, "local", lambda i, j, k: (k // 4, i, k % 4)) == "A_local"
     check(
         s,
-        before,
         """
         A_local = T.alloc_buffer((2, 7, 4), scope="local")
         for ax0_1, ax1_1, ax2 in T.grid(2, 7, 4):
@@ -248,12 +234,10 @@ def test_reindex_cache_read():
 
 
 def test_reindex_cache_write():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     assert s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j // 4, i, j % 4)) == "C_local"
     check(
         s,
-        before,
         """
         C_local = T.alloc_buffer((4, 7, 4), scope="local")
         for ax0_1, ax1_1, ax2 in T.grid(4, 7, 4):
@@ -276,13 +260,11 @@ def test_reindex_cache_write():
 
 
 def test_reindex_cache_read_in_a_shared_loop():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.compute_at("B", "i_1")
     s.reindex_cache_read("C", 0, "local", lambda i, j: (j, i))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         B_local = T.alloc_buffer((13, 7), scope="local")

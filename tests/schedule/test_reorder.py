@@ -1,19 +1,17 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import chain, matmul
 from tir.ir import Buffer, Const, For, Load, PrimFunc, Store, Var, nest, seq
 from tir.traverse import path_to, replace_stmt
 
 
 def test_reduction_outside():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.reorder("k", "i")
     check(
         s,
-        before,
         """
         for k, j, i in T.grid(5, 13, 7):
             with T.block("C"):

@@ -1,15 +1,13 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul
 
 
 def test_reduction_first():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.reorder_block_iter_var("C", [2, 0, 1])
     check(
         s,
-        before,
         """
         for i, j, k in T.grid(7, 13, 5):
             with T.block("C"):

@@ -1,14 +1,14 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Const, For, PrimFunc, Var, seq
 
 
-def tiled() -> Schedule:
-    s = Schedule(relu_of_matmul())
+def tiled() -> Checked:
+    s = Checked(relu_of_matmul())
     i, j, k = s.get_loops("C")
     io, ii = s.split(i, [None, 4])
     jo, ji = s.split(j, [None, 5])
@@ -18,12 +18,10 @@ def tiled() -> Schedule:
 
 
 def test_epilogue_under_a_tile_loop():
-    before = relu_of_matmul()
     s = tiled()
     assert s.reverse_compute_at("D", "j_0") is None
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         for i_0, j_0 in T.grid(2, 3):
@@ -64,12 +62,10 @@ def test_a_dimension_with_one_element_is_finished():
 
 
 def test_epilogue_under_the_outermost_loop():
-    before = relu_of_matmul()
     s = tiled()
     s.reverse_compute_at("D", "i_0", preserve_unit_loops=True)
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         for i_0 in range(2):
@@ -93,13 +89,11 @@ def test_epilogue_under_the_outermost_loop():
 
 
 def test_under_a_fused_loop():
-    before = relu_of_matmul()
     s = tiled()
     s.fuse("i_0", "j_0")
     s.reverse_compute_at("D", "i_0_j_0_fused")
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         for i_0_j_0_fused in range(6):
@@ -123,15 +117,13 @@ def test_under_a_fused_loop():
 
 
 def test_split_of_a_split():
-    before = relu_of_matmul()
-    s = Schedule(before)
+    s = Checked(relu_of_matmul())
     _, j, _ = s.get_loops("C")
     _, ji = s.split(j, [None, 5])
     j1, _ = s.split(ji, [None, 3])
     s.reverse_compute_at("D", j1)
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7, 13))
         for i, j_0, j_1_1_0 in T.grid(7, 3, 2):
@@ -159,12 +151,10 @@ def test_reduction_after_its_rows_are_made():
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
     k = te.reduce_axis((0, 13), name="k")
     C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     s.reverse_compute_at("C", "i")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i in range(7):
@@ -186,13 +176,11 @@ def test_consumer_of_a_part_of_the_producer():
     A = te.placeholder((13,), name="A")
     B = te.compute((13,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((5,), lambda i: B[i + 6] * 2.0, name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     io, _ = s.split("i", [None, 8])
     s.reverse_compute_at("C", io)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13,))
         for i_0 in range(2):
@@ -214,13 +202,11 @@ def test_window_larger_than_the_consumer():
     A = te.placeholder((12,), name="A")
     B = te.compute((12,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((5,), lambda i: B[i + 4] * 2.0, name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     io, _ = s.split("i", [2, 6])
     s.reverse_compute_at("C", io)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((12,))
         for i_0 in range(2):
@@ -242,13 +228,11 @@ def test_two_producers_in_one_loop():
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7, 13), lambda i, j: B[i, j] * 3.0, name="C")
     D = te.compute((7, 13), lambda i, j: B[i, j] - C[i, j], name="D")
-    before = te.create_prim_func([A, D])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, D]))
     s.reverse_compute_at("C", "i")
     s.reverse_compute_at("D", "i")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         C = T.alloc_buffer((7, 13))

@@ -1,16 +1,14 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, relu_of_matmul, stencil
 from tir import te
 
 
 def test_chain():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.reverse_compute_inline("C") is None
     check(
         s,
-        before,
         """
         for i, j in T.grid(7, 13):
             with T.block("B"):
@@ -24,13 +22,11 @@ def test_transposed_with_another_input():
     A, E = te.placeholder((7, 13), name="A"), te.placeholder((13,), name="E")
     B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((13, 7), lambda i, j: B[j, i] * E[i] + te.maximum(B[j, i], 0.0), name="C")
-    before = te.create_prim_func([A, E, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, E, C]))
     s.split("j", [None, 4])
     s.reverse_compute_inline("C")
     check(
         s,
-        before,
         """
         for i, j_0, j_1_1 in T.grid(7, 4, 4):
             with T.block("B"):
@@ -46,12 +42,10 @@ def test_only_a_part_is_used():
     A = te.placeholder((13,), name="A")
     B = te.compute((13,), lambda i: A[i] + 1.0, name="B")
     C = te.compute((7,), lambda i: B[i + 2] * 3.0, name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     s.reverse_compute_inline("C")
     check(
         s,
-        before,
         """
         for i in range(13):
             with T.block("B"):
@@ -66,12 +60,10 @@ def test_unit_axes():
     A = te.placeholder((1, 7), name="A")
     B = te.compute((1, 7), lambda i, j: A[i, j] + 1.0, name="B")
     C = te.compute((7, 1, 1), lambda i, j, k: B[0, i] * 2.0, name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     s.reverse_compute_inline("C")
     check(
         s,
-        before,
         """
         for i, j in T.grid(1, 7):
             with T.block("B"):

@@ -1,7 +1,7 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.ir import Const, PrimFunc, Var
@@ -33,13 +33,11 @@ def first_of_equals(x, y):
 
 
 def test_outer_part():
-    before = matmul(7, 13, 109)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 109))
     ko, _ = s.split("k", [None, 16])
     assert s.rfactor(ko, 0) == "C_rf"
     check(
         s,
-        before,
         """
         C_rf = T.alloc_buffer((7, 7, 13))
         for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
@@ -60,13 +58,11 @@ def test_outer_part():
 
 
 def test_inner_part_as_the_last_dimension():
-    before = matmul(7, 13, 109)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 109))
     _, ki = s.split("k", [None, 16])
     s.rfactor(ki, -1)
     check(
         s,
-        before,
         """
         C_rf = T.alloc_buffer((7, 13, 16))
         for i, j, k_0, k_1 in T.grid(7, 13, 7, 16):
@@ -87,12 +83,10 @@ def test_inner_part_as_the_last_dimension():
 
 
 def test_whole_reduction_leaves_no_init():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.rfactor("k", 1)
     check(
         s,
-        before,
         """
         C_rf = T.alloc_buffer((7, 5, 13))
         for i, j, k in T.grid(7, 13, 5):
@@ -110,13 +104,11 @@ def test_whole_reduction_leaves_no_init():
 
 
 def test_guard_that_excludes_whole_parts():
-    before = matmul(3, 2, 5)
-    s = Schedule(before)
+    s = Checked(matmul(3, 2, 5))
     ko, _ = s.split("k", [4, 4])
     s.rfactor(ko)
     check(
         s,
-        before,
         """
         C_rf = T.alloc_buffer((4, 3, 2))
         for i, j, k_0, k_1 in T.grid(3, 2, 4, 4):
@@ -140,14 +132,12 @@ def test_two_reduction_axes_fused_and_a_condition():
     A = te.placeholder((7, 3, 5), name="A")
     r, q = te.reduce_axis((0, 3), name="r"), te.reduce_axis((0, 5), name="q")
     C = te.compute((7,), lambda i: te.sum(A[i, r, q], axis=[r, q], where=r.value + q.value < 6), name="C")
-    before = te.create_prim_func([A, C])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, C]))
     rq = s.fuse("r", "q")
     _, inner = s.split(rq, [None, 4])
     s.rfactor(inner)
     check(
         s,
-        before,
         """
         C_rf = T.alloc_buffer((4, 7))
         for i, r_q_fused_0, r_q_fused_1 in T.grid(7, 4, 4):
@@ -172,14 +162,12 @@ def test_inside_of_a_loop_with_other_statements():
     k = te.reduce_axis((0, 13), name="k")
     C = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")
     D = te.compute((7,), lambda i: C[i] * 2.0, name="D")
-    before = te.create_prim_func([A, D])
-    s = Schedule(before)
+    s = Checked(te.create_prim_func([A, D]))
     s.compute_at("C", s.get_loops("D")[0])
     _, ki = s.split(s.get_loops("C")[1], [None, 4])
     s.rfactor(ki)
     check(
         s,
-        before,
         """
         C = T.alloc_buffer((7,))
         C_rf = T.alloc_buffer((4, 7))
@@ -225,12 +213,10 @@ def test_several_values(part):
 
 
 def test_order_is_kept_by_the_outer_part():
-    before = arg_reduction(lambda x, y: x[1] >= y[1])
-    s = Schedule(before)
+    s = Checked(arg_reduction(lambda x, y: x[1] >= y[1]))
     s.rfactor(s.split("k", [None, 4])[0])
     check(
         s,
-        before,
         """
         R_v0_rf = T.alloc_buffer((4, 7), "int32")
         R_v1_rf = T.alloc_buffer((4, 7))

@@ -1,17 +1,15 @@
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain
 
 
 def test_temporary():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     assert s.set_scope("B", 0, "shared") == "B_shared"
     check(
         s,
-        before,
         """
         B_shared = T.alloc_buffer((7, 13), scope="shared")
         for i, j in T.grid(7, 13):

@@ -2,19 +2,17 @@ import numpy as np
 import pytest
 
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, without_header
+from tests.schedule.harness import Checked, check, refuse, same_numbers, without_header
 from tests.schedule.programs import matmul, symbolic, vector
 from tir.ir import Const, For, Kind, Store, Var
 from tir.traverse import path_to, replace_stmt
 
 
 def test_divisible():
-    before = vector(12)
-    s = Schedule(before)
+    s = Checked(vector(12))
     assert s.split("i", [3, 4]) == ["i_0", "i_1"]
     check(
         s,
-        before,
         """
         for i_0, i_1 in T.grid(3, 4):
             with T.block("B"):
@@ -25,12 +23,10 @@ def test_divisible():
 
 
 def test_not_divisible_gives_a_predicate():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [None, 4])
     check(
         s,
-        before,
         """
         for i_0, i_1 in T.grid(4, 4):
             with T.block("B"):
@@ -42,13 +38,11 @@ def test_not_divisible_gives_a_predicate():
 
 
 def test_reduction_split_twice():
-    before = matmul(7, 13, 5)
-    s = Schedule(before)
+    s = Checked(matmul(7, 13, 5))
     s.split("k", [None, 2])
     assert s.split("k_0", [2, None]) == ["k_0_0", "k_0_1"]
     check(
         s,
-        before,
         """
         for i, j, k_0_0, k_0_1, k_1 in T.grid(7, 13, 2, 2, 2):
             with T.block("C"):
@@ -64,12 +58,10 @@ def test_reduction_split_twice():
 
 
 def test_symbolic_extent():
-    before = symbolic()
-    s = Schedule(before)
+    s = Checked(symbolic())
     s.split("i", [None, 4])
     check(
         s,
-        before,
         """
         for i_0, i_1 in T.grid((n + 3) // 4, 4):
             with T.block("B"):

@@ -2,7 +2,7 @@ import pytest
 
 import codegen
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import chain, elementwise, matmul
 from tir import te
 from tir.ir import Allocate, Var
@@ -89,15 +89,13 @@ def main(A: T.Buffer((14,), "float32"), B: T.Buffer((14,), "float32")):
 
 
 def test_a_tile_that_starts_from_its_init_is_only_copied_back():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("i", [None, 4])
     s.split("j", [None, 5])
     s.reorder("i_0", "j_0", "i_1", "j_1", "k")
     assert s.stage_mem("i_1", "C", "tile", "local") == ["tile_back"]
     check(
         s,
-        before,
         """
         tile = T.alloc_buffer((7, 13), scope="local")
         for i_0, j_0 in T.grid(2, 3):
@@ -121,15 +119,13 @@ def test_a_tile_that_starts_from_its_init_is_only_copied_back():
 
 
 def test_the_rows_that_a_tile_reads():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("i", [None, 4])
     s.split("j", [None, 5])
     s.reorder("i_0", "j_0", "i_1", "j_1", "k")
     assert s.stage_mem("j_0", "A", "rows") == ["rows"]
     check(
         s,
-        before,
         """
         rows = T.alloc_buffer((7, 5))
         for i_0 in range(2):
@@ -153,8 +149,7 @@ def test_the_rows_that_a_tile_reads():
 
 
 def test_a_tile_that_is_updated_is_copied_both_ways():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("i", [None, 4])
     s.split("j", [None, 5])
     s.reorder("i_0", "j_0", "k", "i_1", "j_1")
@@ -162,7 +157,6 @@ def test_a_tile_that_is_updated_is_copied_both_ways():
     assert s.stage_mem("k", "C", "tile") == ["tile", "tile_back"]
     check(
         s,
-        before,
         """
         tile = T.alloc_buffer((7, 13))
         for i_0, j_0 in T.grid(2, 3):
@@ -196,8 +190,7 @@ def test_a_tile_that_is_updated_is_copied_both_ways():
 
 
 def test_init_and_update_share_the_window():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.split("i", [None, 4])
     s.split("j", [None, 5])
     s.reorder("i_0", "j_0", "k", "i_1", "j_1")
@@ -205,7 +198,6 @@ def test_init_and_update_share_the_window():
     assert s.stage_mem("j_0", "C", "tile") == ["tile_back"]
     check(
         s,
-        before,
         """
         tile = T.alloc_buffer((7, 13))
         for i_0 in range(2):
@@ -234,12 +226,10 @@ def test_init_and_update_share_the_window():
 
 
 def test_a_block_alone():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.stage_mem("C", "B", "element", "local")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         element = T.alloc_buffer((7, 13), scope="local")
@@ -259,12 +249,10 @@ def test_a_block_alone():
 
 
 def test_a_whole_nest():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.stage_mem("i", "B", "whole")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         whole = T.alloc_buffer((7, 13))
@@ -285,13 +273,11 @@ def test_a_whole_nest():
 
 
 def test_a_window_with_its_neighbours():
-    before = stencil()
-    s = Schedule(before)
+    s = Checked(stencil())
     s.split("j", [None, 4])
     s.stage_mem("j_1", "A", "window")
     check(
         s,
-        before,
         """
         window = T.alloc_buffer((7, 15))
         for i, j_0 in T.grid(7, 4):
@@ -480,12 +466,10 @@ def by_twos():
 
 
 def test_rows_are_kept():
-    before = diagonal()
-    s = Schedule(before)
+    s = Checked(diagonal())
     assert s.stage_mem("j", "A", "rows", keep="i") == ["rows_first", "rows"]
     check(
         s,
-        before,
         """
         rows = T.alloc_buffer((3, 15))
         for i in range(7):
@@ -509,13 +493,11 @@ def test_rows_are_kept():
 
 
 def test_a_window_of_a_row_in_tiles_that_do_not_divide():
-    before = convolution()
-    s = Schedule(before)
+    s = Checked(convolution())
     s.split("j", [None, 4])
     s.stage_mem("j_1", "A", "w", "local", keep="j_0")
     check(
         s,
-        before,
         """
         w = T.alloc_buffer((5, 6), scope="local")
         for i, j_0 in T.grid(5, 4):
@@ -674,12 +656,10 @@ stage_mem('C', 'A', 'w', keep='i'): the window of `A` moves along several dimens
 def test_what_is_written_under_conditions_is_copied_back_under_them():
     func = elementwise()
     (B,) = blocks(func)
-    before = replace_stmt(func, B, B.with_(predicate=Var("i0") >= 2))
-    s = Schedule(before)
+    s = Checked(replace_stmt(func, B, B.with_(predicate=Var("i0") >= 2)))
     s.stage_mem("i0", "B", "whole")
     check(
         s,
-        before,
         """
 whole = T.alloc_buffer((7, 13))
 for i0, i1 in T.grid(7, 13):

@@ -1,7 +1,7 @@
 from codegen import lower
 from codegen.target import Target
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import chain, matmul
 from tir import te
 from tir.ir import Allocate, const_shape
@@ -32,12 +32,10 @@ def shapes(func) -> dict[str, tuple[int, ...]]:
 
 
 def test_the_block_is_annotated():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.storage_align("B", 0, 0, 16, 4)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for i, j in T.grid(7, 13):
@@ -54,14 +52,12 @@ def test_the_block_is_annotated():
 
 
 def test_a_later_call_replaces_the_first():
-    before = cube()
-    s = Schedule(before)
+    s = Checked(cube())
     s.storage_align("B", 0, 0, 16, 4)
     s.storage_align("B", "B", 1, 8, 0)
     s.storage_align("B", 0, -3, 32, 8)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((3, 5, 7))
         for i, j, k in T.grid(3, 5, 7):

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError, TensorIntrin
 from schedule.tensor_intrin import _REGISTERED
-from tests.schedule.harness import check, refuse, same_numbers, well_formed
+from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
 from tests.schedule.programs import elementwise, matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var
@@ -46,13 +46,11 @@ def aliased():
 
 
 def test_bytes():
-    before = dot()
-    s = Schedule(before)
+    s = Checked(dot())
     s.tensorize(tiled(s), "dot_16x4_vnni")
     s.decompose_reduction("C_o", "ko")
     check(
         s,
-        before,
         """
         for i, j_0 in T.grid(7, 2):
             with T.block("C_o_init"):
@@ -77,13 +75,11 @@ def test_bytes():
 
 
 def test_bfloat16():
-    before = dot(3, 16, 7, 2, "bfloat16", "bfloat16", "float32")
-    s = Schedule(before)
+    s = Checked(dot(3, 16, 7, 2, "bfloat16", "bfloat16", "float32"))
     s.tensorize(tiled(s), "dot_16x2_bf16")
     s.decompose_reduction("C_o", "ko")
     check(
         s,
-        before,
         """
         for i, j_0 in T.grid(3, 1):
             with T.block("C_o_init"):
@@ -108,14 +104,12 @@ def test_bfloat16():
 
 
 def test_multiply_add():
-    before = matmul(7, 48, 5)
-    s = Schedule(before)
+    s = Checked(matmul(7, 48, 5))
     s.split("j", [None, 16])
     s.reorder("i", "j_0", "k", "j_1")
     s.tensorize("j_1", "fma_16_f32")
     check(
         s,
-        before,
         """
         for i, j_0, k in T.grid(7, 3, 5):
             with T.block("C_o"):
@@ -135,14 +129,12 @@ def test_multiply_add():
 
 
 def test_a_block():
-    before = matmul(7, 16, 5)
-    s = Schedule(before)
+    s = Checked(matmul(7, 16, 5))
     s.reorder("i", "k", "j")
     s.blockize("j", preserve_unit_iters=False)
     s.tensorize("C_o", "fma_16_f32")
     check(
         s,
-        before,
         """
         for i, k in T.grid(7, 5):
             with T.block("C_o"):

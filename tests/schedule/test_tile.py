@@ -1,15 +1,13 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, elementwise
 
 
 def test_tile():
-    before = elementwise(7, 13)
-    s = Schedule(before)
+    s = Checked(elementwise(7, 13))
     assert s.tile("i0", "i1", 2, 5) == ["i0_0", "i1_0", "i0_1", "i1_1"]
     check(
         s,
-        before,
         """
         for i0_0, i1_0, i0_1, i1_1 in T.grid(4, 3, 2, 5):
             with T.block("B"):

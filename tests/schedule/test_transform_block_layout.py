@@ -1,15 +1,13 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 
 
 def test_reordered():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.transform_block_layout("C", lambda i, j, k: (j, i, k))
     check(
         s,
-        before,
         """
         for ax0, ax1, ax2 in T.grid(13, 7, 5):
             with T.block("C"):
@@ -22,12 +20,10 @@ def test_reordered():
 
 
 def test_spatial_axes_fused():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.transform_block_layout("C", lambda i, j, k: (i * 13 + j, k))
     check(
         s,
-        before,
         """
         for ax0, ax1 in T.grid(91, 5):
             with T.block("C"):
@@ -40,12 +36,10 @@ def test_spatial_axes_fused():
 
 
 def test_tiles_that_do_not_divide():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.transform_block_layout("C", lambda i, j, k: (i // 2, k // 2, j, i % 2, k % 2))
     check(
         s,
-        before,
         """
         for ax0, ax1, ax2, ax3, ax4 in T.grid(4, 3, 13, 2, 2):
             with T.block("C"):
@@ -59,12 +53,10 @@ def test_tiles_that_do_not_divide():
 
 
 def test_a_unit_axis():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_block_layout("B", lambda i, j: (0, j, i))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for ax0, ax1, ax2 in T.grid(1, 13, 7):
@@ -80,14 +72,12 @@ def test_a_unit_axis():
 
 
 def test_axes_of_blocks_inside_are_not_hidden():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.blockize("j")
     s.cache_read("B", 0, "local")
     s.transform_block_layout("B_o", lambda i, j: (i // 2, j, i % 2))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 13))
         for ax0_1, ax1, ax2 in T.grid(4, 1, 2):

@@ -1,5 +1,5 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, matmul
 from tir import te
 
@@ -22,12 +22,10 @@ def symbolic():
 
 
 def test_transposed():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13, 7))
         for i, j in T.grid(7, 13):
@@ -43,13 +41,11 @@ def test_transposed():
 
 
 def test_a_tile_that_divides_needs_no_padding():
-    before = matmul(8, 13, 5)
-    s = Schedule(before)
+    s = Checked(matmul(8, 13, 5))
     s.cache_write("C", 0, "global")
     s.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4))
     check(
         s,
-        before,
         """
         C_global = T.alloc_buffer((2, 13, 4))
         for i, j, k in T.grid(8, 13, 5):
@@ -67,12 +63,10 @@ def test_a_tile_that_divides_needs_no_padding():
 
 
 def test_the_producer_pads():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("B", ("write", 0), lambda *i: (i[1] // 4, i[0], i[1] % 4), pad_value=0)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((4, 7, 4))
         for ax0, ax1, ax2 in T.grid(4, 7, 4):
@@ -88,12 +82,10 @@ def test_the_producer_pads():
 
 
 def test_the_producer_keeps_its_loops_where_nothing_is_padded():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: i * 13 + j)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((91,))
         for i, j in T.grid(7, 13):
@@ -109,12 +101,10 @@ def test_the_producer_keeps_its_loops_where_nothing_is_padded():
 
 
 def test_a_sum_that_counts_is_divided():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 8, (i * 13 + j) % 8), pad_value=2)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((12, 8))
         for ax0, ax1 in T.grid(12, 8):
@@ -130,12 +120,10 @@ def test_a_sum_that_counts_is_divided():
 
 
 def test_a_tile_of_two_dimensions():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("C", "B", lambda i, j: (i // 2, j // 4, i % 2 * 4 + j % 4), pad_value=-1.5)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((4, 4, 8))
         for ax0, ax1, ax2 in T.grid(4, 4, 8):
@@ -151,13 +139,11 @@ def test_a_tile_of_two_dimensions():
 
 
 def test_a_block_of_its_own_pads_what_a_reduction_makes():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.cache_write("C", 0, "local")
     s.transform_layout("C", "C_local", lambda i, j: (i // 4, j // 8, i % 4, j % 8), 0)
     check(
         s,
-        before,
         """
         C_local = T.alloc_buffer((2, 2, 4, 8), scope="local")
         for ax0_1, ax1_1, ax2, ax3 in T.grid(2, 2, 4, 8):
@@ -180,13 +166,11 @@ def test_a_block_of_its_own_pads_what_a_reduction_makes():
 
 
 def test_a_block_of_its_own_pads_where_loops_are_shared():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.compute_at("B", s.get_loops("C")[0])
     s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4), 0)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((7, 4, 4))
         for ax0_1, ax1, ax2 in T.grid(7, 4, 4):
@@ -208,12 +192,10 @@ def test_a_block_of_its_own_pads_where_loops_are_shared():
 
 
 def test_integers():
-    before = doubled()
-    s = Schedule(before)
+    s = Checked(doubled())
     s.transform_layout("B", ("write", 0), lambda i: (i // 4 % 2, i // 8, i % 4), pad_value=7)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((2, 2, 4), "int32")
         for ax0, ax1, ax2 in T.grid(2, 2, 4):
@@ -229,12 +211,10 @@ def test_integers():
 
 
 def test_a_symbolic_extent():
-    before = symbolic()
-    s = Schedule(before)
+    s = Checked(symbolic())
     s.transform_layout("C", "B", lambda i, j: (j, i // 4, i % 4), pad_value=0)
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13, (n + 3) // 4, 4))
         for ax0, ax1, ax2 in T.grid(13, (n + 3) // 4, 4):
@@ -251,12 +231,10 @@ def test_a_symbolic_extent():
 
 
 def test_the_text_of_an_index_map():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.transform_layout("C", "B", "lambda i, j: (j, i)")
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((13, 7))
         for i, j in T.grid(7, 13):
@@ -272,13 +250,11 @@ def test_the_text_of_an_index_map():
 
 
 def test_indices_are_simplified():
-    before = chain()
-    s = Schedule(before)
+    s = Checked(chain())
     s.split(s.get_loops("C")[1], [None, 4])
     s.transform_layout("C", "B", lambda i, j: (j // 13, i, j % 13))
     check(
         s,
-        before,
         """
         B = T.alloc_buffer((1, 7, 13))
         for i, j in T.grid(7, 13):

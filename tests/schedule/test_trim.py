@@ -1,16 +1,14 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul, symbolic, vector
 
 
 def test_idle_iterations():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [7, 4])
     s.trim("i_0")
     check(
         s,
-        before,
         """
         for i_0, i_1 in T.grid(4, 4):
             with T.block("B"):
@@ -22,14 +20,12 @@ def test_idle_iterations():
 
 
 def test_a_condition_that_then_always_holds():
-    before = vector(13)
-    s = Schedule(before)
+    s = Checked(vector(13))
     s.split("i", [3, 5])
     s.loop_partition("i_0", [2, 1])
     s.trim("i_1_1")
     check(
         s,
-        before,
         """
         for i_0_0, i_1 in T.grid(2, 5):
             with T.block("B_i_0_0"):

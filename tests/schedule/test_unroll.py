@@ -1,15 +1,13 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse
+from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import matmul, symbolic, vector
 
 
 def test_unroll():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     s.unroll("k")
     check(
         s,
-        before,
         """
         for i, j in T.grid(7, 13):
             for k in T.unroll(5):

@@ -1,19 +1,17 @@
 from schedule import Schedule
-from tests.schedule.harness import check, refuse, same_numbers
+from tests.schedule.harness import Checked, check, refuse, same_numbers
 from tests.schedule.programs import elementwise, matmul, symbolic
 from tir.ir import Var
 from tir.traverse import path_to, replace_stmt
 
 
 def test_inner_loop():
-    before = matmul()
-    s = Schedule(before)
+    s = Checked(matmul())
     _, j1 = s.split("j", [None, 4])
     s.reorder("k", j1)
     s.vectorize(j1)
     check(
         s,
-        before,
         """
         for i, j_0, k in T.grid(7, 4, 5):
             for j_1 in T.vectorized(4):
