@@ -5,7 +5,10 @@ Both say which iteration goes wrong where a primitive computes something else, o
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import unified_diff
 from textwrap import dedent, indent
 
@@ -56,18 +59,34 @@ def check(schedule: Checked, expected_body: str, sizes: dict[str, int] | None = 
     assert s.script == schedule.script, "the printed trace does something else"
 
 
-def refuse(schedule: Schedule, call: Callable[[Schedule], object], expected_message: str) -> None:
-    """Assert that `call(schedule)` is refused with exactly this message, and that function and trace stay as they were."""
+def refuse(schedule: Schedule, expected_message: str, call: Callable[[Schedule], object] | None = None) -> None:
+    """Assert that a step is refused with exactly this message, and that function and trace stay as they were.
+
+    The step is the one that the message begins with, or `call(schedule)` where that is written in another way.
+    """
     __tracebackhide__ = True
     func, trace, expected = schedule.func, schedule.trace, dedent(expected_message).strip("\n")
     try:
-        call(schedule)
+        if call is None:
+            eval(f"s.{_call_in(expected)}", {"s": schedule})
+        else:
+            call(schedule)
     except ScheduleError as error:
         assert str(error) == expected, f"the message was\n{error}"
     else:
         pytest.fail(f"accepted, but expected\n{expected}\n{damage(func, schedule.func)}", pytrace=False)
     assert schedule.func is func
     assert schedule.trace == trace
+
+
+def _call_in(message: str) -> str:
+    """The call, as Python, that a message begins with."""
+    for end in re.finditer(r"\): ", message):
+        call = message[: end.start() + 1]
+        with suppress(SyntaxError):
+            ast.parse(call, mode="eval")
+            return call
+    raise ValueError(f"this message begins with no call: {message}")
 
 
 def well_formed(func: PrimFunc) -> None:

@@ -162,14 +162,10 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
         case "trim" | "peel" | "hoist_predicate":
             driving = [x for b in blocks(s.func) for x in _driving(s, b, name == "hoist_predicate")]
             return [d.one(*driving) if driving and d.rng.random() < 0.8 else loop], {}
-        case "parallel" | "vectorize" | "unroll":
-            return [loop], {}
         case "bind":
             return [loop, d.one("blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread.x")], {}
         case "merge":
             return list(dict.fromkeys([loop, d.loop(), *([d.loop()] if d.rng.random() < 0.1 else [])])), {}
-        case "add_unit_loop":
-            return [d.named()], {}
         case "annotate":
             if d.rng.random() < 0.5:
                 return [d.named(), "pragma_auto_unroll_max_step", d.one(0, 4, 16)], {}
@@ -191,8 +187,6 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             extra = {"preserve_unit_loops": True} if d.rng.random() < 0.3 else {}
             extra |= {"index": d.one(-2, 0, 1)} if d.rng.random() < 0.2 else {}
             return [block, loop], extra
-        case "compute_inline" | "reverse_compute_inline":
-            return [block], {}
         case "cache_read" | "cache_write":
             extra = {"consumer_blocks": [d.block()]} if d.rng.random() < 0.2 else {}
             return [block, d.buffer(block, name == "cache_write"), d.one(*SCOPES)], extra
@@ -209,8 +203,6 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             buffer = d.buffer_pair(block)
             padding = {"pad_value": d.one(0, 0, 7)} if d.rng.random() < 0.6 else {}
             return [block, buffer, d.index_map(d.rank(block, buffer))], padding
-        case "transform_block_layout":
-            return [block, d.index_map(d.axes(block))], {}
         case "reorder_block_iter_var":
             order = [int(x) for x in d.rng.permutation(d.axes(block))]
             return [block, order if d.rng.random() < 0.9 else order[:-1]], {}
@@ -239,8 +231,6 @@ def arguments(s: Schedule, name: str, rng: np.random.Generator) -> tuple[list[An
             return [loop, d.int(1, 4)], {"max_innermost_factor": d.one(-1, 2, 8)} if d.rng.random() < 0.5 else {}
         case "sample_categorical":
             return [[1, 2, "x"], [0.5, 0.25, 0.25]], {}
-        case "sample_compute_location":
-            return [block], {}
         case "pad_einsum":
             reducing = [b.name for b in blocks(s.func) if b.init is not None]
             block = d.one(*reducing) if reducing and d.rng.random() < 0.9 else block

@@ -22,6 +22,5 @@ def test_refusal():
     s = Schedule(elementwise(7, 13))
     refuse(
         s,
-        lambda s: s.add_unit_loop("i2"),
         "add_unit_loop('i2'): `i2` is no loop or block of this function; it has `i0`, `i1` and `B`",
     )

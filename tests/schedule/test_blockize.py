@@ -177,7 +177,6 @@ def test_refusals():
     s.merge("i", "i_1")
     refuse(
         s,
-        lambda s: s.blockize("i_m"),
         """
 blockize('i_m'): `i_m` must hold one block in perfectly nested loops, and nothing else
     9 |     for i_m in range(7):
@@ -191,7 +190,6 @@ blockize('i_m'): `i_m` must hold one block in perfectly nested loops, and nothin
     s.reorder("i_0", "i_2", "i_1")
     refuse(
         s,
-        lambda s: s.blockize("i_1"),
         """
 blockize('i_1'): `v_i` = `i_0 * 4 + i_1 * 2 + i_2` is not tiles outside of `i_1` and places in a tile inside
     8 |     for i_0, i_2, i_1 in T.grid(3, 2, 2):
@@ -207,7 +205,6 @@ blockize('i_1'): `v_i` = `i_0 * 4 + i_1 * 2 + i_2` is not tiles outside of `i_1`
     s.split(f, [None, 4])
     refuse(
         s,
-        lambda s: s.blockize("i_j_fused_1"),
         """
 blockize('i_j_fused_1'): `v_i` = `(i_j_fused_0 * 4 + i_j_fused_1) // 13` mixes loops inside and outside of `i_j_fused_1` in `(i_j_fused_0 * 4 + i_j_fused_1) // 13`
     8 |     for i_j_fused_0, i_j_fused_1, k in T.grid(23, 4, 5):
@@ -221,7 +218,6 @@ blockize('i_j_fused_1'): `v_i` = `(i_j_fused_0 * 4 + i_j_fused_1) // 13` mixes l
     s.fuse("j", "k")
     refuse(
         s,
-        lambda s: s.blockize("j_k_fused"),
         """
 blockize('j_k_fused'): `j_k_fused` drives the reduction and spatial axes of `C`, so the init has no loop of its own
     8 |     for i, j_k_fused in T.grid(7, 65):
@@ -234,7 +230,6 @@ blockize('j_k_fused'): `j_k_fused` drives the reduction and spatial axes of `C`,
     s = Schedule(again())
     refuse(
         s,
-        lambda s: s.blockize("again"),
         """
 blockize('again'): it cannot be shown that `C` visits each of its points once under `again`: `again` repeats `C`
     8 |     for i, again, k in T.grid(7, 3, 13):
@@ -252,7 +247,6 @@ def test_threads_that_reduce_together_need_the_init():
     s.split("j", [None, 3])
     refuse(
         s,
-        lambda s: s.blockize("k", preserve_unit_iters=True),
         """
 blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads that reduce together need the init
     9 |         for k in T.thread_binding(5, thread="threadIdx.x"):
@@ -261,4 +255,5 @@ blockize('k'): `k`, which drives the reduction, is bound to threadIdx.x: threads
       |             ^^^^^^^^^^^^^^^^^^ the block
   hint: do this before bind
 """,
+        call=lambda s: s.blockize("k", preserve_unit_iters=True),
     )

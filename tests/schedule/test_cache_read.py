@@ -216,7 +216,6 @@ def test_refuses_unknown_buffers():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.cache_read("C", 2, "local"),
         """
         cache_read('C', 2, 'local'): `C` reads 2 buffer(s), `A` and `B`: there is no number 2
             9 |         with T.block("C"):
@@ -226,7 +225,6 @@ def test_refuses_unknown_buffers():
     )
     refuse(
         s,
-        lambda s: s.cache_read("C", "C", "local"),
         """
         cache_read('C', 'C', 'local'): `C` reads no buffer called `C`, but `A` and `B`
             9 |         with T.block("C"):
@@ -235,7 +233,6 @@ def test_refuses_unknown_buffers():
     )
     refuse(
         s,
-        lambda s: s.cache_read("C", 0, "two words"),
         """
         cache_read('C', 0, 'two words'): no storage scope is named 'two words'; there are: global, shared, shared.dyn, warp, \
 local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
@@ -247,7 +244,6 @@ def test_refuses_unknown_consumers():
     s = Schedule(relu_of_matmul())
     refuse(
         s,
-        lambda s: s.cache_read("D", 0, "local", ["C"]),
         """
         cache_read('D', 0, 'local', ['C']): `C` also writes `C`, so it cannot read a copy
            10 |         with T.block("C"):
@@ -257,7 +253,6 @@ def test_refuses_unknown_consumers():
     )
     refuse(
         s,
-        lambda s: s.cache_read("D", 0, "local", []),
         """
         cache_read('D', 0, 'local', []): `consumer_blocks` is empty; leave it out for all blocks that read the buffer
         """,
@@ -274,7 +269,6 @@ def in_place() -> PrimFunc:
 def test_refuses_a_consumer_that_writes():
     refuse(
         Schedule(in_place()),
-        lambda s: s.cache_read("A", 0, "local"),
         """
         cache_read('A', 0, 'local'): `A` also writes `A`, so it cannot read a copy
             8 |         with T.block("A"):
@@ -300,7 +294,6 @@ def test_refuses_a_writer_between_the_consumers():
     s = Schedule(overwritten())
     refuse(
         s,
-        lambda s: s.cache_read("C", 0, "local"),
         """
         cache_read('C', 0, 'local'): `Z` writes `A` while `B` reads it already, so there is no time at which to copy it
             8 |         with T.block("B"):
@@ -333,7 +326,6 @@ def advancing() -> PrimFunc:
 def test_refuses_a_buffer_that_is_written_again_in_the_loop():
     refuse(
         Schedule(advancing()),
-        lambda s: s.cache_read("B", 0, "local"),
         """
         cache_read('B', 0, 'local'): `Y` writes `X` again before the next iteration of `i` reads it
             8 |     for i in range(7):

@@ -291,7 +291,6 @@ def test_refuses_a_part_that_nobody_reads():
     s = Schedule(before)
     refuse(
         s,
-        lambda s: s.cache_write("X", 0, "local"),
         """
         cache_write('X', 0, 'local'): it cannot be shown which part of `X` is written by `X`: its axes are not those of the buffer
             9 |         with T.block("X"):
@@ -305,7 +304,6 @@ def test_refuses_unknown_buffers():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.cache_write("C", 1, "local"),
         """
         cache_write('C', 1, 'local'): `C` writes 1 buffer(s), `C`: there is no number 1
             9 |         with T.block("C"):
@@ -315,7 +313,6 @@ def test_refuses_unknown_buffers():
     )
     refuse(
         s,
-        lambda s: s.cache_write("C", "A", "local"),
         """
         cache_write('C', 'A', 'local'): `C` writes no buffer called `A`, but `C`
             9 |         with T.block("C"):
@@ -324,7 +321,6 @@ def test_refuses_unknown_buffers():
     )
     refuse(
         s,
-        lambda s: s.cache_write("C", 0, ""),
         """
         cache_write('C', 0, ''): no storage scope is named ''; there are: global, shared, shared.dyn, warp, local, register, \
 wmma.matrix_a, wmma.matrix_b, wmma.accumulator
@@ -332,7 +328,6 @@ wmma.matrix_a, wmma.matrix_b, wmma.accumulator
     )
     refuse(
         s,
-        lambda s: s.cache_write("C", 0, "local", ["D"]),
         """
         cache_write('C', 0, 'local', ['D']): `D` is not a block that reads `C`; these are none
         """,
@@ -344,7 +339,6 @@ def test_refuses_a_decomposed_reduction():
     s.decompose_reduction("C", "k")
     refuse(
         s,
-        lambda s: s.cache_write("C_update", 0, "local"),
         """
         cache_write('C_update', 0, 'local'): `C_update` updates `C` without an init, so it cannot be given a copy to write
            13 |             with T.block("C_update"):
@@ -354,7 +348,6 @@ def test_refuses_a_decomposed_reduction():
     )
     refuse(
         s,
-        lambda s: s.cache_write("C_init", 0, "local"),
         """
         cache_write('C_init', 0, 'local'): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
             9 |         with T.block("C_init"):
@@ -379,7 +372,6 @@ def test_refuses_a_reader_before():
     s = Schedule(PrimFunc("main", (A, B), seq(first, second)))
     refuse(
         s,
-        lambda s: s.cache_write("A", 0, "local"),
         """
         cache_write('A', 0, 'local'): `B` reads `A` before `A` writes it
             8 |         with T.block("B"):
@@ -401,7 +393,6 @@ def test_refuses_a_part_of_an_output_that_is_not_exact():
     s = Schedule(replace_stmt(s.func, C, C.with_(predicate=Var("i_1_0") < 1)))
     refuse(
         s,
-        lambda s: s.cache_write("C", 0, "local"),
         """
         cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: `v_i` = `i_1_0 * 4 + i_1_1` takes 4 values of 7
            14 |         with T.block("C"):
@@ -417,7 +408,6 @@ def test_refuses_places_that_are_not_its_axes():
     s = Schedule(replace_stmt(func, C, C.with_(body=C.body.with_(indices=(6 - v_i, v_j)))))
     refuse(
         s,
-        lambda s: s.cache_write("C", 0, "local"),
         """
         cache_write('C', 0, 'local'): it cannot be shown which part of `C` is written by `C`: its axes are not those of the buffer
            14 |         with T.block("C"):
@@ -434,7 +424,6 @@ def test_refuses_overlapping_windows_in_a_shared_loop():
     s.compute_at("P", io)
     refuse(
         s,
-        lambda s: s.cache_write("P", 0, "local"),
         """
         cache_write('P', 0, 'local'): it cannot be shown which part of `P` is written by `P` in an iteration of `i_2_0`: `v_i` = `i_2_0 * 4 + ax0` repeats values
            14 |     for i_2_0 in range(4):
@@ -465,7 +454,6 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer
     )
     refuse(
         s,
-        lambda s: s.cache_write("B", 0, "global", ["C"]),
         """
 cache_write('B', 0, 'global', ['C']): `C` may read elements of `B` that `B` has not written by then, and the copy lacks
     8 |         with T.block("B"):

@@ -337,14 +337,12 @@ def test_refuses_unknown_names():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.compute_at("X", "i"),
         """
         compute_at('X', 'i'): `X` is no block of this function; its blocks are `B` and `C`
         """,
     )
     refuse(
         s,
-        lambda s: s.compute_at("B", "B"),
         """
         compute_at('B', 'B'): `B` is a block, not a loop; its loops are `i`, `j`, `i_1` and `j_1`
         """,
@@ -355,7 +353,6 @@ def test_refuses_an_output():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.compute_at("C", "i"),
         """
         compute_at('C', 'i'): `C` is a parameter of the function, so `C` cannot be moved
            14 |         with T.block("C"):
@@ -369,7 +366,6 @@ def test_refuses_a_loop_around_the_block():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.compute_at("B", "i"),
         """
         compute_at('B', 'i'): `B` is under `i` already
             9 |     for i, j in T.grid(7, 13):
@@ -389,7 +385,6 @@ def test_refuses_a_consumer_elsewhere():
     s = Schedule(te.create_prim_func([A, C, D]))
     refuse(
         s,
-        lambda s: s.compute_at("B", s.get_loops("D")[0]),
         """
         compute_at('B', 'i_2'): `C`, which reads what `B` writes, is not under `i_2`
            14 |         with T.block("C"):
@@ -400,6 +395,7 @@ def test_refuses_a_consumer_elsewhere():
               |     ^^^^^^^^^^^^^^^^^^^^ the loop
           hint: its readers share no loop; merge their loops first
         """,
+        call=lambda s: s.compute_at("B", s.get_loops("D")[0]),
     )
 
 
@@ -413,13 +409,13 @@ def test_refuses_a_block_that_nothing_reads():
     s = Schedule(func.with_(body=seq(unread, func.body), allocs=(*func.allocs, X)))
     refuse(
         s,
-        lambda s: s.compute_at("X", s.get_loops("C")[0]),
         """
         compute_at('X', 'i_1'): nothing reads what `X` writes, so there is no place to move it to
            11 |         with T.block("X"):
               |         ^^^^^^^^^^^^^^^^^^ never read
           hint: reverse_compute_at moves `X` to what it reads
         """,
+        call=lambda s: s.compute_at("X", s.get_loops("C")[0]),
     )
 
 
@@ -428,17 +424,16 @@ def test_refuses_a_decomposed_reduction():
     s.decompose_reduction("C", s.get_loops("C")[0])
     refuse(
         s,
-        lambda s: s.compute_at("C_update", s.get_loops("D")[0]),
         """
         compute_at('C_update', 'i_1'): `C_update` updates `C` without an init, so it cannot be moved
            14 |         with T.block("C_update"):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^ reads and writes C
           hint: do this before decompose_reduction
         """,
+        call=lambda s: s.compute_at("C_update", s.get_loops("D")[0]),
     )
     refuse(
         s,
-        lambda s: s.compute_at("C_init", s.get_loops("D")[0]),
         """
         compute_at('C_init', 'i_1'): `C_update` writes `C` too, so `C_init` cannot be moved
            10 |         with T.block("C_init"):
@@ -450,6 +445,7 @@ def test_refuses_a_decomposed_reduction():
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
           hint: do this before decompose_reduction
         """,
+        call=lambda s: s.compute_at("C_init", s.get_loops("D")[0]),
     )
 
 
@@ -459,13 +455,13 @@ def test_refuses_a_vectorized_loop():
     s.vectorize(j)
     refuse(
         s,
-        lambda s: s.compute_at("B", j),
         """
         compute_at('B', 'j_1'): `j_1` is vectorized, and nothing can be moved into its lanes
            14 |         for j_1 in T.vectorized(13):
               |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^ vectorized
           hint: vectorize afterwards
         """,
+        call=lambda s: s.compute_at("B", j),
     )
 
 
@@ -474,12 +470,12 @@ def test_refuses_an_impossible_index():
     i, _ = s.get_loops("C")
     refuse(
         s,
-        lambda s: s.compute_at("B", i, index=1),
         """
         compute_at('B', 'i_1', index=1): index 1 is not possible, only 0 (or -1 for the last, -2 for the first)
            13 |     for i_1, j_1 in T.grid(7, 13):
               |         ^^^ the loop
         """,
+        call=lambda s: s.compute_at("B", i, index=1),
     )
 
 
@@ -498,7 +494,6 @@ def test_refuses_inputs_that_are_overwritten_in_between():
     s = Schedule(overwritten())
     refuse(
         s,
-        lambda s: s.compute_at("B", s.get_loops("C")[0]),
         """
         compute_at('B', 'i_1'): `Z` writes `A`, which `B` reads, before the new place
            10 |         with T.block("B"):
@@ -510,6 +505,7 @@ def test_refuses_inputs_that_are_overwritten_in_between():
               |         ^^^^^^^^^^^^^^^^^^ writes A
           hint: let `Z` come after all that reads what `B` writes, or write another buffer
         """,
+        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
     )
 
 
@@ -529,7 +525,6 @@ def test_refuses_to_read_before_a_reduction_around_is_complete():
     s = Schedule(partial_sums())
     refuse(
         s,
-        lambda s: s.compute_at("B", "j"),
         """
         compute_at('B', 'j'): `B` may read `S` before `S` has finished it
             9 |     for i in range(7):
@@ -553,7 +548,6 @@ def test_refuses_a_reduction_that_a_common_loop_drives():
     s = Schedule(PrimFunc("main", (A, C), For(i, Const(7), seq(add, For(Var("j"), Const(1), last))), (S,)))
     refuse(
         s,
-        lambda s: s.compute_at("S", "j"),
         """
         compute_at('S', 'j'): `i` is around `S` and `j` and drives the reduction `v`, which must be complete
             8 |     for i in range(7):
@@ -573,13 +567,13 @@ def test_refuses_an_ordered_axis():
     s = Schedule(replace_stmt(func, block, ordered))
     refuse(
         s,
-        lambda s: s.compute_at("B", s.get_loops("C")[0]),
         """
         compute_at('B', 'i_1'): `B` has the ordered axis `v_i`, so it cannot be moved
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ ordered axis
           hint: if the order does not matter, declare `v_i` as T.axis.spatial, or T.axis.reduce if it adds up
         """,
+        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
     )
 
 
@@ -592,13 +586,13 @@ def test_refuses_a_guard_that_keeps_accesses_inside():
     s = Schedule(replace_stmt(func, block, shifted))
     refuse(
         s,
-        lambda s: s.compute_at("B", s.get_loops("C")[0]),
         """
         compute_at('B', 'i_1'): `B` runs only where `i < 6`; moved, it would run at all points of its axes, and could then access elements that do not exist
            10 |         with T.block("B"):
               |         ^^^^^^^^^^^^^^^^^^ runs under a condition
           hint: give its axes extents that need no condition, or let its formula choose (T.if_then_else)
         """,
+        call=lambda s: s.compute_at("B", s.get_loops("C")[0]),
     )
 
 
@@ -613,7 +607,6 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
     s.parallel(i)
     refuse(
         s,
-        lambda s: s.compute_at("C", s.get_loops("D")[0]),
         """
         compute_at('C', 'i_1'): `C` cannot leave `i`, in which `B` makes what it reads
            10 |     for i in T.parallel(3):
@@ -628,6 +621,7 @@ def test_refuses_to_leave_a_parallel_loop_with_its_input_made_inside():
               |             ^^^^^^^^^^^^^^^^^^ the block
           hint: move blocks before loops are marked
         """,
+        call=lambda s: s.compute_at("C", s.get_loops("D")[0]),
     )
 
 

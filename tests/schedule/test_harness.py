@@ -55,13 +55,13 @@ def test_what_is_accepted_but_should_not_be_shows_what_it_does():
     def break_it(s: Schedule) -> None:
         s._func = program(("+ T.float32(1)", "* T.float32(0.5)"))
 
-    message = failure(refuse, Schedule(program()), break_it, "nothing(): `i` is holy")
+    message = failure(refuse, Schedule(program()), "nothing(): `i` is holy", break_it)
     assert message.startswith("accepted, but expected\nnothing(): `i` is holy\nWhat it made:\n  B differs in ")
     assert "; last written by block `B` where i=0, j=0\n" in message
 
 
 def test_another_message_is_shown():
-    message = failure(refuse, Schedule(program()), lambda s: s.split("x", [None, 4]), "split: no")
+    message = failure(refuse, Schedule(program()), "split('x', [None, 4]): no")
     assert message.startswith("the message was\nsplit('x', [None, 4]): ")
 
 

@@ -140,7 +140,6 @@ def test_refusals():
     s = Schedule(vector(13))
     refuse(
         s,
-        lambda s: s.loop_partition("i", []),
         """
 loop_partition('i', []): at least one factor is needed
   hint: loop_partition('i', [1, None])
@@ -149,7 +148,6 @@ loop_partition('i', []): at least one factor is needed
     s = Schedule(vector(13))
     refuse(
         s,
-        lambda s: s.loop_partition("i", [None, None]),
         """
 loop_partition('i', [None, None]): at most one factor may be None, got [None, None]
   hint: loop_partition('i', [1, None])
@@ -158,7 +156,6 @@ loop_partition('i', [None, None]): at most one factor may be None, got [None, No
     s = Schedule(vector(13))
     refuse(
         s,
-        lambda s: s.loop_partition("i", [0, None]),
         """
 loop_partition('i', [0, None]): factors must be at least 1, got 0
   hint: loop_partition('i', [1, None])
@@ -167,7 +164,6 @@ loop_partition('i', [0, None]): factors must be at least 1, got 0
     s = Schedule(vector(13))
     refuse(
         s,
-        lambda s: s.loop_partition("i", [7, 7]),
         """
 loop_partition('i', [7, 7]): the factors make 14 iterations, but `i` has 13
     8 |     for i in range(13):
@@ -178,7 +174,6 @@ loop_partition('i', [7, 7]): the factors make 14 iterations, but `i` has 13
     s = Schedule(vector(13))
     refuse(
         s,
-        lambda s: s.loop_partition("i", [13, None]),
         """
 loop_partition('i', [13, None]): the factors leave no iteration for None: `i` has 13
     8 |     for i in range(13):
@@ -189,7 +184,6 @@ loop_partition('i', [13, None]): the factors leave no iteration for None: `i` ha
     s = Schedule(symbolic())
     refuse(
         s,
-        lambda s: s.loop_partition("i", [4, None]),
         """
 loop_partition('i', [4, None]): the extent of `i` is not a constant
     8 |     for i in range(n):
@@ -201,7 +195,6 @@ loop_partition('i', [4, None]): the extent of `i` is not a constant
     s.parallel("i")
     refuse(
         s,
-        lambda s: s.loop_partition("i", [4, None]),
         """
 loop_partition('i', [4, None]): `i` is parallel, and only serial loops can be partitioned
     8 |     for i in T.parallel(13):
@@ -213,7 +206,6 @@ loop_partition('i', [4, None]): `i` is parallel, and only serial loops can be pa
     s.fuse("j", "k")
     refuse(
         s,
-        lambda s: s.loop_partition("j_k_fused", [3, None]),
         """
 loop_partition('j_k_fused', [3, None]): it cannot be shown in which part the reduction `C` starts with its init
     9 |         with T.block("C"):

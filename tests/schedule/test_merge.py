@@ -211,7 +211,6 @@ def test_a_dependence_may_not_go_backward():
     s = Schedule(shifted(1))
     refuse(
         s,
-        lambda s: s.merge("i", "j"),
         """
 merge('i', 'j'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `j`
     7 |     for i in range(7):
@@ -231,7 +230,6 @@ merge('i', 'j'): cannot prove that no dependence through `B` goes from a later i
     s = Schedule(transposed())
     refuse(
         s,
-        lambda s: s.merge("i", "i_1"),
         """
 merge('i', 'i_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
     9 |     for i, j in T.grid(7, 7):
@@ -251,7 +249,6 @@ merge('i', 'i_1'): cannot prove that no dependence through `B` goes from a later
     s = Schedule(transposed())
     refuse(
         s,
-        lambda s: s.merge("j", "j_1"),
         """
 merge('j', 'j_1'): cannot prove that no dependence through `B` goes from a later iteration of `i` to an earlier one of `i_1`
     9 |     for i, j in T.grid(7, 7):
@@ -274,7 +271,6 @@ def test_refusals():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.merge(),
         """
 merge(): at least one loop is needed
   hint: merge('i', 'i_1')
@@ -283,7 +279,6 @@ merge(): at least one loop is needed
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.merge("i", "i"),
         """
 merge('i', 'i'): `i` is given twice
 """,
@@ -291,7 +286,6 @@ merge('i', 'i'): `i` is given twice
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.merge("i", "j"),
         """
 merge('i', 'j'): `i` and `j` are not in different nests under one common statement
     9 |     for i, j in T.grid(7, 13):
@@ -303,7 +297,6 @@ merge('i', 'j'): `i` and `j` are not in different nests under one common stateme
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.merge("i", "j_1"),
         """
 merge('i', 'j_1'): `i` and `j_1` are not at the same depth below their common ancestor
     9 |     for i, j in T.grid(7, 13):
@@ -319,7 +312,6 @@ merge('i', 'j_1'): `i` and `j_1` are not at the same depth below their common an
     s = Schedule(mlp())
     refuse(
         s,
-        lambda s: s.merge("j", "j_2"),
         """
 merge('j', 'j_2'): `j` and `j_2` have different extents
    10 |     for i, j, rk in T.grid(14, 9, 5):
@@ -333,7 +325,6 @@ merge('j', 'j_2'): `j` and `j_2` have different extents
     s = Schedule(mlp())
     refuse(
         s,
-        lambda s: s.merge("i", "i_2"),
         """
 merge('i', 'i_2'): what stands between the nests depends on them through `D`, and cannot come before or after both
    16 |     for i_1, j_1 in T.grid(14, 9):
@@ -350,7 +341,6 @@ merge('i', 'i_2'): what stands between the nests depends on them through `D`, an
     s.parallel("i_1")
     refuse(
         s,
-        lambda s: s.merge("i", "i_1"),
         """
 merge('i', 'i_1'): `i_1` is parallel, and only serial loops can be merged
    13 |     for i_1 in T.parallel(7):
@@ -362,7 +352,6 @@ merge('i', 'i_1'): `i_1` is parallel, and only serial loops can be merged
     s.merge("i", "i_1")
     refuse(
         s,
-        lambda s: s.merge("j_1", "i_2"),
         """
 merge('j_1', 'i_2'): `j_1` is not the only statement of `i_m`
    10 |     for i_m in range(14):

@@ -191,7 +191,6 @@ def test_several_places_are_refused():
     s = Schedule(stencil())
     refuse(
         s,
-        lambda s: s.pack("B", 0),
         """
 pack('B', 0): `B` reads `A` at 2 places
     9 |         with T.block("B"):
@@ -235,7 +234,6 @@ def test_an_axis_in_two_dimensions_is_refused():
     s = Schedule(stencil())
     refuse(
         s,
-        lambda s: s.pack("B", 1),
         """
 pack('B', 1): `B` reads `S` at `v_i`, no axis of its own
     9 |         with T.block("B"):
@@ -250,7 +248,6 @@ def test_fused_loops_are_refused():
     s.fuse("i", "j")
     refuse(
         s,
-        lambda s: s.pack("C", 0),
         """
 pack('C', 0): `v_i` = `i_j_fused // 13` is not counted by the loops around `C`, one after the other
     9 |         with T.block("C"):
@@ -264,7 +261,6 @@ def test_the_refusal_of_the_copy_is_passed_on():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.pack("C", 0, "the cache"),
         """
 pack('C', 0, 'the cache'): no storage scope is named 'the cache'; there are: global, shared, shared.dyn, warp, local, \
 register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator

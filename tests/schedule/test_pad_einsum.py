@@ -156,7 +156,6 @@ def test_an_input_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [1, 1, 4]),
         """
 pad_einsum('C', [1, 1, 4]): `A` is a parameter of the function, and cannot be padded
     9 |         with T.block("C"):
@@ -171,7 +170,6 @@ def test_an_output_is_refused():
     s.cache_read("C", 0, "global")
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 1, 1]),
         """
 pad_einsum('C', [4, 1, 1]): `C` is a parameter of the function, so `C` cannot be padded
    14 |         with T.block("C"):
@@ -185,7 +183,6 @@ def test_a_factor_without_the_axis_is_refused():
     s = Schedule(weighted())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [1, 2]),
         """
 pad_einsum('C', [1, 2]): `V[v_i]` does not depend on `v_r`, so products may not be 0 where that is padded
    20 |         with T.block("C"):
@@ -199,7 +196,6 @@ def test_the_wrong_number_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 8]),
         """
 pad_einsum('C', [4, 8]): `padding` must be 3 positive integers, one for each axis, got [4, 8]
     9 |         with T.block("C"):
@@ -212,7 +208,6 @@ def test_zero_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 0, 1]),
         """
 pad_einsum('C', [4, 0, 1]): `padding` must be 3 positive integers, one for each axis, got [4, 0, 1]
     9 |         with T.block("C"):
@@ -225,7 +220,6 @@ def test_another_reduction_is_refused():
     s = Schedule(largest())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 1]),
         """
 pad_einsum('C', [4, 1]): `C` does not add a product of elements to what was 0
     9 |         with T.block("C"):
@@ -239,7 +233,6 @@ def test_a_shifted_index_is_refused():
     s = Schedule(shifted())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 1]),
         """
 pad_einsum('C', [4, 1]): `C` accesses `B` at `v_i + 1`, which is no axis of its own
    14 |         with T.block("C"):
@@ -253,7 +246,6 @@ def test_a_part_of_a_dimension_is_refused():
     s = Schedule(wide())
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [1, 4]),
         """
 pad_einsum('C', [1, 4]): `B` has 13 elements along `v_r`, which has 5 values
    14 |         with T.block("C"):
@@ -268,7 +260,6 @@ def test_split_loops_are_refused():
     s.split("i", [None, 4])
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 1, 1]),
         """
 pad_einsum('C', [4, 1, 1]): `i_0` is not the loop of one iteration variable of `C` over its whole extent
     8 |     for i_0, i_1, j, k in T.grid(2, 4, 13, 5):
@@ -298,7 +289,6 @@ def test_an_axis_that_what_is_written_lacks_is_refused():
     s = Schedule(one)
     refuse(
         s,
-        lambda s: s.pad_einsum("C", [4, 1]),
         """
 pad_einsum('C', [4, 1]): `C[0]`, which it writes, does not depend on `v_i`, which would be padded
    13 |         with T.block("C"):

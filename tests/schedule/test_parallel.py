@@ -70,7 +70,6 @@ def test_two_blocks_that_meet_across_iterations():
     s = Schedule(together(1))
     refuse(
         s,
-        lambda s: s.parallel("i"),
         """
 parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
     7 |     for i in range(7):
@@ -91,7 +90,6 @@ def test_reduction():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.parallel("k"),
         """
 parallel('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
@@ -110,7 +108,6 @@ def test_ordered_axis():
     s = Schedule(func.with_(body=replace_stmt(func.body, block, block.with_(iters=iters))))
     refuse(
         s,
-        lambda s: s.parallel("i"),
         """
 parallel('i'): `i` drives the ordered axis `v_i` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
@@ -127,7 +124,6 @@ def test_every_iteration_does_the_same():
     s = Schedule(func.with_(body=For(Var("r"), Const(3), func.body)))
     refuse(
         s,
-        lambda s: s.parallel("r"),
         """
 parallel('r'): every iteration of `r` writes the same elements of `B`
     8 |     for r, i in T.grid(3, 7):
@@ -148,7 +144,6 @@ def test_overlapping_iterations():
     s = Schedule(PrimFunc("main", (A, B), nest([(a, 4), (b, 4)], block)))
     refuse(
         s,
-        lambda s: s.parallel("a"),
         """
 parallel('a'): cannot prove that different iterations of `a` touch different elements of `B`
     7 |     for a, b in T.grid(4, 4):
@@ -171,7 +166,6 @@ def test_statements_in_no_block():
     s = Schedule(before)
     refuse(
         s,
-        lambda s: s.parallel("j"),
         """
 parallel('j'): cannot prove that different iterations of `j` touch different elements of `B`
     6 |     for i, j in T.grid(7, 13):
@@ -191,7 +185,6 @@ def test_scatter_is_not_proved():
     s = Schedule(PrimFunc("main", (A, B, indices), nest([(i, 7)], Store(B, (indices[i],), A[i]))))
     refuse(
         s,
-        lambda s: s.parallel("i"),
         """
 parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
     6 |     for i in range(7):
@@ -249,7 +242,6 @@ def test_marked_loops():
     s.vectorize("i0")
     refuse(
         s,
-        lambda s: s.parallel("i0"),
         """
 parallel('i0'): `i0` is already vectorized
     8 |     for i0 in T.vectorized(7):
@@ -259,7 +251,6 @@ parallel('i0'): `i0` is already vectorized
     )
     refuse(
         s,
-        lambda s: s.parallel("i1"),
         """
 parallel('i1'): `i1` is inside the vectorized loop `i0`
     8 |     for i0 in T.vectorized(7):

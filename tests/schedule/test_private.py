@@ -76,7 +76,6 @@ def test_what_was_written_in_another_iteration():
     assert private(s, "i") == set()
     refuse(
         s,
-        lambda s: s.parallel("i"),
         """
         parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
             8 |     for i in range(7):

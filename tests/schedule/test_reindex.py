@@ -289,7 +289,6 @@ def test_what_may_be_outside_is_refused():
     s = Schedule(padded())
     refuse(
         s,
-        lambda s: s.reindex("P", "A"),
         """
 reindex('P', 'A'): `P` reads `A` at `v_i - 1`, which may be outside of it
     9 |         with T.block("P"):
@@ -303,7 +302,6 @@ def test_several_places_are_refused():
     s = Schedule(scaled())
     refuse(
         s,
-        lambda s: s.reindex("C", "B"),
         """
 reindex('C', 'B'): `C` accesses `B` at several places: `B[v_i]` and `B[v_i + 1]`
    14 |         with T.block("C"):
@@ -317,7 +315,6 @@ def test_loaded_indices_are_refused():
     s = Schedule(gather())
     refuse(
         s,
-        lambda s: s.reindex("B", "A"),
         """
 reindex('B', 'A'): `B` accesses `A` at loaded indices, not at its axes alone
     9 |         with T.block("B"):
@@ -332,13 +329,13 @@ def test_a_reduction_that_reads_its_result_is_refused():
     s.decompose_reduction("C", "k")
     refuse(
         s,
-        lambda s: s.reindex("C_update", ("read", 0)),
         """
 reindex('C_update', ['read', 0]): `C_update` writes `C` as well as reading it
    13 |             with T.block("C_update"):
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
   hint: reindex('C_update', 'C') is for what it writes
 """,
+        call=lambda s: s.reindex("C_update", ("read", 0)),
     )
 
 
@@ -347,7 +344,6 @@ def test_another_writer_is_refused():
     s.decompose_reduction("C", "k")
     refuse(
         s,
-        lambda s: s.reindex("C_init", ("write", 0)),
         """
 reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot be given a copy to write
     9 |         with T.block("C_init"):
@@ -359,6 +355,7 @@ reindex('C_init', ['write', 0]): `C_update` writes `C` too, so `C_init` cannot b
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^ writes C
   hint: do this before decompose_reduction
 """,
+        call=lambda s: s.reindex("C_init", ("write", 0)),
     )
 
 
@@ -366,12 +363,12 @@ def test_a_domain_that_is_not_covered_is_refused():
     s = Schedule(partial())
     refuse(
         s,
-        lambda s: s.reindex("B", ("write", 0)),
         """
 reindex('B', ['write', 0]): it cannot be shown which part of `B` is written by `B`: `v_i` = `i` takes 12 values of 13
     8 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ writes B
 """,
+        call=lambda s: s.reindex("B", ("write", 0)),
     )
 
 
@@ -379,13 +376,13 @@ def test_a_map_of_an_axis_that_does_not_index_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
         """
 reindex_cache_read('C', 0, 'local', 'lambda i, j, k: (i, j, k)'): the index map uses `j`, but `v_j` does not index `A`
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses A
   hint: leave `j` out of the result of the index map
 """,
+        call=lambda s: s.reindex_cache_read("C", 0, "local", lambda i, j, k: (i, j, k)),
     )
 
 
@@ -393,11 +390,11 @@ def test_a_map_without_an_axis_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),
         """
 reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is not one to one: `j`, or a part of it, is missing from the result
   hint: each index, or each part of it, occurs once
 """,
+        call=lambda s: s.reindex_cache_write("C", 0, "local", lambda i, j, k: i),
     )
 
 
@@ -405,11 +402,11 @@ reindex_cache_write('C', 0, 'local', 'lambda i, j, k: (i,)'): the index map is n
 def test_refuses_an_unknown_scope(primitive):
     refuse(
         Schedule(matmul()),
-        lambda s: getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j)),
         f"""
 {primitive}('C', 0, 'locale', 'lambda i, j, k: (i, j)'): no storage scope is named 'locale'; did you mean local? \
 there are: global, shared, shared.dyn, warp, local, register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
 """,
+        call=lambda s: getattr(s, primitive)("C", 0, "locale", lambda i, j, k: (i, j)),
     )
 
 
@@ -419,10 +416,10 @@ def test_refuses_a_store_that_may_not_be_reached():
     s = Schedule(replace_stmt(func, C, C.with_(body=If(C.iters[0].var >= 2, C.body))))
     refuse(
         s,
-        lambda s: s.reindex("C", ("write", 0)),
         """
 reindex('C', ['write', 0]): it cannot be shown which part of `C` is written by `C`: it may not reach its store
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ writes C
 """,
+        call=lambda s: s.reindex("C", ("write", 0)),
     )

@@ -78,7 +78,6 @@ def test_dependence_against_the_new_order():
     s = Schedule(skewed())
     refuse(
         s,
-        lambda s: s.reorder("j", "i"),
         """
 reorder('j', 'i'): cannot prove that no dependence through `A` runs against the new order of `i` and `j`
     6 |     for i, j in T.grid(7, 13):
@@ -115,7 +114,6 @@ def test_loops_that_are_not_one_nest():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.reorder("i_1", "i"),
         """
 reorder('i_1', 'i'): `i` is not inside `i_1`
     9 |     for i, j in T.grid(7, 13):
@@ -134,7 +132,6 @@ reorder('i_1', 'i'): `i` is not inside `i_1`
     s = Schedule(func.with_(body=replace_stmt(func.body, inner.body, seq(inner.body.stmts[0], k))))
     refuse(
         s,
-        lambda s: s.reorder("k", "j"),
         """
 reorder('k', 'j'): `k` is not the only statement of `j`
     6 |     for i, j in T.grid(7, 13):
@@ -149,12 +146,11 @@ reorder('k', 'j'): `k` is not the only statement of `j`
 
 def test_other_refusals():
     s = Schedule(matmul())
-    refuse(s, lambda s: s.reorder("j", "j"), "reorder('j', 'j'): `j` is given twice")
-    refuse(s, lambda s: s.reorder("j", "m"), "reorder('j', 'm'): `m` is no loop of this function; its loops are `i`, `j` and `k`")
+    refuse(s, "reorder('j', 'j'): `j` is given twice")
+    refuse(s, "reorder('j', 'm'): `m` is no loop of this function; its loops are `i`, `j` and `k`")
     s.vectorize("j")
     refuse(
         s,
-        lambda s: s.reorder("k", "j"),
         """
 reorder('k', 'j'): `j` is vectorized, which was proved for its present place only
     9 |         for j in T.vectorized(13):
@@ -171,7 +167,6 @@ def test_extent_that_depends_on_a_loop():
     s = Schedule(before)
     refuse(
         s,
-        lambda s: s.reorder("j", "i"),
         """
 reorder('j', 'i'): the extent of `j` depends on `i`, which would come inside it
     8 |     for i in range(7):
@@ -191,7 +186,6 @@ def test_init_that_would_not_come_first():
     a, b = s.split(f, [None, 4])
     refuse(
         s,
-        lambda s: s.reorder(b, a),
         """
 reorder('i_j_k_fused_1', 'i_j_k_fused_0'): cannot prove that reduction `C` still starts with its init once `i_j_k_fused_1` \
 is outside `i_j_k_fused_0`
@@ -202,6 +196,7 @@ is outside `i_j_k_fused_0`
       |         ^^^^^^^^^^^^^^^^^^ runs its init where all reduce axes are 0
   hint: decompose_reduction first, or reorder before the loops are fused
 """,
+        call=lambda s: s.reorder(b, a),
     )
 
 
@@ -215,7 +210,6 @@ def test_repeated_reduction():
     same_numbers(before, s.func)
     refuse(
         s,
-        lambda s: s.reorder("k", "r"),
         """
 reorder('k', 'r'): cannot prove that reduction `C` still starts with its init once `k` is outside `r`
     8 |     for i, r, j, k in T.grid(7, 3, 13, 5):
@@ -240,7 +234,6 @@ def test_every_order(order):
 def test_a_list_of_loops():
     refuse(
         Schedule(matmul()),
-        lambda s: s.reorder(["j", "i"]),
         """
         reorder(['j', 'i']): `ordered_loops` must be names, got [['j', 'i']]
           hint: give them one by one: 'j', 'i'

@@ -296,7 +296,6 @@ def test_the_sketch_of_a_search(shape, cached):
 def test_refuses_a_loop_of_the_reduction():
     refuse(
         tiled(),
-        lambda s: s.reverse_compute_at("D", "k_0"),
         """
         reverse_compute_at('D', 'k_0'): it cannot be shown that `C` finishes a part of its own in each iteration of `k_0`: `k_0` is a loop of the reduction
             9 |     for i_0, j_0, k_0, i_1_1, k_1, j_1_1 in T.grid(2, 3, 3, 4, 2, 5):
@@ -315,7 +314,6 @@ def test_refuses_a_loop_without_producers():
     s = Schedule(stencil())
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): no producer of `C` is under `i`
            10 |     for i in range(13):
@@ -332,7 +330,6 @@ def test_refuses_a_producer():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.reverse_compute_at("B", "i_1"),
         """
         reverse_compute_at('B', 'i_1'): no producer of `B` is under `i_1`
            10 |         with T.block("B"):
@@ -350,7 +347,6 @@ def test_refuses_neighbours():
     s = Schedule(stencil())
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i_1"),
         """
         reverse_compute_at('C', 'i_1'): the inputs of `C` are not finished in the same windows of `v_i`
            15 |         with T.block("P"):
@@ -373,7 +369,6 @@ def test_refuses_what_is_read_along_two_axes():
     s = Schedule(te.create_prim_func([A, C]))
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `C` is bound in `v_j` by what `B` finishes, but in other axes by other reads, so that some of its points would be left out
            10 |         with T.block("B"):
@@ -396,7 +391,6 @@ def test_refuses_a_reduction_over_what_is_made_in_parts():
     s = Schedule(te.create_prim_func([A, C]))
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "j"),
         """
         reverse_compute_at('C', 'j'): `C` reads dimension 1 of `B` at `v_k`, which is not one of its spatial axes, but only a part of it is finished in an iteration
            10 |         with T.block("B"):
@@ -417,7 +411,6 @@ def test_refuses_windows_that_are_not_contiguous():
     s.reorder(ii, io)
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", ii),
         """
         reverse_compute_at('C', 'i_1_1'): it cannot be shown that `B` finishes a part of its own in each iteration of `i_1_1`: `v_i` = `i_0 * 4 + i_1_1` takes values that are not contiguous in an iteration of the loop
             9 |     for i_1_1, i_0, j in T.grid(4, 2, 13):
@@ -429,6 +422,7 @@ def test_refuses_windows_that_are_not_contiguous():
               |         ^^^^^^^^^^^^^^^^^^ the consumer
           hint: reorder first, so that the inner ones of the loops of `v_i` have the smallest steps
         """,
+        call=lambda s: s.reverse_compute_at("C", ii),
     )
 
 
@@ -438,7 +432,6 @@ def test_refuses_a_producer_that_is_repeated():
     s = Schedule(func.with_(body=seq(For(Var("again"), Const(3), first), second)))
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): it cannot be shown that `B` finishes a part of its own in each iteration of `i`: `again` repeats `B`
             9 |     for again, i, j in T.grid(3, 7, 13):
@@ -468,7 +461,6 @@ def test_refuses_an_input_that_is_made_later():
     s = Schedule(in_between())
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `D` writes `D`, which `C` reads, after the new place
            15 |         with T.block("D"):
@@ -490,7 +482,6 @@ def test_refuses_more_than_is_produced():
     s = Schedule(te.create_prim_func([A, C]))
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C", "i"),
         """
         reverse_compute_at('C', 'i'): `C` reads more of dimension 0 of `B` than `B` writes
            14 |         with T.block("C"):
@@ -504,7 +495,6 @@ def test_refuses_an_impossible_index():
     s = Schedule(matmul_copy())
     refuse(
         s,
-        lambda s: s.reverse_compute_at("C_local", "i", index=0),
         """
         reverse_compute_at('C_local', 'i', index=0): index 0 is not possible, only 1 (or -1 for the last, -2 for the first)
             9 |     for i, j, k in T.grid(7, 13, 5):

@@ -250,13 +250,13 @@ def test_refuses_what_is_not_commutative():
     _, ki = s.split("k", [None, 4])
     refuse(
         s,
-        lambda s: s.rfactor(ki),
         """
         rfactor('k_1'): the reduction of `R` is not commutative, as a change of order needs
             9 |         with T.block("R"):
               |         ^^^^^^^^^^^^^^^^^^ the reduction
           witness: f((0, -1.0), (1, -1.0)) = (0, -1.0), but f((1, -1.0), (0, -1.0)) = (1, -1.0)
         """,
+        call=lambda s: s.rfactor(ki),
     )
 
 
@@ -271,7 +271,6 @@ def test_refuses_what_is_not_associative():
     X, Y = te.compute((7,), lambda i: odd((A[i, k], A[i, k] + 1.0), axis=k), name="X")
     refuse(
         Schedule(te.create_prim_func([A, X, Y])),
-        lambda s: s.rfactor("k"),
         """
         rfactor('k'): the reduction of `X` is not associative
             9 |         with T.block("X"):
@@ -290,7 +289,6 @@ def test_refuses_what_is_not_neutral():
     X, Y = te.compute((7,), lambda i: halves((A[i, k], A[i, k]), axis=k), name="X")
     refuse(
         Schedule(te.create_prim_func([A, X, Y])),
-        lambda s: s.rfactor("k"),
         """
         rfactor('k'): the reduction of `X` is not neutral in what it starts from
             9 |         with T.block("X"):
@@ -304,7 +302,6 @@ def test_refuses_an_unknown_operation():
     odd = te.comm_reducer(lambda x, y: x - y, lambda dtype: te.const(0, dtype), name="odd")
     refuse(
         Schedule(reduction(odd)),
-        lambda s: s.rfactor("k"),
         """
         rfactor('k'): the reduction of `C` is not recognised, so its partial results cannot be combined
             9 |         with T.block("C"):
@@ -318,7 +315,6 @@ def test_refuses_an_init_that_would_count_twice():
     biased = te.comm_reducer(lambda x, y: x + y, lambda dtype: te.const(1, dtype), name="biased")
     refuse(
         Schedule(reduction(biased)),
-        lambda s: s.rfactor("k"),
         """
         rfactor('k'): `C` starts at 1.0, which is not neutral for `+`: it would count once for each partial result
             9 |         with T.block("C"):
@@ -332,7 +328,6 @@ def test_refuses_spatial_loops_and_fused_ones():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.rfactor("j"),
         """
         rfactor('j'): `j` drives spatial axes of `C`, not its reduction alone
             8 |     for i, j, k in T.grid(7, 13, 5):
@@ -345,7 +340,6 @@ def test_refuses_spatial_loops_and_fused_ones():
     s.fuse("j", "k")
     refuse(
         s,
-        lambda s: s.rfactor("j_k_fused"),
         """
         rfactor('j_k_fused'): `j_k_fused` drives spatial axes of `C`, not its reduction alone
             8 |     for i, j_k_fused in T.grid(7, 65):
@@ -360,7 +354,6 @@ def test_refuses_spatial_loops_and_fused_ones():
 def test_refuses_blocks_that_reduce_nothing():
     refuse(
         Schedule(chain()),
-        lambda s: s.rfactor("i"),
         """
         rfactor('i'): `B` is not a reduction with its init
            10 |         with T.block("B"):
@@ -372,7 +365,6 @@ def test_refuses_blocks_that_reduce_nothing():
     s.decompose_reduction("C", "k")
     refuse(
         s,
-        lambda s: s.rfactor("k"),
         """
         rfactor('k'): `C_update` is not a reduction with its init
            13 |             with T.block("C_update"):
@@ -382,7 +374,6 @@ def test_refuses_blocks_that_reduce_nothing():
     )
     refuse(
         s,
-        lambda s: s.rfactor("i"),
         """
         rfactor('i'): `i` must have one block below it, not `C_init` and `C_update`
             8 |     for i, j in T.grid(7, 13):
@@ -403,7 +394,6 @@ def test_refuses_a_factor_axis_out_of_range():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.rfactor("k", 3),
         """
         rfactor('k', 3): factor_axis must be from -3 to 2 for a result of rank 2, got 3
             9 |         with T.block("C"):
@@ -412,7 +402,6 @@ def test_refuses_a_factor_axis_out_of_range():
     )
     refuse(
         s,
-        lambda s: s.rfactor("k", -4),
         """
         rfactor('k', -4): factor_axis must be from -3 to 2 for a result of rank 2, got -4
             9 |         with T.block("C"):
@@ -431,7 +420,6 @@ def test_refuses_a_reduction_loop_with_other_statements():
     s.compute_at("B", ko)
     refuse(
         s,
-        lambda s: s.rfactor(ki),
         """
         rfactor('k_1'): `k_0` drives the reduction, and has more below it than `C`
             9 |     for i_1, k_0 in T.grid(7, 4):
@@ -441,10 +429,10 @@ def test_refuses_a_reduction_loop_with_other_statements():
               |             ^^^^^^^^^^^^^^^^^^ the block
           hint: move what else it holds out of `k_0` first
         """,
+        call=lambda s: s.rfactor(ki),
     )
     refuse(
         s,
-        lambda s: s.rfactor(ko),
         """
         rfactor('k_0'): `k_0` must have one block below it, not `B` and `C`
             9 |     for i_1, k_0 in T.grid(7, 4):
@@ -457,6 +445,7 @@ def test_refuses_a_reduction_loop_with_other_statements():
               |             ^^^^^^^^^^^^^^^^^^ below
           hint: choose a loop further inside, and rfactor before decompose_reduction
         """,
+        call=lambda s: s.rfactor(ko),
     )
 
 
@@ -467,11 +456,11 @@ def test_refuses_a_condition_over_reduction_and_other_axes():
     _, ki = s.split("k", [None, 4])
     refuse(
         s,
-        lambda s: s.rfactor(ki),
         """
         rfactor('k_1'): the condition `i + k_0 * 4 + k_1 < 9` of `C` concerns the reduction and other axes together
             9 |         with T.block("C"):
               |         ^^^^^^^^^^^^^^^^^^ the block
           hint: split by factors that divide the extents, or peel the loop first
         """,
+        call=lambda s: s.rfactor(ki),
     )

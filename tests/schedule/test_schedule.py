@@ -104,8 +104,8 @@ def test_looking():
     assert s.get_child_blocks("i") == ["B"] and s.get_child_blocks("root") == ["B", "C"]
     assert s.get_output_blocks() == ["C"]
     assert len(s.trace) == 0
-    refuse(s, lambda s: s.get_block("D"), "get_block('D'): `D` is no block of this function; its blocks are `B` and `C`")
-    refuse(s, lambda s: s.get_loops("i"), "get_loops('i'): `i` is a loop, not a block; its blocks are `B` and `C`")
+    refuse(s, "get_block('D'): `D` is no block of this function; its blocks are `B` and `C`")
+    refuse(s, "get_loops('i'): `i` is a loop, not a block; its blocks are `B` and `C`")
 
 
 def test_consumers_of_several_outputs():

@@ -28,7 +28,6 @@ def test_refuses_a_parameter():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.set_scope("C", "C", "local"),
         """
         set_scope('C', 'C', 'local'): `C` is a parameter of the function, and stays where the caller put it
            14 |         with T.block("C"):
@@ -48,7 +47,6 @@ def test_refuses_a_parameter():
 def test_refuses_an_unknown_scope(call):
     refuse(
         Schedule(chain()),
-        lambda s: eval(f"s.{call}"),
         f"""
         {call}: no storage scope is named 'sharde'; did you mean shared? there are: global, shared, shared.dyn, warp, local, \
 register, wmma.matrix_a, wmma.matrix_b, wmma.accumulator
@@ -60,7 +58,6 @@ def test_refuses_the_scope_that_it_has():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.set_scope("B", 0, "global"),
         """
         set_scope('B', 0, 'global'): `B` is in scope 'global' already
            10 |         with T.block("B"):
@@ -74,7 +71,6 @@ def test_refuses_what_is_not_written():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.set_scope("B", 1, "local"),
         """
         set_scope('B', 1, 'local'): `B` writes 1 buffer(s), `B`: there is no number 1
            10 |         with T.block("B"):
@@ -84,7 +80,6 @@ def test_refuses_what_is_not_written():
     )
     refuse(
         s,
-        lambda s: s.set_scope("B", "A", "local"),
         """
         set_scope('B', 'A', 'local'): `B` writes no buffer called `A`, but `B`
            10 |         with T.block("B"):

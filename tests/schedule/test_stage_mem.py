@@ -304,7 +304,6 @@ def test_a_loop_of_the_reduction_outside_is_refused():
     s.reorder("k", "i_0", "j_0", "i_1", "j_1")
     refuse(
         s,
-        lambda s: s.stage_mem("j_0", "C", "tile"),
         """
 stage_mem('j_0', 'C', 'tile'): it cannot be shown which part of `C` is written by `C` in an iteration of `i_0`: `k` is a loop of the reduction
     8 |     for k, i_0, j_0, i_1, j_1 in T.grid(5, 2, 3, 4, 5):
@@ -320,7 +319,6 @@ def test_a_reader_beside_the_writer_is_refused():
     s = Schedule(used_at_once())
     refuse(
         s,
-        lambda s: s.stage_mem("i", "B", "b"),
         """
 stage_mem('i', 'B', 'b'): `C` reads `B`, which `B` writes, and may need more than what that writes
     8 |         with T.block("B"):
@@ -338,7 +336,6 @@ def test_different_windows_are_refused():
     s = Schedule(halves())
     refuse(
         s,
-        lambda s: s.stage_mem("i", "B", "b"),
         """
 stage_mem('i', 'B', 'b'): `low` and `high` write different windows of `B`
     8 |         with T.block("low"):
@@ -356,7 +353,6 @@ def test_an_update_from_its_neighbour_is_refused():
     s = Schedule(scan())
     refuse(
         s,
-        lambda s: s.stage_mem("i", "B", "b"),
         """
 stage_mem('i', 'B', 'b'): `B` uses `B` at 2 places
     8 |         with T.block("B"):
@@ -370,7 +366,6 @@ def test_a_part_of_a_temporary_is_refused():
     s = Schedule(every_other())
     refuse(
         s,
-        lambda s: s.stage_mem("i_1", "X", "x"),
         """
 stage_mem('i_1', 'X', 'x'): it cannot be shown which part of `X` is written by `odd`: its axes are not those of the buffer
    13 |         with T.block("odd"):
@@ -384,7 +379,6 @@ def test_a_buffer_that_is_not_used_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.stage_mem("i", "C", "c"),
         """
 stage_mem('i', 'C', 'c'): `i` uses no buffer called `C`, but `B` and `A`
     9 |     for i, j in T.grid(7, 13):
@@ -397,7 +391,6 @@ def test_a_name_that_is_taken_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.stage_mem("i", "A", "B"),
         """
 stage_mem('i', 'A', 'B'): `B` is the name of something else in this function
   hint: 'B_1' is free
@@ -410,7 +403,6 @@ def test_lanes_are_refused():
     s.vectorize("j")
     refuse(
         s,
-        lambda s: s.stage_mem("B", "A", "a"),
         """
 stage_mem('B', 'A', 'a'): `j` is vectorized, and its lanes cannot copy
    10 |         for j in T.vectorized(13):
@@ -558,7 +550,6 @@ def test_refusals_to_keep():
     s = Schedule(diagonal())
     refuse(
         s,
-        lambda s: s.stage_mem("j", "A", "w", keep="k"),
         """
 stage_mem('j', 'A', 'w', keep='k'): `k` is not a loop around `j`; these are `i`
     8 |     for i, j in T.grid(7, 13):
@@ -568,7 +559,6 @@ stage_mem('j', 'A', 'w', keep='k'): `k` is not a loop around `j`; these are `i`
     s = Schedule(diagonal())
     refuse(
         s,
-        lambda s: s.stage_mem("C", "A", "w", keep="i"),
         """
 stage_mem('C', 'A', 'w', keep='i'): `i` is not the innermost loop around `C`
     8 |     for i, j in T.grid(7, 13):
@@ -580,7 +570,6 @@ stage_mem('C', 'A', 'w', keep='i'): `i` is not the innermost loop around `C`
     s = Schedule(diagonal())
     refuse(
         s,
-        lambda s: s.stage_mem("j", "C", "w", keep="i"),
         """
 stage_mem('j', 'C', 'w', keep='i'): `C` writes `C` in `i`, so that what was kept of it would be old
     8 |     for i, j in T.grid(7, 13):
@@ -593,7 +582,6 @@ stage_mem('j', 'C', 'w', keep='i'): `C` writes `C` in `i`, so that what was kept
     s = Schedule(parallel_rows())
     refuse(
         s,
-        lambda s: s.stage_mem("j", "A", "w", keep="i"),
         """
 stage_mem('j', 'A', 'w', keep='i'): `i` is parallel, and its iterations would share the window
     8 |     for i in T.parallel(7):
@@ -604,7 +592,6 @@ stage_mem('j', 'A', 'w', keep='i'): `i` is parallel, and its iterations would sh
     s = Schedule(convolution())
     refuse(
         s,
-        lambda s: s.stage_mem("r", "W", "w", keep="j"),
         """
 stage_mem('r', 'W', 'w', keep='j'): the window of `W` does not move with `j`
     8 |     for i, j, r in T.grid(5, 13, 3):
@@ -616,7 +603,6 @@ stage_mem('r', 'W', 'w', keep='j'): the window of `W` does not move with `j`
     s = Schedule(apart())
     refuse(
         s,
-        lambda s: s.stage_mem("C", "A", "w", keep="i"),
         """
 stage_mem('C', 'A', 'w', keep='i'): windows of `A` in different iterations of `i` have nothing in common: they are 2 long, and the step is 2
     8 |     for i in range(7):
@@ -629,7 +615,6 @@ stage_mem('C', 'A', 'w', keep='i'): windows of `A` in different iterations of `i
     s = Schedule(by_twos())
     refuse(
         s,
-        lambda s: s.stage_mem("C", "A", "w", keep="i"),
         """
 stage_mem('C', 'A', 'w', keep='i'): the window of `A` starts at `i // 2` and is `2` long: it does not move on by a constant step
     8 |     for i in range(13):
@@ -642,7 +627,6 @@ stage_mem('C', 'A', 'w', keep='i'): the window of `A` starts at `i // 2` and is 
     s = Schedule(trace_of())
     refuse(
         s,
-        lambda s: s.stage_mem("C", "A", "w", keep="i"),
         """
 stage_mem('C', 'A', 'w', keep='i'): the window of `A` moves along several dimensions with `i`
     8 |     for i in range(7):

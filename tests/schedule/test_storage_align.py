@@ -77,7 +77,6 @@ def test_a_parameter_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.storage_align("C", 0, 0, 16, 4),
         """
 storage_align('C', 0, 0, 16, 4): `C` is a parameter of the function, and laid out by the caller
    14 |         with T.block("C"):
@@ -91,7 +90,6 @@ def test_an_axis_that_is_not_there_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.storage_align("B", 0, 2, 16, 4),
         """
 storage_align('B', 0, 2, 16, 4): `B` has 2 dimension(s), there is no axis 2
    10 |         with T.block("B"):
@@ -104,7 +102,6 @@ def test_the_last_axis_is_refused():
     s = Schedule(vectors())
     refuse(
         s,
-        lambda s: s.storage_align("B", 0, -1, 16, 4),
         """
 storage_align('B', 0, -1, 16, 4): the last axis of `B` has the stride 1, which cannot be changed
    10 |         with T.block("B"):
@@ -117,7 +114,6 @@ def test_an_offset_beyond_the_factor_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.storage_align("B", 0, 0, 16, 16),
         """
 storage_align('B', 0, 0, 16, 16): `factor` must be positive and `offset` from 0 to below it, got 16 and 16
    10 |         with T.block("B"):
@@ -130,7 +126,6 @@ def test_a_factor_of_zero_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.storage_align("B", 0, 0, 0, 0),
         """
 storage_align('B', 0, 0, 0, 0): `factor` must be positive and `offset` from 0 to below it, got 0 and 0
    10 |         with T.block("B"):
@@ -143,7 +138,6 @@ def test_a_buffer_that_is_only_read_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.storage_align("B", "A", 0, 16, 4),
         """
 storage_align('B', 'A', 0, 16, 4): `B` writes no buffer called `A`, but `B`
    10 |         with T.block("B"):

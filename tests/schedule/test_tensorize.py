@@ -232,7 +232,6 @@ def test_refusals():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.tensorize("k", "dot_8x8"),
         """
 tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
   hint: TensorIntrin.register makes one known
@@ -242,7 +241,6 @@ tensorize('k', 'dot_8x8'): no tensor intrinsic is called `dot_8x8`
     tiled(s)
     refuse(
         s,
-        lambda s: s.tensorize("ki", "dot_16x4_vnni"),
         """
 tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki` runs over 4, not 16
     8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
@@ -255,7 +253,6 @@ tensorize('ki', 'dot_16x4_vnni'): `ki` is not what `dot_16x4_vnni` computes: `ki
     s.reorder("i", "j_0", "k", "j_1")
     refuse(
         s,
-        lambda s: s.tensorize("j_1", "fma_16_f32"),
         """
 tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` runs only where `v_j_o * 16 + j_1 < 13`
     8 |     for i, j_0, k, j_1 in T.grid(7, 1, 5, 16):
@@ -267,7 +264,6 @@ tensorize('j_1', 'fma_16_f32'): `j_1` is not what `fma_16_f32` computes: `C` run
     tiled(s)
     refuse(
         s,
-        lambda s: s.tensorize("j_1", "dot_16x4_vnni"),
         """
 tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `A` is of int8, but `A` of the description is of uint8
     8 |     for i, j_0, ko, j_1, ki in T.grid(7, 2, 5, 16, 4):
@@ -278,7 +274,6 @@ tensorize('j_1', 'dot_16x4_vnni'): `j_1` is not what `dot_16x4_vnni` computes: `
     s = Schedule(elementwise(7, 16))
     refuse(
         s,
-        lambda s: s.tensorize("i1", "fma_16_f32"),
         """
 tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has both `B` and `A` for `C` of the description
     8 |     for i0, i1 in T.grid(7, 16):
@@ -290,7 +285,6 @@ tensorize('i1', 'fma_16_f32'): `i1` is not what `fma_16_f32` computes: it has bo
     s.reorder("i", "k", "j")
     refuse(
         s,
-        lambda s: s.tensorize("j", "fma_16_f32"),
         """
 tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs over 32, not 16
     8 |     for i, k, j in T.grid(7, 5, 32):
@@ -301,7 +295,6 @@ tensorize('j', 'fma_16_f32'): `j` is not what `fma_16_f32` computes: `j` runs ov
     s = Schedule(strided())
     refuse(
         s,
-        lambda s: s.tensorize("i", "fma_16_f32"),
         """
 tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 16 + i) * 2]` is not one window like `C[i]` of the description
     7 |     for i in range(16):
@@ -312,7 +305,6 @@ tensorize('i', 'fma_16_f32'): `i` is not what `fma_16_f32` computes: `C[(v_o * 1
     s = Schedule(aliased())
     refuse(
         s,
-        lambda s: s.tensorize("i", "fma_16_f32"),
         """
 tensorize('i', 'fma_16_f32'): `C` would be both `C` of `fma_16_f32`, which it writes, and `B`
     7 |     for i in range(16):

@@ -107,13 +107,13 @@ def test_a_variable_of_both_kinds_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.transform_block_layout("C", lambda i, j, k: (i, k * 13 + j)),
         """
 transform_block_layout('C', 'lambda i, j, k: (i, k * 13 + j)'): the index map mixes `v_j` and `v_k`, which are spatial and of the reduction
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: keep the axes of the reduction apart: each result of the index map has axes of one kind
 """,
+        call=lambda s: s.transform_block_layout("C", lambda i, j, k: (i, k * 13 + j)),
     )
 
 
@@ -122,7 +122,6 @@ def test_a_split_loop_is_refused():
     s.split("i", [None, 2])
     refuse(
         s,
-        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
         """
 transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `i_0` is not the loop of one iteration variable of `C` over its whole extent
     8 |     for i_0, i_1, j, k in T.grid(4, 2, 13, 5):
@@ -131,6 +130,7 @@ transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `i_0` is not the loop 
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: do this before split, fuse and tile
 """,
+        call=lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
     )
 
 
@@ -139,7 +139,6 @@ def test_a_shared_loop_is_refused():
     s.compute_at("B", s.get_loops("C")[0])
     refuse(
         s,
-        lambda s: s.transform_block_layout("B", lambda i, j: (j, i)),
         """
 transform_block_layout('B', 'lambda i, j: (j, i)'): `B` is not alone in `i_1`
     9 |     for i_1 in range(7):
@@ -149,6 +148,7 @@ transform_block_layout('B', 'lambda i, j: (j, i)'): `B` is not alone in `i_1`
       |             ^^^^^^^^^^^^^^^^^^ the block
   hint: do this before anything is moved there (compute_at, reverse_compute_at)
 """,
+        call=lambda s: s.transform_block_layout("B", lambda i, j: (j, i)),
     )
 
 
@@ -157,13 +157,13 @@ def test_a_marked_loop_is_refused():
     s.parallel("i")
     refuse(
         s,
-        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
         """
 transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `i` is parallel, which would be lost
     8 |     for i in T.parallel(7):
       |     ^^^^^^^^^^^^^^^^^^^^^^^ parallel
   hint: mark the new loops instead
 """,
+        call=lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
     )
 
 
@@ -172,13 +172,13 @@ def test_an_annotated_loop_is_refused():
     s.annotate("j", "key", 1)
     refuse(
         s,
-        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
         """
 transform_block_layout('C', 'lambda i, j, k: (j, i, k)'): `j` is annotated, which would be lost
     9 |         for j in T.serial(13, annotations={"key": 1}):
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
   hint: mark the new loops instead
 """,
+        call=lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i, k)),
     )
 
 
@@ -186,9 +186,9 @@ def test_a_map_that_is_not_one_to_one_is_refused():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i)),
         """
 transform_block_layout('C', 'lambda i, j, k: (j, i)'): the index map is not one to one: `k`, or a part of it, is missing from the result
   hint: each index, or each part of it, occurs once
 """,
+        call=lambda s: s.transform_block_layout("C", lambda i, j, k: (j, i)),
     )

@@ -275,13 +275,13 @@ def test_a_parameter_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j, i)),
         """
 transform_layout('C', ['write', 0], 'lambda i, j: (j, i)'): `C` is a parameter of the function, and its layout is the caller's
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses C
   hint: cache_write makes a copy whose layout is free
 """,
+        call=lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j, i)),
     )
 
 
@@ -289,13 +289,13 @@ def test_an_input_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("B", "A", lambda i, j: (j, i)),
         """
 transform_layout('B', 'A', 'lambda i, j: (j, i)'): `A` is a parameter of the function, and its layout is the caller's
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ uses A
   hint: cache_read makes a copy whose layout is free
 """,
+        call=lambda s: s.transform_layout("B", "A", lambda i, j: (j, i)),
     )
 
 
@@ -303,13 +303,13 @@ def test_padding_without_a_value_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 4)'): the index map leaves room for more than `B` holds, and no `pad_value` says what is there
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ uses B
   hint: pad_value=0
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 4)),
     )
 
 
@@ -317,13 +317,13 @@ def test_a_value_of_another_type_is_refused():
     s = Schedule(doubled())
     refuse(
         s,
-        lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=0.5),
         """
 transform_layout('B', ['write', 0], 'lambda i: (i // 4, i % 4)', 0.5): `B` holds int32, and cannot be padded with 0.5
    10 |         with T.block("B"):
       |         ^^^^^^^^^^^^^^^^^^ uses B
   hint: pad_value is a number that int32 holds, such as 0
 """,
+        call=lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 4, i % 4), pad_value=0.5),
     )
 
 
@@ -331,11 +331,11 @@ def test_a_part_that_is_missing_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4)'): the index map is not one to one: `j`, or a part of it, is missing from the result
   hint: each index, or each part of it, occurs once
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4)),
     )
 
 
@@ -343,11 +343,11 @@ def test_a_part_that_occurs_twice_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j, i)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j, i)'): the index map is not one to one: `i`, or a part of it, occurs twice in the result
   hint: each index, or each part of it, occurs once
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j, i)),
     )
 
 
@@ -355,11 +355,11 @@ def test_cuts_that_do_not_fit_are_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, j // 4, j % 6)'): the index map divides `j` by 4 and 6, neither a multiple of the other
   hint: cut `j` at numbers each a multiple of the one before, as 4 and 8
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i, j // 4, j % 6)),
     )
 
 
@@ -367,11 +367,11 @@ def test_a_sum_that_does_not_count_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
         """
 transform_layout('C', 'B', 'lambda i, j: (i * 12 + j,)'): the index map cannot be shown to be one to one: `i * 12 + j` is not a number made of indices, their quotients and remainders
   hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: i * 12 + j),
     )
 
 
@@ -379,11 +379,11 @@ def test_a_divided_sum_that_does_not_count_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
         """
 transform_layout('C', 'B', 'lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)'): the index map cannot be shown to be one to one: `(i * 12 + j) // 4` is not a number made of indices, their quotients and remainders
   hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 12 + j) // 4, (i * 12 + j) % 4)),
     )
 
 
@@ -391,11 +391,11 @@ def test_an_index_in_a_sum_and_elsewhere_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)'): the index map cannot be shown to be one to one: `j` occurs in a sum and elsewhere too
   hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: ((i * 13 + j) // 4, (i * 13 + j) % 4, j)),
     )
 
 
@@ -403,11 +403,11 @@ def test_an_index_that_runs_backwards_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (6 - i, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: (6 - i, j)'): the index map cannot be shown to be one to one: `6 - i` is not a number made of indices, their quotients and remainders
   hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (6 - i, j)),
     )
 
 
@@ -415,11 +415,11 @@ def test_an_index_that_starts_later_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
         """
 transform_layout('C', 'B', 'lambda i, j: (i + 1, j)'): the index map cannot be shown to be one to one: `i + 1` is not a number made of indices, their quotients and remainders
   hint: an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i + 1, j)),
     )
 
 
@@ -427,11 +427,11 @@ def test_the_wrong_number_of_indices_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i: i),
         """
 transform_layout('C', 'B', 'lambda i: (i,)'): the index map 'lambda i: (i,)' takes 1 indices, and there are 2
   hint: lambda i0, i1: ...
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i: i),
     )
 
 
@@ -439,10 +439,10 @@ def test_what_is_no_index_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: (i / 2, j)),
         """
 transform_layout('C', 'B', ...): the index map cannot be applied to `i, j`: `/` needs floating operands, got int32 in `i / 2`; use // or .astype('float32')
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: (i / 2, j)),
     )
 
 
@@ -450,11 +450,11 @@ def test_no_index_at_all_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", lambda i, j: ()),
         """
 transform_layout('C', 'B', ...): the index map gives no index
   hint: lambda i, j: (j, i)
 """,
+        call=lambda s: s.transform_layout("C", "B", lambda i, j: ()),
     )
 
 
@@ -462,7 +462,6 @@ def test_a_text_that_is_no_map_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", "i, j"),
         """
 transform_layout('C', 'B', 'i, j'): an index map is a function such as 'lambda i, j: (j, i)', got 'i, j'
 """,
@@ -473,7 +472,6 @@ def test_a_text_that_is_not_python_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", "lambda i j: i"),
         """
 transform_layout('C', 'B', 'lambda i j: i'): the index map 'lambda i j: i' is not Python: invalid syntax
   hint: lambda i, j: (j, i)
@@ -485,7 +483,6 @@ def test_a_text_with_an_unknown_name_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", "lambda i, j: (i, k)"),
         """
 transform_layout('C', 'B', 'lambda i, j: (i, k)'): the index map 'lambda i, j: (i, k)' cannot be evaluated: `k` is not defined
 """,
@@ -496,10 +493,10 @@ def test_what_is_no_map_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "B", 3),
         """
 transform_layout('C', 'B', ...): an index map is a function such as `lambda i, j: (j, i)`, or its text, got 3
 """,
+        call=lambda s: s.transform_layout("C", "B", 3),
     )
 
 
@@ -507,12 +504,12 @@ def test_a_buffer_that_is_not_there_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
         """
 transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `B` and `C`
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
 """,
+        call=lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
     )
 
 
@@ -520,13 +517,13 @@ def test_a_number_that_is_not_there_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", ("read", 1), lambda i, j: (j, i)),
         """
 transform_layout('C', ['read', 1], 'lambda i, j: (j, i)'): `C` reads 1 buffer(s), `B`: there is no number 1
    14 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ the block
   hint: numbers start at 0; a name does as well
 """,
+        call=lambda s: s.transform_layout("C", ("read", 1), lambda i, j: (j, i)),
     )
 
 
@@ -534,8 +531,8 @@ def test_another_kind_of_access_is_refused():
     s = Schedule(chain())
     refuse(
         s,
-        lambda s: s.transform_layout("C", ("update", 0), lambda i, j: (j, i)),
         """
 transform_layout('C', ['update', 0], 'lambda i, j: (j, i)'): a buffer is ("read", number), ("write", number) or a name, got ['update', 0]
 """,
+        call=lambda s: s.transform_layout("C", ("update", 0), lambda i, j: (j, i)),
     )

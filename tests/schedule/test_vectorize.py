@@ -46,7 +46,6 @@ def test_refusals():
     s = Schedule(matmul())
     refuse(
         s,
-        lambda s: s.vectorize("k"),
         """
 vectorize('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations depend on each other
     8 |     for i, j, k in T.grid(7, 13, 5):
@@ -59,7 +58,6 @@ vectorize('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations de
     s = Schedule(symbolic())
     refuse(
         s,
-        lambda s: s.vectorize("i"),
         """
 vectorize('i'): the extent of `i` is not a constant
     8 |     for i in range(n):
@@ -74,7 +72,6 @@ def test_loops_that_cannot_be_inside():
     s.vectorize("i1")
     refuse(
         s,
-        lambda s: s.vectorize("i0"),
         """
 vectorize('i0'): `i1` inside it is vectorized
     8 |     for i0 in range(7):
@@ -88,7 +85,6 @@ vectorize('i0'): `i1` inside it is vectorized
     s.vectorize("i0")
     refuse(
         s,
-        lambda s: s.vectorize("i1"),
         """
 vectorize('i1'): `i1` is inside the vectorized loop `i0`
     8 |     for i0 in T.vectorized(7):
@@ -103,7 +99,6 @@ vectorize('i1'): `i1` is inside the vectorized loop `i0`
     s = Schedule(func.with_(body=replace_stmt(func.body, loop, loop.with_(extent=Var("i") + 1))))
     refuse(
         s,
-        lambda s: s.vectorize("i"),
         """
 vectorize('i'): the extent of `j` depends on `i`, so its lanes would run different numbers of iterations
     8 |     for i in range(7):
