@@ -7,23 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
-from tir.ir import (
-    TRUE,
-    Axis,
-    Binary,
-    Block,
-    Const,
-    Expr,
-    For,
-    Iter,
-    PrimFunc,
-    Region,
-    Stmt,
-    Var,
-    conjunction,
-    conjuncts,
-    nest,
-)
+from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 

@@ -13,14 +13,7 @@ from .error import ScheduleError, listing
 from .placement import INLINE, ROOT, laid_out, loops_and_ranges, needed
 from .primitive import path as path_of
 from .primitive import primitive
-from .requirements import (
-    need_complete,
-    need_only_writer,
-    need_read_later,
-    need_safe_domain,
-    need_temporary,
-    need_unchanged_inputs,
-)
+from .requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
 
 
 @primitive
@@ -51,9 +44,7 @@ def compute_at(
         return (func, None) if loop == ROOT else compute_inline(func, block)
     scope, moved = locate(func, block)
     what = "moved"
-    need_complete(scope, moved, what)
-    need_temporary(scope, moved, what)
-    need_only_writer(scope, moved, what)
+    need_own_temporary(scope, moved, what)
     path = locate_loop(scope, moved, loop)
     target: For = path[-1]  # type: ignore[assignment]
     producer: Block = moved.stmt  # type: ignore[assignment]

@@ -12,16 +12,7 @@ from .dataflow import locate
 from .edits import edited, unstated, without_buffers
 from .error import ScheduleError
 from .primitive import primitive
-from .requirements import (
-    need_complete,
-    need_only_writer,
-    need_read_later,
-    need_safe_domain,
-    need_temporary,
-    need_unchanged_inputs,
-    own_axes,
-    single_store,
-)
+from .requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs, own_axes, single_store
 
 
 @primitive
@@ -48,9 +39,7 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
             (producer, "reduces"),
             hint=f"compute_at({block!r}, ...) moves a reduction into the loops of its readers",
         )
-    need_complete(scope, leaf, what)
-    need_temporary(scope, leaf, what)
-    need_only_writer(scope, leaf, what)
+    need_own_temporary(scope, leaf, what)
     store = single_store(producer)
     places = own_axes(producer, store)
     consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]

@@ -8,24 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from tir.affine import Interval
-from tir.ir import (
-    Allocate,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    For,
-    If,
-    Kind,
-    Let,
-    Load,
-    Node,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
+from tir.ir import Allocate, Binary, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
 from tir.nearest import did_you_mean
 from tir.traverse import children, loads, walk
 

@@ -13,7 +13,7 @@ from .dataflow import Leaf, Scope, locate, shared, span
 from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
 from .primitive import primitive
-from .requirements import need_complete, need_only_writer, need_temporary, own_axes, single_store
+from .requirements import need_complete, need_own_temporary, own_axes, single_store
 from .window import Unproved, windows
 
 _OPERATIONS = ("+", "*", "min", "max", "and", "or")
@@ -46,9 +46,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     last = scope.leaf(epilogue)
     op, update = _operation(reduction)
     what = "fused with an epilogue"
-    need_complete(scope, first, what)
-    need_temporary(scope, first, what)
-    need_only_writer(scope, first, what)
+    need_own_temporary(scope, first, what)
     result = update.buffer
     store = single_store(epilogue)
     need_complete(scope, last, "fused with a reduction")

@@ -11,19 +11,7 @@ from tir.simplify import simplify
 from tir.traverse import loops as loops_below
 from tir.traverse import substitute, variables, walk_stmts
 
-from .conflicts import (
-    ANY,
-    GREATER,
-    SAME,
-    Access,
-    Instances,
-    clash,
-    evaluate,
-    local_buffers,
-    related,
-    touching,
-    units,
-)
+from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, evaluate, local_buffers, related, touching, units
 from .dataflow import shared
 from .edits import Names
 from .error import ScheduleError, listing

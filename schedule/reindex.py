@@ -66,11 +66,7 @@ def reindex_cache_read(
     Legal     as `reindex` of what a block reads, if the index map is one to one.
     Example   matmul: s.reindex_cache_read("C", 1, "local", lambda i, j, k: (j, k))
     """
-    memory = need_scope(storage_scope)
-    target = buffer_of(find_block(func, block), read_buffer_index, written=False)
-    mapping = _mapping(find_block(func, block), index_map, target)
-    func, copying, copy = _read(func, block, target, storage_scope, f"{target.name}_{memory}")
-    return _laid_out(func, copy, mapping), copying
+    return _cached(func, block, read_buffer_index, storage_scope, index_map, written=False)
 
 
 @primitive
@@ -88,10 +84,17 @@ def reindex_cache_write(
     Legal     as `reindex` of what a block writes, if the index map is one to one.
     Example   matmul: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
     """
+    return _cached(func, block, write_buffer_index, storage_scope, index_map, written=True)
+
+
+def _cached(
+    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str, written: bool
+) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
-    target = buffer_of(find_block(func, block), write_buffer_index, written=True)
-    mapping = _mapping(find_block(func, block), index_map, target)
-    func, copying, copy = _write(func, block, target, storage_scope, f"{target.name}_{memory}")
+    user = find_block(func, block)
+    target = buffer_of(user, index, written)
+    mapping = _mapping(user, index_map, target)
+    func, copying, copy = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
     return _laid_out(func, copy, mapping), copying
 
 

@@ -9,20 +9,7 @@ from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.simplify import bounds
 from tir.traverse import loops, variables
 
-from .conflicts import (
-    ANY,
-    GREATER,
-    LESS,
-    SAME,
-    Instances,
-    Unit,
-    clash,
-    local_buffers,
-    related,
-    spatial,
-    touching,
-    units,
-)
+from .conflicts import ANY, GREATER, LESS, SAME, Instances, Unit, clash, local_buffers, related, spatial, touching, units
 from .error import ScheduleError, listing
 from .fuse import not_nested
 from .loops import ranges_of

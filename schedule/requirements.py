@@ -89,6 +89,13 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
             )
 
 
+def need_own_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block unless it computes, from its inputs alone, temporaries that nothing else writes."""
+    need_complete(scope, leaf, what)
+    need_temporary(scope, leaf, what)
+    need_only_writer(scope, leaf, what)
+
+
 def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
     """Refuse if a block could read other values at a later place than where it stands.
 

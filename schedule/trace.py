@@ -170,16 +170,15 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
                 raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
                     str(step)[2:], result.func
                 )
-            unknown = sorted(references(step.args) - drawn.keys())
-            if unknown:
-                raise ScheduleError(f"`{unknown[0]}` was drawn by no step before").located(
-                    REGISTRY[step.name].text(step.bound), result.func
-                )
+            known = REGISTRY[step.name]
             try:
-                REGISTRY[step.name].need_parameters(step.bound)
+                unknown = sorted(references(step.args) - drawn.keys())
+                if unknown:
+                    raise ScheduleError(f"`{unknown[0]}` was drawn by no step before")
+                known.need_parameters(step.bound)
             except ScheduleError as error:
-                raise error.located(REGISTRY[step.name].text(step.bound), result.func) from None
-            args, kwargs = REGISTRY[step.name].spread(resolved(step.bound, drawn))
+                raise error.located(known.text(step.bound), result.func) from None
+            args, kwargs = known.spread(resolved(step.bound, drawn))
             found = result._step(step.name, args, kwargs, step.names)
             drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
         except ScheduleError as error:
