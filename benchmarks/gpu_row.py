@@ -14,7 +14,7 @@ import numpy as np
 
 import tir
 from codegen.target import Target
-from schedule import library_cuda
+from schedule.templates import gpu
 from tir import te, workloads
 from tir.ir import PrimFunc, const_shape
 
@@ -192,7 +192,7 @@ def _scheduled(
     """The scheduled function, and how it was found."""
     if not row.trials:
         tf32 = row.name == "tf32"
-        return library_cuda.schedule(func, device.target.arch, tf32=tf32).func, {}
+        return gpu.schedule(func, device.target.arch, tf32=tf32).func, {}
     from search.measure.reference import Workload
 
     workload = None if row.name in PRODUCTS else Workload(row.name, row.shape)

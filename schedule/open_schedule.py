@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from itertools import takewhile
 from typing import Any, Unpack
 
@@ -41,6 +41,14 @@ Way = Callable[["OpenSchedule"], object]  # a way to go on
 
 class NoSeed(ScheduleError):
     """A number has no seed, where a schedule is made at its seeds."""
+
+
+class Verdict(Enum):
+    """Whether a block can be developed in some way."""
+
+    SKIP = "does not apply"
+    APPLY = "applies, and so may others"
+    ONLY = "applies, and no later one does"
 
 
 class Stage(StrEnum):

@@ -9,7 +9,8 @@ import numpy as np
 
 from codegen.target import Target
 from costmodel import CostModel, GPUModel, TileModel
-from schedule import Schedule, library_cuda, templates
+from schedule import Schedule, templates
+from schedule.templates.gpu import schedule as gpu_schedule
 from tir.ir import PrimFunc
 
 from . import sample
@@ -60,7 +61,7 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
             draw=population.draw,
             fit=population.fit,
             prior=lambda target: GPUModel(target.machine),
-            library=lambda func, target: library_cuda.schedule(func, target.arch),
+            library=lambda func, target: gpu_schedule(func, target.arch),
         ),
     )
 }

@@ -11,12 +11,12 @@ from codegen.target import Target
 from schedule import ScheduleError, templates
 from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import annotate
+from schedule.templates.gpu import elements
 from tir.ir import PrimFunc, Var
 from tir.nearest import no_such
 from tir.traverse import blocks
 
 from . import ansor
-from .gpu import elements
 from .gpu.rules import GPU, GPU_ANSOR
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict
 from .sketch import Sketch

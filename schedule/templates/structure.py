@@ -216,17 +216,20 @@ def stored(block: Block) -> Store:
     return block.body
 
 
-def epilogue(s: Schedule, block: str) -> str | None:
+def epilogue(s: Schedule, block: str, anywhere: bool = False) -> str | None:
     """The only consumer of a block if it works point by point: it reads the one result at its own axes, in order, and nothing
-    else reads it. In a dimension of one element an index may be written in any way."""
+    else reads it. It writes there too, or with `anywhere` where it will. In a dimension of one element an index may be written in
+    any way."""
     consumers = s.get_consumers(block)
     if len(consumers) != 1 or block in s.get_output_blocks():
         return None
     consumer, producer = find_block(s.func, consumers[0]), find_block(s.func, block)
     made = {x.buffer.name for x in stores(producer)}
-    if not is_elementwise(consumer) or len(made) != 1:
+    if consumer.is_reduction or not isinstance(consumer.body, Store) or len(made) != 1:
         return None
-    place = stored(consumer).indices
+    if not anywhere and not is_elementwise(consumer):
+        return None
+    place = [it.var for it in consumer.iters] if anywhere else stored(consumer).indices
     read = [x for x in loads(consumer.body) if x.buffer.name in made]
     return consumer.name if all(_same_place(x, place) for x in read) else None
 

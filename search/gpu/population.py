@@ -17,11 +17,11 @@ from costmodel import Access
 from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
 from schedule.machine import GPU, WARP_SCHEDULERS
 from schedule.open_trace import Role, Tile
+from schedule.templates.gpu.launch import WIDEST
 from tir.memory import WARP
 
 from ..geometry import by_block
 from ..sketch import Sketch
-from .tiling import WIDEST
 
 Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
 

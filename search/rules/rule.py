@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -12,15 +11,7 @@ from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule
-
-
-class Verdict(Enum):
-    """A rule's answer about a block."""
-
-    SKIP = "does not apply"
-    APPLY = "applies, and so may others"
-    ONLY = "applies, and no later rule does"
+from schedule.open_schedule import OpenSchedule, Verdict
 
 
 @runtime_checkable

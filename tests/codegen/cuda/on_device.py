@@ -31,7 +31,8 @@ import tir
 from codegen.cuda import GPUError
 from codegen.cuda.isolated import Tried, apart, attempt
 from codegen.target import Target
-from schedule import library_cuda, replay
+from schedule import replay
+from schedule.templates import gpu
 from search.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
@@ -81,12 +82,10 @@ def library(target: Target) -> Iterator[Case]:
     for name, shapes in SHAPES.items():
         for shape in shapes:
             tried = candidate(name, shape)
-            yield Case(f"{name} {shape}", library_cuda.schedule(tried.func, target.arch).func, tried.arguments, tried.problem)
+            yield Case(f"{name} {shape}", gpu.schedule(tried.func, target.arch).func, tried.arguments, tried.problem)
     for name in set(workloads.names()) - set(SHAPES):
         tried = candidate(name, SMALL[name][0])
-        yield Case(
-            f"{name} {SMALL[name][0]}", library_cuda.schedule(tried.func, target.arch).func, tried.arguments, tried.problem
-        )
+        yield Case(f"{name} {SMALL[name][0]}", gpu.schedule(tried.func, target.arch).func, tried.arguments, tried.problem)
 
 
 def products(target: Target) -> Iterator[Case]:
@@ -98,7 +97,7 @@ def products(target: Target) -> Iterator[Case]:
         ("float16", (33, 17, 1536)), ("float32", (40, 24, 1024)), ("float32", (131, 259, 136)),
     ):  # fmt: skip
         func = product(name, *shape)
-        yield exact(f"{name} {shape}", func, library_cuda.schedule(func, target.arch, tf32=name == "tf32").func, 0)
+        yield exact(f"{name} {shape}", func, gpu.schedule(func, target.arch, tf32=name == "tf32").func, 0)
 
 
 def candidates(target: Target, rows: int = 2) -> Iterator[Case]:

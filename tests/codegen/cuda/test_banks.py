@@ -9,7 +9,7 @@ from codegen.cuda import emit, lower_cuda
 from codegen.cuda.banks import Access, ways
 from codegen.cuda.program import DeviceFunction
 from codegen.target import Target
-from schedule import library_cuda
+from schedule.templates import gpu
 from tir import workloads
 from tir.ir import Const, Seq, Var
 
@@ -55,7 +55,7 @@ ROWS = [
 @pytest.mark.parametrize("name, shape", ROWS)
 def test_tiles_of_the_library_are_free_of_conflicts(name, shape):
     func = workloads.make(name, shape).func if name == "conv2d" else product(name, *shape)
-    program = lower_cuda(library_cuda.schedule(func, TARGET.arch, tf32=name == "tf32").func, TARGET)
+    program = lower_cuda(gpu.schedule(func, TARGET.arch, tf32=name == "tf32").func, TARGET)
     found = [
         (ways(access, kernel, ranges), access)
         for kernel, (accesses, ranges) in zip(program.kernels, emit(program).accesses, strict=True)

@@ -20,7 +20,7 @@ import tir
 from codegen.cuda import driver, lower_cuda
 from codegen.cuda.compile import available
 from codegen.cuda.isolated import attempt
-from schedule import library_cuda
+from schedule.templates import gpu
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import compiler, library
 from tir import te
@@ -64,7 +64,7 @@ def much_shared_memory() -> PrimFunc:
 
 
 def scheduled() -> dict[str, PrimFunc]:
-    made = {f.name: library_cuda.schedule(f, TARGET.arch).func for f in (split_sum(), sized())}
+    made = {f.name: gpu.schedule(f, TARGET.arch).func for f in (split_sum(), sized())}
     return {**made, "reversed": much_shared_memory()}
 
 

@@ -10,10 +10,10 @@ import pytest
 import tir
 from codegen.cuda import GPUError, emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
-from schedule import Schedule, ScheduleError, library_cuda
-from schedule.library_cuda import products
-from schedule.primitive import find_block
-from schedule.templates.structure import contraction
+from schedule import Schedule, ScheduleError
+from schedule.open_schedule import OpenSchedule
+from schedule.templates import gpu
+from schedule.templates.gpu import products
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tir import te, workloads
@@ -30,7 +30,7 @@ no_nvrtc = pytest.mark.skipif(bool(available()), reason=available() or "NVRTC is
 @no_nvrtc
 @pytest.mark.parametrize("shape", [(1024, 1024, 1024), (4096, 4096, 4096), (1000, 1000, 1000)])
 def test_a_large_product_keeps_its_tile_in_registers(shape) -> None:
-    kernel = tir.build(library_cuda.schedule(workloads.make("gmm", shape).func).func, "cuda -arch sm_90")
+    kernel = tir.build(gpu.schedule(workloads.make("gmm", shape).func).func, "cuda -arch sm_90")
     report = kernel.report()
     assert report.spills == 0 and report.kernels[0].stack == 0
     assert 16 <= report.kernels[0].registers <= 65536 // report.threads[0]
@@ -50,8 +50,8 @@ def without(text: str, n: int) -> str:
 def test_tiles_are_loaded_one_step_ahead() -> None:
     """Three tiles take turns, with one barrier a step; from sm_80 on by asynchronous copies, which are waited for before it."""
     instance = workloads.make("gmm", (60, 60, 68))
-    s = Schedule(instance.func)
-    products.apply(s, contraction(find_block(s.func, "C")), None, products.TILES[2])  # type: ignore[arg-type]
+    s = OpenSchedule(instance.func, TARGET, at_seed=True)
+    products.build(s, "C", products.TILES[2])
     func = s.func
     texts = {arch: emit(lower_cuda(func, tir.Target("cuda", arch=arch))).kernels for arch in ("sm_75", "sm_80")}
     assert all(text.count("__syncthreads();") == 1 for text in texts.values())
@@ -127,7 +127,7 @@ def test_images_are_copied_without_waiting() -> None:
         ("conv2d_nhwc", (1, 9, 11, 16, 32, 3, 1, 1), 8),
     ):
         func = workloads.make(name, shape).func
-        pairs.append((library_cuda.schedule(func).func, func))
+        pairs.append((gpu.schedule(func).func, func))
         texts.append((emit(lower_cuda(pairs[-1][0], TARGET)).kernels, copies_of))
     for text, bytes_each in texts:
         inner = text[text.index("__syncthreads") :]
@@ -374,7 +374,7 @@ def test_what_has_no_meaning_is_refused() -> None:
 def test_an_error_of_nvrtc_names_the_line_and_the_statement() -> None:
     from codegen.cuda import CompileError
 
-    program = lower_cuda(library_cuda.schedule(workloads.make("softmax", (3, 64)).func).func, TARGET)
+    program = lower_cuda(gpu.schedule(workloads.make("softmax", (3, 64)).func).func, TARGET)
     source = emit(program)
     with pytest.raises(CompileError) as caught:
         compile_cubin(source.text.replace("expf(", "no_such_function("), "sm_90", lines=source.lines)
@@ -429,7 +429,7 @@ def test_the_library_schedules_any_function() -> None:
         product(33, 65, 47, "float16", False), product(64, 64, 32, "bfloat16", True), product(37, 41, 29, "float32", True),
         matrix_and_vector(37, 130), columns(53, 37), transpose(33, 47), inner_product(1000), sums(3, 500, te.max),
     ]  # fmt: skip
-    texts = check_all([(library_cuda.schedule(f).func, f) for f in funcs])
+    texts = check_all([(gpu.schedule(f).func, f) for f in funcs])
     assert all("__shared__" in text for text in texts[:3])
     assert all("__shfl_xor_sync" in texts[n] for n in (3, 6, 7))
 

@@ -10,8 +10,8 @@ import pytest
 import tir
 from codegen.cuda import emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
-from schedule import library_cuda
-from schedule.library_cuda.products import TILES
+from schedule.templates import gpu
+from schedule.templates.gpu.products import TILES
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate, emulate_texts
 from tests.codegen.cuda.test_kernels import check_all, columns, inner_product, matrix_and_vector, sums, without
 from tests.codegen.cuda.test_tensor_cores import product
@@ -99,7 +99,7 @@ PRODUCTS = [
 def test_products_of_float32_never_spill(arch: str) -> None:
     blocks = set()
     for func in PRODUCTS:
-        kernel = tir.build(library_cuda.schedule(func, arch).func, tir.Target("cuda", arch=arch))
+        kernel = tir.build(gpu.schedule(func, arch).func, tir.Target("cuda", arch=arch))
         report = kernel.report()
         blocks |= {k.block[0] * k.block[1] for k in kernel.program.kernels if k.shared}
         assert report.spills == 0 and all(k.stack == 0 for k in report.kernels), (func.script(), report)
@@ -123,7 +123,7 @@ def test_each_barrier_is_needed(library) -> None:
 def test_rows_are_read_once_in_vectors() -> None:
     """A row that fits stays in the registers of a warp: one vector load and one vector store an element, and no barrier."""
     for name in ("softmax", "layernorm"):
-        text = emit(lower_cuda(library_cuda.schedule(workloads.make(name, (4096, 1024)).func).func, TARGET)).kernels
+        text = emit(lower_cuda(gpu.schedule(workloads.make(name, (4096, 1024)).func).func, TARGET)).kernels
         assert text.count("(const int4*)(X + ") == 1 and text.count("*(int4*)(Y + ") == 1 and "X[" not in text, text
         assert "__syncthreads" not in text and "__shared__" not in text
 
@@ -138,7 +138,7 @@ def test_reductions_are_parallel_whatever_their_shape() -> None:
         columns(5000, 37),
         sums(3, 100003, te.max),
     ]
-    scheduled = [library_cuda.schedule(f).func for f in funcs]
+    scheduled = [gpu.schedule(f).func for f in funcs]
     assert [len(lower_cuda(f, TARGET).kernels) for f in scheduled] == [2, 2, 1, 2, 1]  # a prime number of steps has no parts
     check_all(list(zip(scheduled, funcs, strict=True)))
 
@@ -156,6 +156,6 @@ def test_a_reduction_of_several_results_has_a_thread_a_row() -> None:
     index, value = te.compute((7,), lambda i: reducer((k, X[i, k]), axis=k), name="M")
     both = te.compute((7,), lambda i: index[i].astype("float32") + value[6 - i], name="Y")
     funcs = [te.create_prim_func([X, index, value]), te.create_prim_func([X, both])]
-    scheduled = [library_cuda.schedule(f).func for f in funcs]
+    scheduled = [gpu.schedule(f).func for f in funcs]
     assert [[k.block for k in lower_cuda(f, TARGET).kernels] for f in scheduled] == [[(7, 1, 1)], [(7, 1, 1)] * 2]
     check_all(list(zip(scheduled, funcs, strict=True)))

@@ -7,10 +7,12 @@ import pytest
 import tir
 from codegen.cuda import GPUError, emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
-from schedule import Schedule, ScheduleError, library_cuda
-from schedule.library_cuda import split_sum
-from schedule.library_cuda.products import matches
+from schedule import Schedule, ScheduleError
+from schedule.machine import H100
 from schedule.primitive import find_block
+from schedule.templates import gpu
+from schedule.templates.gpu import split_sum
+from schedule.templates.gpu.products import matches
 from schedule.tensor_intrin import registered
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
@@ -42,7 +44,7 @@ def product(
 
 
 def text(func: PrimFunc, tf32: bool = False) -> str:
-    return emit(lower_cuda(library_cuda.schedule(func, tf32=tf32).func, TARGET)).text
+    return emit(lower_cuda(gpu.schedule(func, tf32=tf32).func, TARGET)).text
 
 
 def test_implementations_are_what_their_descriptions_say() -> None:
@@ -62,14 +64,14 @@ def test_products_of_any_shape_and_order() -> None:
         (product(48, 40, 36, "float32"), True, ("mma_m16n8k8_tf32_f32(", "ldmatrix_x4(", "tf32(B_shared")),
         (product(17, 29, 109, "float32", a="t", b="t"), True, ("mma_m16n8k8_tf32_f32(", "tf32(A_shared")),
     ]  # fmt: skip
-    texts = check_all([(library_cuda.schedule(f, tf32=tf32).func, f) for f, tf32, _ in cases])
+    texts = check_all([(gpu.schedule(f, tf32=tf32).func, f) for f, tf32, _ in cases])
     for emitted, (_, _, wanted) in zip(texts, cases, strict=True):
         assert all(w in emitted for w in wanted), (wanted, emitted)
 
 
 def test_float32_is_rounded_only_where_that_is_stated() -> None:
     assert "mma_" not in text(product(64, 64, 64, "float32")) and "mma_" in text(product(64, 64, 64, "float32"), tf32=True)
-    old = library_cuda.schedule(product(64, 64, 64, "float16"), "sm_75")
+    old = gpu.schedule(product(64, 64, 64, "float16"), "sm_75")
     assert "mma_" not in emit(lower_cuda(old.func, tir.Target("cuda", arch="sm_75"))).text
 
 
@@ -80,7 +82,7 @@ def test_large_products_stay_in_registers(arch: str) -> None:
         (product(4096, 4096, 4096, "float16"), False), (product(1000, 1000, 1000, "bfloat16", result="bfloat16"), False),
         (product(4096, 4096, 4096, "float32"), True), (product(4096, 4096, 4096, "float32"), False),
     ):  # fmt: skip
-        source = emit(lower_cuda(library_cuda.schedule(func, arch, tf32).func, tir.Target("cuda", arch=arch)))
+        source = emit(lower_cuda(gpu.schedule(func, arch, tf32).func, tir.Target("cuda", arch=arch)))
         (r,) = compile_cubin(source.text, arch).resources
         assert r.spill_stores == r.spill_loads == r.stack == 0, r
         assert source.text.count("__syncthreads();") == 1 and "copy_async<16>(" in source.text
@@ -89,7 +91,7 @@ def test_large_products_stay_in_registers(arch: str) -> None:
 @no_compiler
 def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
     func = product(64, 64, 200, "float16")
-    program = lower_cuda(library_cuda.schedule(func).func, TARGET)
+    program = lower_cuda(gpu.schedule(func).func, TARGET)
     kernels = emit(program).kernels
     assert kernels.count("__syncthreads();") == 1 and "copy_async_wait<2>();" in kernels
     for emulated in emulate_texts(
@@ -103,14 +105,14 @@ def test_a_pipeline_needs_its_barrier_and_its_wait() -> None:
 def test_long_sums_with_few_results_are_split() -> None:
     cases = [product(7, 13, 1024, "float32"), product(17, 17, 1024, "float16"), product(16, 24, 1024, "bfloat16", b="t"),
              product(5, 7, 1013, "float32")]  # fmt: skip
-    scheduled = [library_cuda.schedule(f).func for f in cases]
+    scheduled = [gpu.schedule(f).func for f in cases]
     assert all(len(lower_cuda(f, TARGET).kernels) == 2 for f in scheduled)
     texts = check_all(list(zip(scheduled, cases, strict=True)))
     assert ["mma_" in t for t in texts] == [False, True, True, False]
     few = matches(find_block(product(64, 64, 65536, "float32"), "C"))
     many = matches(find_block(product(4096, 4096, 65536, "float32"), "C"))
     prime = matches(find_block(product(64, 64, 1013, "float32"), "C"))
-    assert few and many and prime and (split_sum.parts(few), split_sum.parts(many), split_sum.parts(prime)) == (256, 1, 3)
+    assert few and many and prime and [split_sum.seed(c, H100) for c in (few, many, prime)] == [256, 1, 3]
 
 
 def test_what_a_warp_cannot_hold_is_refused() -> None:
@@ -120,6 +122,6 @@ def test_what_a_warp_cannot_hold_is_refused() -> None:
         lower_cuda(s.func, TARGET)
     with pytest.raises(ScheduleError, match="is not what `mma_m16n8k16_nn_f16_f32` computes"):
         s.tensorize(s.get_loops("C")[1], "mma_m16n8k16_nn_f16_f32")
-    s = library_cuda.schedule(product(64, 64, 64, "float16"))
+    s = gpu.schedule(product(64, 64, 64, "float16"))
     with pytest.raises(GPUError, match="instructions of sm_80 and later, the target is sm_75"):
         lower_cuda(s.func, tir.Target("cuda", arch="sm_75"))

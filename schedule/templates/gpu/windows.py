@@ -6,15 +6,50 @@ is made in memory, since the copies are inlined where tiles are loaded into shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from schedule.open_schedule import OpenSchedule, Verdict, Way
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Iter, Load
-from tir.traverse import variables
+from tir.traverse import blocks, variables
 
-from ..templates.structure import Contraction, extent
-from .products import matches
+from ..structure import Contraction, epilogue, extent
+from .launch import own_loops
+from .products import is_matrices, matches
+from .template import Template
+
+
+class WindowsAsMatrices(Template):
+    """A convolution of any layout becomes a product of matrices that are read at computed places, which later rules tile."""
+
+    name = "windows as matrices"
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        if block in s.scheduled or not own_loops(s, block):
+            return Verdict.SKIP
+        c = matches(s.block(block))
+        return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        yield self.name, lambda new: build(new, block)
+
+
+def build(s: OpenSchedule, block: str) -> None:
+    """Write a block as a product of matrices, and leave that to later rules, with the copies that it reads."""
+    c = matches(s.block(block))
+    assert c is not None
+    known = {b.name for b in blocks(s.func)}
+    _, result = as_matrices(s, c, taken(s, block))
+    s.made[block] = s.block(block)
+    s.partial.add(block)  # so that its sum is not split: other ways are for that
+    s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result)] + [block]
+
+
+def taken(s: OpenSchedule, block: str) -> str | None:
+    """The epilogue of a block, where no other rule has scheduled it."""
+    after = epilogue(s, block, anywhere=True)
+    return None if after in s.scheduled else after
 
 
 def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contraction, str]:

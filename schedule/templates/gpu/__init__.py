@@ -1,0 +1,59 @@
+"""Schedules for GPUs that are known to be good, by pattern: composed from primitives, for any shape, with open numbers.
+
+    s = gpu.schedule(func)    # a Schedule: each nest is bound to blocks and threads
+
+A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, how to `build` it
+with open numbers, and their `seed`. Products of matrices and convolutions are tiled through shared memory and registers; rows
+that are reduced have a block each, whose threads reduce together; all else has a thread an element. `schedule` takes each
+template at its seed; for the search they are rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedule.machine import GPU
+from schedule.open_schedule import OpenSchedule, Verdict
+from schedule.schedule import Schedule
+from tir.ir import PrimFunc
+from tir.traverse import blocks
+
+from . import elements, products, rows, split_sum, tensor_cores, windows
+from .template import Template
+
+__all__ = ["ANSOR", "TEMPLATES", "Template", "elements", "products", "rows", "schedule", "split_sum", "tensor_cores", "windows"]
+
+TEMPLATES: tuple[Template, ...] = (
+    split_sum.SumInStages(), split_sum.SplitSum(), windows.WindowsAsMatrices(), tensor_cores.TileForTensorCores(),
+    products.TileThroughShared(), rows.CrossThreadReduction(), elements.InlineElements(),
+)  # fmt: skip
+
+ANSOR: tuple[Template, ...] = (
+    rows.CrossThreadReduction(ours=False), products.TileThroughShared(ours=False), elements.InlineElements(ours=False),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What templates ask of a target."""
+
+    machine: GPU
+
+
+def schedule(func: PrimFunc, arch: str = "sm_90", tf32: bool = False) -> Schedule:
+    """A schedule of `func` for a GPU: the first template that suits each block, from the last one to the first, at its seed. What
+    fits no pattern has one thread an element; what cannot be parallel has one thread.
+
+    Products of float16 and bfloat16 matrices run on tensor cores from `sm_80` on. Those of float32 do only with `tf32`, or where
+    the block is annotated so, which lets the factors be rounded to 10 bits of mantissa.
+    """
+    s = OpenSchedule(func, Device(GPU.of(arch)), [b.name for b in blocks(func)], at_seed=True)
+    for name in s.pending if tf32 else ():
+        if products.matches(s.block(name)) is not None:
+            s.annotate(name, tensor_cores.TF32, True)
+    while s.pending:
+        block = s.pending.pop()
+        tried = (t.apply(s, block) for t in TEMPLATES if t.applies(s, block) is not Verdict.SKIP)
+        s = next((made[0] for made in tried if made), s)
+    elements.bind_rest(s)
+    return s.plain(func)

@@ -1,0 +1,104 @@
+"""A thread an element of the result, or a few, for what has no better pattern: neighbours in memory are neighbours in a warp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from schedule.error import ScheduleError
+from schedule.open_schedule import OpenSchedule, Verdict, Way
+from schedule.open_trace import Role
+from tir import dtypes
+from tir.ir import Axis, Call, Const, Store, Var
+from tir.traverse import blocks, loads, stores, variables, walk
+
+from ..structure import epilogue, iterations
+from .launch import WIDEST, bound, unroll_upto
+from .template import Template
+
+THREADS = (128, 32, 64, 256, 512, 1024)
+SEED = 256  # threads of a block, at most
+UNROLL = (16, 0, 64)
+
+
+class InlineElements(Template):
+    """Ansor's inlining on a GPU: whatever computes element by element, padding and costly functions too, is computed where it is
+    used, unless it is a result, or ends a reduction for consumers that are not elementwise. Where it is `ours`, nor is what is
+    costly computed for several consumers."""
+
+    name = "inline"
+
+    def __init__(self, ours: bool = True):
+        self.ours = ours
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        b = s.block(block)
+        if b.is_reduction or s.is_output(block) or block in s.scheduled:
+            return Verdict.SKIP
+        if self.ours and len(s.get_consumers(block)) > 1 and any(isinstance(n, Call) for n in walk(b.body)):
+            return Verdict.SKIP
+        ends = any(s.block(p).is_reduction and epilogue(s, p, anywhere=True) == block for p in s.get_producers(block))
+        return Verdict.SKIP if ends and epilogue(s, block) is None else Verdict.ONLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        yield self.name, lambda new: new.compute_inline(block)
+
+
+def bind_rest(s: OpenSchedule) -> None:
+    """Bind every nest that has no threads yet: its spatial loops, fused, to blocks of an open number of threads; what a thread
+    sums up stays in a register, and its epilogue follows at once."""
+    for name in [b.name for b in blocks(s.func)]:
+        if any(b.name == name for b in blocks(s.func)) and not bound(s, name):
+            trial = s.copy()
+            try:
+                build(trial, name)
+            except ScheduleError:
+                continue
+            s.take(trial)
+
+
+def build(s: OpenSchedule, name: str) -> None:
+    """Bind the elements that a block computes to threads, and a reduction to the thread of its element."""
+    b = s.block(name)
+    result = name
+    if b.init is not None:
+        after = epilogue(s, name, anywhere=True)
+        if after is not None and not bound(s, after):
+            s.set_scope(name, 0, "local")
+            result = after
+        elif len(stores(b.body)) == 1:
+            result = s.cache_write(name, 0, "local")
+    loops = s.get_loops(result)
+    placing = {v for it in s.block(result).iters if it.axis is Axis.SPATIAL for v in variables(it.binding)}
+    spatial = [x for x in loops if x in placing] or [s.add_unit_loop(loops[0] if loops else result)]
+    lanes = (1,) if b.is_reduction else _lanes(s, name)
+    count = prod(iterations(s, x) or SEED * WIDEST for x in spatial)
+    few = min(SEED, -(-count // lanes[-1]))
+    vector: list[str] = []
+    if len(lanes) > 1:
+        width = s.choose(f"{name} vector", lanes, seed=lanes[-1], block=name)
+        spatial[-1], *vector = s.split(spatial[-1], [None, width])
+    fused = s.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    known = dict.fromkeys((few, *(n for n in THREADS if n <= count)))
+    threads = s.choose(f"{name} threads", tuple(known), block=name, role=Role.PARALLEL)
+    outer, inner = s.split(fused, [None, threads])
+    s.bind(outer, "blockIdx.x")
+    s.bind(inner, "threadIdx.x")
+    for loop in vector:
+        s.vectorize(loop)
+    if result != name:
+        s.compute_at(name, inner)
+    if b.is_reduction:
+        unroll_upto(s, name, inner, UNROLL, 0)
+
+
+def _lanes(s: OpenSchedule, name: str) -> tuple[int, ...]:
+    """How many elements a thread may move at once: what follows one another in memory and divides the rows."""
+    b = s.block(name)
+    if not isinstance(b.body, Store) or not b.body.indices or not isinstance(b.body.indices[-1], Var):
+        return (1,)
+    width = b.body.buffer.shape[-1]
+    if not isinstance(width, Const):
+        return (1,)
+    widest = max(dtypes.nbytes(x.dtype) for x in (b.body.buffer, *(x.buffer for x in loads(b.body.value))))
+    return tuple(n for n in (1, 2, 4, 8, 16) if n <= WIDEST // widest and int(width.value) % n == 0)

@@ -1,0 +1,167 @@
+"""What templates for GPUs have in common: tiles that all threads fetch, and loops bound to blocks and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+
+from schedule.error import ScheduleError
+from schedule.open_schedule import OpenSchedule
+from schedule.open_trace import Role
+from tir import dtypes
+from tir.ir import Axis, Binary, Block, Call, Const, Expr, Load, Store, Var
+from tir.traverse import loads, stores, variables, walk
+
+from ..structure import epilogue
+
+WIDEST = 16  # bytes that a thread moves at once
+GROUP = 8  # rows of blocks that run together
+LEAST = 32  # elements of a row that are worth a warp
+RESIDENT = (1, 2, 3)  # blocks for which a multiprocessor shall have registers
+
+
+def bound(s: OpenSchedule, block: str) -> bool:
+    """Whether a loop around the block is bound to threads already."""
+    return any(s.loop(x).thread for x in s.get_loops(block))
+
+
+def own_loops(s: OpenSchedule, block: str) -> bool:
+    """Whether the loops of a block are its axes, as it was written."""
+    b, axes = s.block(block), s.axes(block)
+    return len(axes) == len(b.iters) and s.get_loops(block) == [loop for _, loop in axes]
+
+
+def along(b: Block) -> bool:
+    """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
+    sums = [it for it in b.iters if it.axis is Axis.REDUCE]
+    if not sums or not isinstance(b.body, Store):
+        return False
+    inner = sums[-1]
+    read = [x for x in loads(b.body.value) if x.buffer.name != b.body.buffer.name and x.indices]
+    using = [x for x in read if any(inner.var.name in variables(i) for i in x.indices)]
+    walks = all(inner.var.name in variables(x.indices[-1]) for x in using)
+    return bool(using) and walks and isinstance(inner.extent, Const) and int(inner.extent.value) >= LEAST
+
+
+def accumulate(s: OpenSchedule, block: str, scope: str) -> str:
+    """Let a block accumulate in a buffer of a scope; the block that writes the result: its epilogue, or a copy."""
+    after = epilogue(s, block, anywhere=True)
+    if after is not None and after not in s.scheduled:
+        s.set_scope(block, 0, scope)
+        return after
+    return s.cache_write(block, 0, scope)
+
+
+def inline_producers(s: OpenSchedule, copy: str) -> None:
+    """What makes an operand element by element, such as padding, is computed as it is loaded; but not what is costly and could be
+    computed where a reduction makes its input."""
+    for name in s.get_producers(copy):
+        b = s.block(name)
+        if b.init is not None or name in s.scheduled or s.get_consumers(name) != [copy]:
+            continue
+        if any(isinstance(n, Call) for n in walk(b.body)) and any(s.block(p).is_reduction for p in s.get_producers(name)):
+            continue
+        try:
+            s.compute_inline(name)
+        except ScheduleError:
+            continue
+        s.rules.append(f"{name}: inline")
+        if name in s.pending:
+            s.pending.remove(name)
+        inline_producers(s, copy)
+        return
+
+
+def pad(
+    s: OpenSchedule, block: str, lengths: Mapping[str, Sequence[int]], units: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Pad the axes of a block to multiples of their tiles, which have so many elements level by level, in units of so many."""
+    axes = [it.var.name for it in s.block(block).iters]
+    s.pad_einsum(block, [prod(lengths[name]) * units.get(name, 1) if name in lengths else 1 for name in axes])
+
+
+def grouped(blocks: int) -> int:
+    """How many rows of blocks run together, so that a wave of blocks reads few tiles of rows and of columns, which the
+    second-level cache then holds: as many as leave none over."""
+    return max(g for g in range(1, GROUP + 1) if blocks % g == 0)
+
+
+def run_ahead(
+    s: OpenSchedule, block: str, grid: str, step: str, stages: tuple[int, ...], seed: int | None = None, resident: int = 1
+) -> None:
+    """Leave open how many tiles of shared memory take turns (three at most where copies do not run on their own), and for how
+    many blocks registers are kept; `seed` and `resident` are their seeds."""
+    known = stages if s.target.machine.modern else tuple(n for n in stages if n <= 3)
+    s.annotate(step, "pipeline_stages", s.choose(f"{block} stages", known, seed=seed, block=block, role=Role.STAGES))
+    resident = s.choose(f"{block} resident", RESIDENT, seed=resident, block=block, role=Role.RESIDENT)
+    s.annotate(grid, "resident_blocks", resident)
+
+
+def unroll_upto(s: OpenSchedule, block: str, loop: str, options: tuple[int, ...], seed: int | None = None) -> None:
+    """Leave open how many statements unrolling what is in a loop of a block may make."""
+    most = s.choose(f"{block} unroll", options, seed=seed, block=block, role=Role.PRAGMA)
+    s.annotate(loop, "pragma_auto_unroll_max_step", most)
+
+
+def fetch(s: OpenSchedule, block: str, copy: str, buffer: str, threads: Sequence[int], lanes: int = 1) -> None:
+    """All threads of a block load a tile of an operand `buffer` together, neighbours next to each other, an open number of
+    elements at once, `lanes` at the seed.
+
+    `threads` are the extents of the axes x (last), y and z, and the loops of the copy those inside of the blocks and a step.
+    """
+    own = s.get_loops(copy)[2:]
+    nbytes = dtypes.nbytes(stores(s.block(copy).body)[0].buffer.dtype)
+    widths = tuple(w for w in (1, 2, 4, 8, 16) if w * nbytes <= WIDEST)
+    width = s.choose(f"{copy} vector", widths, seed=lanes, block=block, role=Role.COPY_WIDTH, buffer=buffer)
+    *own, lane = [*own[:-1], *s.split(own[-1], [None, width])]
+    fused = s.fuse(*own) if len(own) > 1 else own[0]
+    _, *names = s.split(fused, [None, *threads])
+    for axis, loop in zip("xyz", reversed(names), strict=False):
+        s.bind(loop, f"threadIdx.{axis}")
+    s.vectorize(lane)
+
+
+def lanes_of(source: Load | None, shape: Sequence[int], threads: int) -> int:
+    """How many elements a thread loads at once from `source` into a tile of some shape, for all threads to have as many."""
+    lanes = WIDEST // dtypes.nbytes(source.dtype) if source is not None else 1
+    while lanes > 1 and (shape[-1] % lanes or prod(shape) % (lanes * threads) or not _aligned(source, lanes)):
+        lanes //= 2
+    return lanes
+
+
+def source_of(s: OpenSchedule, copy: str) -> Load | None:
+    """The element that a copy reads."""
+    return next(iter(loads(s.block(copy).body)), None)
+
+
+def _aligned(source: Load | None, lanes: int) -> bool:
+    """Whether what is loaded lies in groups of `lanes` elements, which start where vectors may."""
+    if source is None or not source.indices or not isinstance(source.buffer.shape[-1], Const):
+        return False
+    return int(source.buffer.shape[-1].value) % lanes == 0 and _steady(source.indices[-1], lanes)
+
+
+def _steady(index: Expr, lanes: int) -> bool:
+    """Whether an index follows one axis through whole groups of `lanes`."""
+    match index:
+        case Var():
+            return True
+        case Binary("%", a, Const(c)) | Binary("+" | "-", a, Const(c)):
+            return c % lanes == 0 and _steady(a, lanes)
+        case _:
+            return False
+
+
+def bind_group(s: OpenSchedule, loops: list[str], kind: str) -> None:
+    """Bind the last of some nested loops to x, and the others, fused, to y."""
+    s.bind(loops[-1], f"{kind}.x")
+    if len(loops) > 1:
+        s.bind(s.fuse(*loops[:-1]) if len(loops) > 2 else loops[0], f"{kind}.y")
+
+
+def bind_blocks(s: OpenSchedule, loops: list[str]) -> str:
+    """Bind the outermost loops of a nest to blocks, as one loop: no other axis of a grid has more than 65535."""
+    fused = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    s.bind(fused, "blockIdx.x")
+    return fused

@@ -1,0 +1,331 @@
+"""Products of matrices, batches of them, and other reductions that reuse data: tiles through shared memory, accumulated in
+registers.
+
+A block computes a tile of the result step by step along the sum; in each step its threads load a tile of each operand into
+shared memory together, and each thread multiplies what it needs in registers. Where axes do not fill tiles, the product is padded
+with zeros in shared memory, so that no inner loop has a condition. Convolutions are written as products of matrices first
+(windows.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Protocol, TypeVar
+
+from schedule.error import ScheduleError
+from schedule.machine import GPU
+from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, extent, is_spatial
+from tir.ir import Block, Cast, Const, Load, Store, Var
+from tir.memory import WARP
+from tir.size import mapped
+from tir.traverse import loads, rewrite, stores
+
+from ..structure import Contraction, contraction, is_plain, reuses_data, size, stored
+from .launch import (
+    accumulate,
+    along,
+    bind_blocks,
+    bind_group,
+    fetch,
+    grouped,
+    inline_producers,
+    lanes_of,
+    own_loops,
+    pad,
+    run_ahead,
+    source_of,
+    unroll_upto,
+)
+from .template import Template
+
+UNROLL = (16, 0, 64, 512, 1024)
+STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
+SKEWS = ((1, 0), (8, 4), (2, 1))  # rows of a tile are a multiple of the first and the second elements long
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTile:
+    """Rows and columns of a block's tile, the steps of the sum in it, the rows and columns of a thread's, and the tiles that take
+    turns in shared memory."""
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    stages: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows, self.columns, self.depth
+
+    @property
+    def threads(self) -> int:
+        return (self.rows // self.thread_rows) * (self.columns // self.thread_columns)
+
+
+TILES = (
+    BlockTile(128, 128, 16, 8, 8, 3), BlockTile(128, 64, 16, 8, 4, 3), BlockTile(64, 64, 16, 4, 4, 3),
+    BlockTile(32, 32, 16, 4, 2, 3), BlockTile(16, 16, 16, 2, 1, 3),
+)  # fmt: skip
+
+
+class Shape(Protocol):
+    """The rows and columns of a block's tile."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+
+
+Chosen = TypeVar("Chosen", bound=Shape)
+
+
+def matches(block: Block) -> Contraction | None:
+    """The block as a contraction, whose factors may be converted before they are multiplied, as halves are to float32, and both
+    used again for other elements of the result."""
+    plain = rewrite(block, lambda n: n.value if isinstance(n, Cast) and isinstance(n.value, Load) else None)
+    c = contraction(plain)
+    return c if c is not None and size(c.rows) > 1 and size(c.columns) > 1 else None
+
+
+def is_matrices(c: Contraction) -> bool:
+    """Whether a contraction is a product of matrices, or a batch of them."""
+    return is_plain(c.left) and is_plain(c.right) and len(c.rows) == len(c.columns) == len(c.sums) == 1
+
+
+def few_results(block: Block, gpu: GPU) -> bool:
+    """Whether a reduction has too few results for tiles (Ansor's condition, turned around)."""
+    results = size(tuple(it for it in block.iters if is_spatial(it)))
+    return results < size(tuple(it for it in block.iters if not is_spatial(it))) and results <= gpu.threads
+
+
+def choose(tiles: Sequence[Chosen], c: Contraction, gpu: GPU) -> Chosen:
+    """The largest of some tiles that leaves enough blocks for all processors, and is not mostly padding; else the one with the
+    least padding and most blocks."""
+    rows, columns = size(c.rows), size(c.columns)
+
+    def padded(t: Chosen) -> int:
+        return -(-rows // t.rows) * t.rows * -(-columns // t.columns) * t.columns
+
+    for tile in tiles:
+        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * size(c.batch)
+        if blocks >= gpu.sms // 2 and rows * columns > 0.6 * padded(tile):
+            return tile
+    return min(tiles, key=lambda t: (padded(t), t.rows))
+
+
+def filled(n: int) -> int:
+    """The longest tile that an axis of `n` iterations is padded to."""
+    return 1 << (n - 1).bit_length()
+
+
+def seed(c: Contraction, gpu: GPU) -> BlockTile:
+    """The tile of a product of matrices, no larger than these; threads have fewer rows where they would be less than a warp."""
+    tile = choose(TILES, c, gpu)
+    rows, columns, depth = (min(t, filled(size(axes))) for t, axes in zip(tile.shape, (c.rows, c.columns, c.sums), strict=True))
+    tile = replace(tile, rows=rows, columns=columns, depth=depth, thread_rows=min(tile.thread_rows, rows))
+    tile = replace(tile, thread_columns=min(tile.thread_columns, columns))
+    while tile.threads < WARP and tile.thread_rows > 1:
+        tile = replace(tile, thread_rows=tile.thread_rows // 2)
+    return tile
+
+
+class TileThroughShared(Template):
+    """Rules 3 to 5 of Ansor (table 1) with its cache reads, as on a GPU: a reduction that reuses data is tiled as SSSRRSRS.
+
+    The outermost spatial level is the blocks, then come virtual threads and threads. In each step of the outermost reduction the
+    threads of a block load a tile of every operand that is read at one place into shared memory together, a number of elements at
+    once that is left open; what makes an operand element by element is computed as it is loaded. Each thread accumulates in
+    registers; its elements, or those of the epilogue, are written at the end. What is `ours` is not in the paper: sums of plain
+    products are padded with zeros to whole tiles, and their blocks go through the columns some rows together, so that what they
+    read stays in the second-level cache; rows of shared memory may be skewed, so that threads that walk a column meet different
+    banks; tiles are loaded some steps ahead; registers may be kept for several blocks.
+
+    Products of matrices have a seed. What has few results may be left to later rules.
+    """
+
+    name = "tiling through shared memory"
+
+    def __init__(self, ours: bool = True):
+        self.ours = ours
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        b = s.block(block)
+        if block in s.scheduled or not own_loops(s, block) or not isinstance(b.body, Store) or b.init is None:
+            return Verdict.SKIP
+        constant = all(isinstance(it.extent, Const) for it in b.iters)
+        if not constant or not reuses_data(b) or not all(isinstance(i, Var) for i in b.body.indices):
+            return Verdict.SKIP
+        if not self.ours or block in s.partial:
+            return Verdict.ONLY
+        shared = few_results(b, s.target.machine) and along(b)  # the threads of a result might reduce it together
+        return Verdict.APPLY if shared or matches(b) is None else Verdict.ONLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        c = matches(s.block(block))
+        tile = seed(c, s.target.machine) if c is not None and is_matrices(c) else None
+        yield self.name, lambda new: build(new, block, tile, self.ours)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis of a tiled block: its loops, level by level, outermost first, and the lengths of the levels inside of a block; of
+    one iteration, a single loop. `group` is the loop over blocks that run together, for the one axis that has such a level."""
+
+    name: str
+    spatial: bool
+    loops: tuple[str, ...]
+    lengths: tuple[int, ...]
+    group: tuple[str, ...] = ()
+
+
+def build(s: OpenSchedule, block: str, tile: BlockTile | None = None, ours: bool = True) -> None:
+    """Tile a block, with its epilogue behind it, and bind it to blocks and threads. `tile` is the seed of a product of
+    matrices."""
+    c = matches(s.block(block)) if tile is not None else None
+    copies = {s.cache_read(block, buffer, "shared"): buffer for buffer in _read_once(s.block(block))}
+    after = accumulate(s, block, "local")
+    for copy in copies:
+        inline_producers(s, copy)
+    axes = _split(s, block, ours, {} if c is None or tile is None else _levels(c, tile))
+    spatial = [a for a in axes if a.spatial and a.lengths]
+    reduce = [a for a in axes if not a.spatial and a.lengths]
+    blocks = [a.loops[0] for a in axes if a.spatial and not a.lengths] + [a.loops[0] for a in spatial]
+    blocks += [loop for a in spatial for loop in a.group]
+    steps = [a.loops[0] for a in axes if not a.spatial]
+    dims = [i.name for i in stored(s.block(block)).indices if isinstance(i, Var)]
+    s.reorder(
+        *blocks, *steps, *(a.loops[1] for a in spatial), *(a.loops[2] for a in spatial), *(a.loops[1] for a in reduce),
+        *(a.loops[3] for a in spatial), *(a.loops[2] for a in reduce), *(a.loops[4] for a in spatial),
+    )  # fmt: skip
+    for copy in copies:
+        s.compute_at(copy, steps[-1], preserve_unit_loops=True)
+    s.reverse_compute_at(after, blocks[-1], preserve_unit_loops=True)
+    first = s.decompose_reduction(block, steps[0])
+    grid = bind_blocks(s, blocks)
+    start = s.get_loops(first)[1:]
+    n = len(spatial)
+    for level, kind in ((start[:n], "vthread"), (start[n : 2 * n], "threadIdx")):
+        bind_group(s, level, kind)
+    bind_group(s, [a.loops[1] for a in spatial], "vthread")
+    bind_group(s, [a.loops[2] for a in spatial], "threadIdx")
+    step = s.fuse(*steps) if len(steps) > 1 else steps[0]
+    others = [prod(a.lengths[1] for a in spatial[:-1])] if n > 1 else []
+    threads = [*others, spatial[-1].lengths[1]]
+    _bind_result(s, after, dims, spatial)
+    for copy, buffer in copies.items():
+        if ours:
+            _skew(s, block, copy, buffer)
+        fetch(s, block, copy, buffer, threads, 1 if tile is None or c is None else _lanes(s, copy, buffer, c, tile))
+    if tile is None:
+        if ours:
+            run_ahead(s, block, grid, step, STAGES)
+        unroll_upto(s, block, step, UNROLL)
+    else:  # where registers are few, what is loaded for the next tile takes them too
+        run_ahead(s, block, grid, step, STAGES, tile.stages, 2 if s.target.machine.modern else 1)
+        made = tile.depth * tile.thread_rows * tile.thread_columns
+        unroll_upto(s, block, reduce[0].loops[1], UNROLL, min(n for n in UNROLL if n >= made))
+    for name in (block, f"{block}_update", first, after, *copies):
+        s.scheduled[name] = Stage.BOUND
+
+
+def _levels(c: Contraction, tile: BlockTile) -> dict[str, tuple[int, ...]]:
+    """The lengths of the levels of each axis of a product: blocks that run together, virtual threads, threads, elements.
+
+    A thread has strips of four columns, so that a warp reads whole lines of shared memory, and rows as far apart as there are
+    threads, so that its threads read the left factor from different banks.
+    """
+    (row,), (column,), (step,) = c.rows, c.columns, c.sums
+    strip = min(4, tile.thread_columns)
+    return {
+        **{it.var.name: (1, 1, 1, 1) for it in c.batch},
+        row.var.name: (grouped(-(-extent(row) // tile.rows)), tile.thread_rows, tile.rows // tile.thread_rows, 1, 1),
+        column.var.name: (tile.thread_columns // strip, tile.columns // tile.thread_columns, 1, strip),
+        step.var.name: (tile.depth, 1),
+    }
+
+
+def _lanes(s: OpenSchedule, copy: str, buffer: str, c: Contraction, tile: BlockTile) -> int:
+    """How many elements of a factor of a product of matrices a thread loads at once."""
+    lengths = {c.rows[0].var.name: tile.rows, c.columns[0].var.name: tile.columns, c.sums[0].var.name: tile.depth}
+    factor = c.left if c.left.buffer.name == buffer else c.right
+    shape = [lengths.get(i.name, 1) if isinstance(i, Var) else 1 for i in factor.indices]
+    return lanes_of(source_of(s, copy), shape, tile.threads)
+
+
+def _read_once(block: Block) -> list[str]:
+    """The buffers that a block reads at one place alone; a tile around two places may be as large as the buffer, and none is
+    needed around the only one of rank 0."""
+    written = {x.buffer.name for x in stores(block)}
+    places = [x.buffer.name for x in dict.fromkeys(loads(block.body)) if x.buffer.name not in written and x.indices]
+    return [name for name in dict.fromkeys(places) if places.count(name) == 1]
+
+
+def _paddable(s: OpenSchedule, block: str) -> bool:
+    """Whether all axes of a block can be padded to any multiple."""
+    try:
+        s.copy().pad_einsum(block, [2 * extent(it) + 1 if extent(it) > 1 else 1 for it in s.block(block).iters])
+    except ScheduleError:
+        return False
+    return True
+
+
+def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[int, ...]]) -> list[_Axis]:
+    """All axes in levels, those that walk the last dimension written last. Where it is `ours` and they can, they are padded to
+    multiples of their tiles first, and the last axis but one has a level of blocks that run together."""
+    b = s.block(block)
+    long = {it.var.name for it in b.iters if extent(it) > 1}
+    last = next((i.name for i in reversed(stored(b).indices) if isinstance(i, Var) and i.name in long), None)
+    order = sorted(b.iters, key=lambda it: it.var.name == last)
+    tiled = [it.var.name for it in order if is_spatial(it) and extent(it) > 1]
+    padded = ours and _paddable(s, block)
+    if seeds and not padded:
+        raise ScheduleError(f"the axes of `{block}` cannot be padded to whole tiles")
+    grouped = next((name for name, levels in seeds.items() if len(levels) == 5), tiled[-2] if len(tiled) > 1 else None)
+    levels = {it.var.name: "" if extent(it) == 1 else "vtss" if is_spatial(it) else "rr" for it in b.iters}
+    roles = {name: "g" * (padded and name == grouped) + own for name, own in levels.items()}
+    lengths = {
+        name: s.sizes(block, name, len(own), seed=seeds.get(name), roles=own, perfect=not ours, padded=padded)
+        for name, own in roles.items()
+        if own
+    }
+    if padded:
+        pad(s, block, lengths)
+    found: dict[str, _Axis] = {}
+    for it, loop in s.axes(block):
+        name = it.var.name
+        if not roles[name]:
+            found[name] = _Axis(name, is_spatial(it), (loop,), ())
+            continue
+        loops, group = s.split(loop, [None, *lengths[name]]), roles[name].count("g")
+        inner = tuple(lengths[name][group:])
+        found[name] = _Axis(name, is_spatial(it), (loops[0], *loops[1 + group :]), inner, tuple(loops[1 : 1 + group]))
+    return [found[it.var.name] for it in order]
+
+
+def _bind_result(s: OpenSchedule, after: str, dims: list[str], spatial: list[_Axis]) -> None:
+    """The result, whose dimensions are the axes `dims`, goes from registers to its place, by the threads that have it."""
+    own = s.get_loops(after)[1:]
+    parts: dict[str, list[str]] = {}
+    for axis in spatial:
+        loop = own[dims.index(axis.name)]
+        parts[axis.name] = s.split(loop, list(axis.lengths))
+    rest = [x for x, axis in zip(own, dims, strict=True) if axis not in parts]
+    levels = [[parts[a.name][n] for a in spatial] for n in range(4)]
+    s.reorder(*rest, *(x for level in levels for x in level))
+    bind_group(s, levels[0], "vthread")
+    bind_group(s, levels[1], "threadIdx")
+    if dims[-1] == spatial[-1].name:
+        s.vectorize(levels[3][-1])
+
+
+def _skew(s: OpenSchedule, block: str, copy: str, buffer: str) -> None:
+    """Leave open how the rows of a tile lie in the banks of shared memory."""
+    if len(stores(s.block(copy).body)[0].indices) < 2:
+        return
+    skew = s.choose(f"{copy} skew", SKEWS, block=block, buffer=buffer)
+    s.storage_align(copy, 0, -2, mapped(skew, lambda v: v[0]), mapped(skew, lambda v: v[1]))

@@ -1,0 +1,296 @@
+"""Rows that are reduced, as in softmax, layer norm, sums of rows and products of a matrix and a vector: the threads of a row
+reduce it together. A row that fits is read once, 16 bytes at a time, and held in registers until its result is written; of a
+longer one, what is used more than once and costs much is kept in shared memory, or computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from schedule.error import ScheduleError
+from schedule.machine import GPU, STATIC_SHARED
+from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way
+from schedule.open_trace import Role
+from schedule.primitive import blocks_below, find_block
+from schedule.schedule import Schedule
+from tir import dtypes
+from tir.ir import Axis, Block, Call, Const, Load, Store, Var
+from tir.memory import WARP
+from tir.traverse import blocks, loads, walk
+
+from ..structure import epilogue, is_elementwise, reuses_data, stored
+from .launch import WIDEST, along, own_loops
+from .products import few_results
+from .products import matches as product
+from .template import Template
+
+STREAMING = 256  # threads of a row that is too long for registers, at the seed
+HELD = 64  # elements that a thread holds, of all rows together
+BLOCK = 128  # threads of a block: short rows share one
+KEPT = STATIC_SHARED - 4096  # bytes that rows kept by a block may take; some are left to the reductions across warps
+THREADS = (32, 64, 128, 256, 512, 1024)
+ROWS = (1, 2, 4, 8)  # that a block works on at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How a row lies in threads: `threads` of them have `width` neighbouring elements each, again and again; `rows` rows share a
+    block. So few threads as `least` can hold a row in registers."""
+
+    threads: int
+    width: int
+    rows: int
+    least: int
+
+
+class CrossThreadReduction(Template):
+    """Ansor's cross-thread reduction, with all stages that work by the same rows: each row, or a few of them, is a block's, and
+    its threads reduce together, element after element of memory.
+
+    Where it is `ours`, rows that fit are held in registers. Of others what a later stage reads again stays in shared memory;
+    costly elementwise stages in between are kept there, or computed again. A reduction that reuses data is shared so only if it
+    has fewer results than terms (Ansor's condition), or where it is `ours` and no product of matrices.
+    """
+
+    name = "cross-thread reduction"
+
+    def __init__(self, ours: bool = True):
+        self.ours = ours
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        if block in s.scheduled or group(s, block, self.ours) is None:
+            return Verdict.SKIP
+        return Verdict.ONLY if self.ours else Verdict.APPLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        found = group(s, block, self.ours)
+        assert found is not None
+        costly = any(_costly(s, name) for name in found.stages)
+        if self.ours:
+            yield f"{self.name} in registers", lambda new: build(new, found, held=True)
+        yield self.name, lambda new: build(new, found, vectors=self.ours)
+        if costly:
+            yield f"{self.name}, elements computed again", lambda new: build(new, found, keep=False, vectors=self.ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`last` ends the computation; `stages` come before it, in program order; `rank` axes of each are the row."""
+
+    last: str
+    stages: tuple[str, ...]
+    rank: int
+
+
+def matches(s: Schedule, name: str, taken: Collection[str]) -> Rows | None:
+    """What ends with the block `name`, with all its producers that work by the same rows, of which one at least reduces a row
+    along its memory."""
+    last = find_block(s.func, name)
+    rank = _rank(last)
+    if rank is None:
+        return None
+    for r in (rank, rank - 1):
+        if r < 1 and (r < 0 or last.init is None):  # one number: a single block
+            continue
+        stages = _stages(s, name, r, taken)
+        reducing = [x for x in (*stages, name) if find_block(s.func, x).init is not None]
+        if reducing and all(along(find_block(s.func, x)) for x in reducing):
+            return Rows(name, tuple(stages), r)
+    return None
+
+
+def _rank(b: Block) -> int | None:
+    """The dimensions of what a block writes, if each is an axis of its own, in order."""
+    if not isinstance(b.body, Store) or not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in b.iters):
+        return None
+    names = [i.name for i in b.body.indices if isinstance(i, Var)]
+    spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL]
+    return len(names) if names == spatial and len(names) == len(b.body.indices) else None
+
+
+def _stages(s: Schedule, last: str, rank: int, taken: Collection[str]) -> list[str]:
+    """The producers of `last`, direct or not, that share its first `rank` axes and are used by nobody else."""
+    names = [b.name for b in blocks_below(s.func.body)]
+    found: list[str] = []
+    outputs = set(s.get_output_blocks())
+    rows = _extents(find_block(s.func, last))[:rank]
+    for name in reversed(names[: names.index(last)]):
+        b = find_block(s.func, name)
+        consumers = set(s.get_consumers(name))
+        own = _rank(b)
+        if name in taken or name in outputs or own is None or not rank <= own <= rank + 1 or not consumers:
+            continue
+        if b.init is not None and own > rank:  # a row of reductions has rows of its own to work by
+            continue
+        if not consumers <= {last, *found} or _extents(b)[:rank] != rows:
+            continue
+        if all(_same_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
+            found.insert(0, name)
+    return found
+
+
+def _same_row(consumer: Block, buffer: str, rank: int) -> bool:
+    axes = [it for it in consumer.iters if it.axis is Axis.SPATIAL][:rank]
+    return all(
+        i == it.var or (i == Const(0) and it.extent == Const(1))
+        for x in loads(consumer.body)
+        if x.buffer.name == buffer
+        for i, it in zip(x.indices[:rank], axes, strict=True)
+    )
+
+
+def _extents(b: Block) -> list:
+    return [it.extent for it in b.iters if it.axis is Axis.SPATIAL]
+
+
+def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
+    """The stages that end with a block and work by its rows, none of which is to be tiled, or ends what is."""
+    if not own_loops(s, block):
+        return None
+    tiled = {b.name for b in blocks(s.func) if b.init is not None and _tiled(b, s.target.machine, ours)}
+    if block in tiled:
+        return None
+    ends = {after for name in tiled if (after := epilogue(s, name, anywhere=True)) is not None} if ours else ()
+    return matches(s, block, {*s.scheduled, *tiled, *ends})
+
+
+def _tiled(b: Block, gpu: GPU, ours: bool) -> bool:
+    """Whether a reduction is worth tiles: a product of matrices, or in the paper all that reuses data."""
+    if not all(isinstance(it.extent, Const) for it in b.iters):
+        return False
+    return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, gpu)
+
+
+def _costly(s: OpenSchedule, name: str) -> bool:
+    """Whether an elementwise stage is costly to compute again at each use."""
+    b = s.block(name)
+    return b.init is None and any(isinstance(n, Call) for n in walk(b.body)) and len(s.get_consumers(name)) > 1
+
+
+def build(s: OpenSchedule, group: Rows, held: bool = False, keep: bool = True, vectors: bool = True) -> None:
+    """Bind the rows to blocks, and the elements of a row to threads, with `vectors` several neighbours at once. Rows are `held`
+    in registers, or else costly elementwise stages are kept in shared memory, with `keep`."""
+    last, rank = group.last, group.rank
+    stages = _shortened(s, group, KEPT if held else KEPT // max(ROWS) if keep else 0)
+    lanes = seed(s, (*stages, last), rank, held, s.target.machine)
+    known = tuple(n for n in THREADS if n >= lanes.least)
+    threads = s.choose(f"{last} threads", known, seed=lanes.threads, block=last, role=Role.PARALLEL)
+    several = dict.fromkeys((lanes.rows, *(n for n in ROWS if n <= _count(s.block(last), rank))))
+    rows = s.choose(f"{last} rows", tuple(several), block=last, role=Role.PARALLEL)
+    s.at_most(s.target.machine.threads, rows, threads)
+    widths = tuple(w for w in (1, 2, 4, 8, 16) if w <= lanes.width) if vectors else (1,)
+    width = s.choose(f"{last} vector", widths, seed=widths[-1], block=last)
+    copies = _copies(s, (*stages, last), rank) if held else []
+    loops = s.get_loops(last)[:rank] or [s.add_unit_loop(s.get_loops(last)[0])]
+    outer, row = s.split(s.fuse(*loops), [None, rows])
+    s.bind(outer, "blockIdx.x")
+    s.bind(row, "threadIdx.y")
+    for name in (*reversed(stages), *copies):
+        s.compute_at(name, row)
+    for name in stages:
+        single = _rank(s.block(name)) == rank  # a number that each thread of the row has
+        s.set_scope(name, 0, "local" if held or single else "shared")
+    for name in (*copies, *stages, last):
+        _spread(s, name, row, threads, width, held)
+        s.scheduled[name] = Stage.BOUND
+        if name in s.pending:
+            s.pending.remove(name)
+
+
+def seed(s: Schedule, blocks: Collection[str], rank: int, held: bool, gpu: GPU) -> Lanes:
+    """The threads of a row: as few as can hold it in registers, but more while processors would idle. ScheduleError where rows
+    cannot be `held`."""
+    found = [find_block(s.func, name) for name in blocks]
+    length = max(_length(b, rank) for b in found)
+    rows = _count(found[-1], rank)
+    buffers = {x.buffer.name: x.buffer for b in found for x in (b.body, *loads(b.body)) if isinstance(x, (Load, Store))}
+    width = max(1, WIDEST // max(dtypes.nbytes(b.dtype) for b in buffers.values()))
+    while length % width:
+        width //= 2
+    regular = all(_length(b, rank) in (1, length) and len(_along_axes(b, rank)) <= 1 for b in found)
+    arrays = max(1, len({n for n, b in buffers.items() if len(b.shape) > rank and n != stored(found[-1]).buffer.name}))
+    most = gpu.threads if held else STREAMING
+    least = WARP
+    while held and least < most and -(-length // (least * width)) * width * arrays > HELD:
+        least *= 2
+    if held and not (regular and -(-length // (least * width)) * width * arrays <= HELD):
+        raise ScheduleError("the rows do not fit registers")
+    threads = least
+    while threads < most and threads * width < length and rows * threads < gpu.busy:
+        threads *= 2
+    return Lanes(threads, width, max(1, min(rows, BLOCK // threads)), least)
+
+
+def _count(b: Block, rank: int) -> int:
+    """How many rows a block works on."""
+    return prod(int(e.value) for e in _extents(b)[:rank])
+
+
+def _copies(s: Schedule, blocks: Collection[str], rank: int) -> list[str]:
+    """Copies in registers of the rows of inputs that more than one of the blocks read."""
+    readers: dict[str, list[str]] = {}
+    for name in blocks:
+        b = find_block(s.func, name)
+        own = {x.buffer.name for x in loads(b.body) if _whole_row(x, b, rank)} - {stored(b).buffer.name}
+        for buffer in sorted(own):
+            readers.setdefault(buffer, []).append(name)
+    made = {stored(find_block(s.func, name)).buffer.name for name in blocks}
+    return [
+        s.cache_read(names[0], buffer, "local", names)
+        for buffer, names in readers.items()
+        if len(names) > 1 and buffer not in made
+    ]
+
+
+def _whole_row(x: Load, b: Block, rank: int) -> bool:
+    """Whether an element is that of the row which the block works on, at the place where it is: all axes in order."""
+    return len(x.indices) == rank + 1 and x.indices == tuple(it.var for it in b.iters)
+
+
+def _shortened(s: OpenSchedule, group: Rows, room: int) -> list[str]:
+    """The stages, after those that cost little, or do not fit so many bytes, were put into their consumers."""
+    kept: list[str] = []
+    for name in group.stages:
+        b = s.block(name)
+        nbytes = _length(b, group.rank) * dtypes.nbytes(stored(b).buffer.dtype)
+        if is_elementwise(b) and (nbytes > room or not _costly(s, name)):
+            s.compute_inline(name)
+            s.rules.append(f"{name}: inline")
+            if name in s.pending:
+                s.pending.remove(name)
+            continue
+        if _rank(b) == group.rank + 1:
+            room -= nbytes
+        kept.append(name)
+    return kept
+
+
+def _along_axes(b: Block, rank: int) -> list:
+    """The axes that are not those of the rows."""
+    spatial = [it for it in b.iters if it.axis is Axis.SPATIAL]
+    return [*spatial[rank:], *(it for it in b.iters if it.axis is Axis.REDUCE)]
+
+
+def _length(b: Block, rank: int) -> int:
+    """The elements of a row that a block works on, along memory."""
+    axes = _along_axes(b, rank)
+    return int(axes[-1].extent.value) if axes else 1
+
+
+def _spread(s: OpenSchedule, name: str, row: str, threads: int, width: int, held: bool) -> None:
+    """Bind what a stage does for a row to threads."""
+    loops = s.get_loops(name)
+    inner = loops[loops.index(row) + 1 :]
+    if not inner:
+        return  # one number, which every thread has
+    outer, thread, lane = s.split(inner[-1], [None, threads, width])
+    s.reorder(thread, *inner[:-1], outer, lane)
+    s.bind(thread, "threadIdx.x")
+    if held:
+        s.unroll(outer)
+    if s.block(name).init is None:
+        s.vectorize(lane)
+    else:
+        s.unroll(lane)

@@ -1,0 +1,141 @@
+"""Long reductions with few results: parts of them are reduced by one kernel, and their results by another one (`rfactor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial as having
+
+from schedule.machine import GPU
+from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, is_spatial
+from schedule.primitive import find_block, loops_of
+from schedule.schedule import Schedule
+from tir.ir import Const
+from tir.traverse import blocks
+
+from ..structure import Contraction, extent, loop_of, size
+from . import rows
+from .launch import along, own_loops
+from .products import matches
+from .template import Template
+from .windows import as_matrices, taken
+
+EDGE = 64  # rows and columns of a tile that uses a processor well
+LEAST = 256  # steps of a part of a product, at the seed
+FEWEST = 64  # and in the others that are tried
+STEPS = 64  # steps of a part of any other reduction, for each thread
+STEP = 32  # parts are multiples of it, as tiles are
+
+
+class SplitSum(Template):
+    """Split-K: a product, or a convolution, whose results are too few for all processors is rewritten as a batch of products of
+    matrices, one for each part of its sum, which the other rules tile; then the parts are added up (`rfactor`).
+
+    One way for each number of parts, since it decides how long the sum is after it is filled up to whole parts: as many as the
+    formula says, half of them, and twice as many.
+    """
+
+    name = "split sum"
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        known = block in s.scheduled or block in s.partial or not own_loops(s, block)
+        return Verdict.APPLY if not known and self._numbers(s, block) else Verdict.SKIP
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        for n in self._numbers(s, block):
+            yield f"{self.name} in {n}", having(build, block=block, n=n)
+
+    def _numbers(self, s: OpenSchedule, block: str) -> list[int]:
+        """Into how many parts a sum may be cut, the formula's number first; none if it is short, or there are results enough."""
+        c = matches(s.block(block))
+        n = 1 if c is None else seed(c, s.target.machine)
+        return [k for k in dict.fromkeys((n, n // 2, 2 * n)) if c is not None and n > 1 < k and size(c.sums) >= FEWEST * k]
+
+
+def build(s: OpenSchedule, block: str, n: int) -> None:
+    """Split the sum of a product in n parts, and leave the batch of their products to later rules."""
+    c = matches(s.block(block))
+    assert c is not None
+    known = {b.name for b in blocks(s.func)}
+    product, result = as_matrices(s, c, taken(s, block))
+    batch, partial = as_matrices(s, split(s, product, n), None)
+    s.made |= {name: s.block(name) for name in (block, batch.block)}
+    s.scheduled[block] = Stage.COMBINED
+    s.partial.add(batch.block)
+    s.pending += [b.name for b in blocks(s.func) if b.name not in (*known, result, partial)]
+
+
+class SumInStages(Template):
+    """A reduction that is no product is reduced in two stages where one would leave processors idle: parts, over the outermost of
+    its reduce axes, and then the parts. It may be one of the stages of rows."""
+
+    name = "sum in stages"
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        return Verdict.APPLY if self._long(s, block) else Verdict.SKIP
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        yield self.name, lambda new: in_stages(new, block, self._long(s, block))
+
+    def _long(self, s: OpenSchedule, block: str) -> list[str]:
+        """The block, and what is reduced by its rows, so far as they are worth two stages."""
+        group = rows.group(s, block)
+        names = [block] if group is None else [*group.stages, block]
+        return [name for name in names if stages(s, name, s.target.machine) > 1]
+
+
+def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
+    """Into how many parts to split the outermost sum of a block that is no product; 1 for one that has enough results, few steps,
+    or a prime number of them."""
+    b = s.block(block)
+    if b.init is None or block in s.scheduled or block in s.partial or matches(b) is not None:
+        return 1
+    if not own_loops(s, block) or not all(isinstance(it.extent, Const) for it in b.iters):
+        return 1
+    results = size(tuple(it for it in b.iters if is_spatial(it)))
+    sums = tuple(it for it in b.iters if not is_spatial(it))
+    together = rows.STREAMING if along(b) else 1  # threads that reduce one result
+    most = min(gpu.sms * rows.STREAMING // (results * together), size(sums) // (STEPS * together), extent(sums[0]))
+    return max((d for d in range(2, most + 1) if extent(sums[0]) % d == 0), default=1)
+
+
+def in_stages(s: OpenSchedule, block: str, names: list[str]) -> None:
+    """Reduce some blocks in two stages, the last of which is `block`; all are left to later rules."""
+    for name in names:
+        b = s.block(name)
+        n = stages(s, name, s.target.machine)
+        sums = tuple(it for it in b.iters if not is_spatial(it))
+        outer, _ = s.split(loop_of(sums[0]), [n, None])
+        partial = s.rfactor(outer, len(b.iters) - len(sums) if along(b) else 0)
+        order = {x.name: i for i, x in enumerate(loops_of(s.func, partial))}
+        axes = s.block(partial).iters
+        s.reorder_block_iter_var(partial, sorted(range(len(axes)), key=lambda i: order[loop_of(axes[i])]))
+        s.partial |= {name, partial}
+        s.pending.insert(s.pending.index(name) if name in s.pending else len(s.pending), partial)
+    s.pending.append(block)
+
+
+def seed(c: Contraction, gpu: GPU) -> int:
+    """Into how many parts to split the sum of a product, so that there is work for all processors."""
+    blocks = -(-size(c.rows) // EDGE) * -(-size(c.columns) // EDGE) * size(c.batch)
+    if blocks >= gpu.sms // 2:
+        return 1
+    return max(1, min(2 * gpu.sms // blocks, size(c.sums) // LEAST))
+
+
+def split(s: Schedule, c: Contraction, n: int) -> Contraction:
+    """Make n parts of the sum of a product of temporaries a batch of products, which one kernel computes; another adds their
+    results. Returns the batch.
+
+    Rewrite   C[i, j] += A[i, k] * B[k, j]
+           => C_rf[p, i, j] += A[i, p * m + k] * B[p * m + k, j];   C[i, j] += C_rf[p, i, j]   # the sum filled up to n * m steps
+    """
+    (step,) = c.sums
+    length = -(-extent(step) // (n * STEP)) * STEP
+    n = -(-extent(step) // length)
+    if extent(step) % length:
+        s.pad_einsum(c.block, [length * n if it.var.name == step.var.name else 1 for it in find_block(s.func, c.block).iters])
+    part, _ = s.split(loop_of(step), [n, None])
+    partial = s.rfactor(part)
+    product = matches(find_block(s.func, partial))
+    assert product is not None
+    return product

@@ -1,0 +1,217 @@
+"""Products of matrices on tensor cores: tiles in shared memory, fragments in the registers of warps.
+
+A block's tile goes to shared memory several steps ahead (`pipeline_stages`), in rows with some bytes between, so that a warp
+meets no bank twice (`align`); each warp loads its part into registers (scope `warp`) and multiplies by `mma`. Where axes do not
+fill tiles, the product is padded with zeros in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from schedule.machine import GPU
+from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, extent
+from tir import dtypes
+from tir.ir import Block, Load, Var, annotation
+from tir.memory import WARP
+from tir.size import mapped
+
+from ..structure import Contraction, last_axis, loop_of, size, stored
+from .launch import accumulate, bind_blocks, fetch, grouped, inline_producers, lanes_of, own_loops, pad, run_ahead, source_of
+from .products import choose, filled, is_matrices
+from .products import matches as product
+from .template import Template
+
+TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
+LEAST = 16  # rows, columns and steps of a product that are worth a tile
+FRAGMENT = 16  # rows and columns of what `ldmatrix` loads; an instruction makes half as many columns of the result
+STAGES = (3, 2, 4, 5, 1)  # tiles of shared memory that take turns
+APART = ((1, 1), (2, 4))  # of eight rows of a tile, which are copied one after another: all, or those that are four apart
+
+
+@dataclass(frozen=True, slots=True)
+class WarpTile:
+    """Rows, columns and steps of a block's tile, rows and columns of a warp's, and the tiles that take turns in shared memory."""
+
+    rows: int
+    columns: int
+    depth: int
+    warp_rows: int
+    warp_columns: int
+    stages: int
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """The warps along rows and columns."""
+        return self.rows // self.warp_rows, self.columns // self.warp_columns
+
+
+TILES = (
+    WarpTile(128, 256, 32, 64, 64, 4), WarpTile(128, 128, 32, 64, 64, 4), WarpTile(64, 64, 32, 32, 32, 4),
+    WarpTile(32, 32, 32, 16, 16, 4),
+)  # fmt: skip
+TF32_TILES = (WarpTile(128, 128, 32, 64, 64, 3), WarpTile(64, 64, 32, 32, 32, 4), WarpTile(32, 32, 32, 16, 16, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """The names that the intrinsics of a product have in common, and the steps that one instruction takes."""
+
+    factors: str
+    sums: str
+    depth: int
+
+
+_BY_DTYPE = {
+    ("float16", "float32"): Instruction("f16", "f32", 16),
+    ("bfloat16", "float32"): Instruction("bf16", "f32", 16),
+    ("float16", "float16"): Instruction("f16", "f16", 16),
+}
+
+
+def matches(block: Block) -> tuple[Contraction, Instruction] | None:
+    """What a block multiplies, and the instruction that can do it: a product of matrices, whose last two dimensions are theirs.
+
+    float32 has one only where the block is annotated `tf32`.
+    """
+    c = product(block)
+    if c is None or not is_matrices(c) or min(size(c.rows), size(c.columns), size(c.sums)) < LEAST:
+        return None
+    factors, sums = {c.left.buffer.dtype, c.right.buffer.dtype}, c.store.buffer.dtype
+    if len(factors) != 1:
+        return None
+    for x, inner in ((c.left, c.rows), (c.right, c.columns), (c.store, (*c.rows, *c.columns))):
+        wanted = {it.var.name for it in (inner if x is c.store else (*inner, *c.sums))}
+        if {i.name for i in x.indices[-2:] if isinstance(i, Var)} != wanted:
+            return None
+    (factor,) = factors
+    if factor == sums == "float32":
+        return (c, Instruction("tf32", "f32", 8)) if annotation(block.annotations, TF32, False) else None
+    how = _BY_DTYPE.get((factor, sums))
+    return None if how is None else (c, how)
+
+
+def seed(c: Contraction, how: Instruction, gpu: GPU) -> WarpTile:
+    """The tile of a product, no larger than that is, in units of an instruction."""
+    tile = choose(TF32_TILES if how.factors == "tf32" else TILES, c, gpu)
+    rows, columns = (filled(-(-size(axes) // FRAGMENT)) * FRAGMENT for axes in (c.rows, c.columns))
+    depth = filled(-(-size(c.sums) // how.depth)) * how.depth
+    return replace(tile, rows=min(tile.rows, rows), columns=min(tile.columns, columns), depth=min(tile.depth, depth))
+
+
+class TileForTensorCores(Template):
+    """Products of matrices, or batches of them, for the instruction m16n8k16 (float16, bfloat16) or m16n8k8 (float32, where the
+    block is annotated `tf32`), from sm_80 on."""
+
+    name = "tiling for tensor cores"
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        known = block in s.scheduled or not s.target.machine.modern or not own_loops(s, block)
+        return Verdict.SKIP if known or matches(s.block(block)) is None else Verdict.ONLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        yield self.name, lambda new: build(new, block)
+
+
+def build(s: OpenSchedule, block: str, tile: WarpTile | None = None) -> None:
+    """Schedule a product of matrices, or a batch of them, with its epilogue behind it; `tile` is the seed, by default that of the
+    formula."""
+    found = matches(s.block(block))
+    assert found is not None
+    c, how = found
+    tile = seed(c, how, s.target.machine) if tile is None else tile
+    shared = [s.cache_read(block, x.buffer.name, "shared") for x in (c.left, c.right)]
+    after = accumulate(s, block, "warp")
+    for copy in shared:
+        inline_producers(s, copy)
+    (row,), (column,), (step,) = c.rows, c.columns, c.sums
+    group, (warps_down, warps_across) = grouped(-(-extent(row) // tile.rows)), tile.warps
+    levels = (
+        (row, FRAGMENT, "gwf", (group, warps_down, tile.warp_rows // FRAGMENT)),
+        (column, FRAGMENT, "wf", (warps_across, tile.warp_columns // FRAGMENT)),
+        (step, how.depth, "r", (tile.depth // how.depth,)),
+    )
+    lengths, units = {}, {}
+    for it, unit, roles, seeds in levels:
+        count = -(-extent(it) // unit)
+        units[it.var.name] = unit
+        lengths[it.var.name] = s.sizes(
+            block, it.var.name, len(roles), seed=seeds, extent=count, roles=roles, padded=True, unit=unit,
+            missing=count * unit - extent(it),
+        )  # fmt: skip
+    pad(s, block, lengths, units)
+    held = [s.cache_read(block, stored(s.block(copy)).buffer.name, "warp") for copy in shared]
+    loops: dict[str, list[str]] = {}
+    for it in s.block(block).iters:
+        if (name := it.var.name) in lengths:
+            inner = (2, FRAGMENT // 2) if name == column.var.name else (units[name],)
+            loops[name] = s.split(loop_of(it), [None, *lengths[name], *inner])
+    (by, group_loop, wy, ti, ii), (bx, wx, tj, half, jj), (ko, kk, ki) = (loops[it.var.name] for it in (row, column, step))
+    (_, warp_rows, down), (warp_columns, across), _ = (lengths[it.var.name] for it in (row, column, step))
+    grid = [*(loop_of(it) for it in c.batch), by, bx, group_loop]
+    s.reorder(*grid, ko, wy, wx, kk, ti, tj, half, ii, jj, ki)
+    for copy in held:
+        s.compute_at(copy, kk)
+    for copy in shared:
+        s.compute_at(copy, ko)
+    s.reverse_compute_at(after, group_loop)
+    first = s.decompose_reduction(block, ko)
+    blocks = bind_blocks(s, grid)
+    _bind_warps(s, s.get_loops(first)[1:3])
+    _bind_warps(s, [wy, wx])
+    sizes = {row.var.name: tile.rows, column.var.name: tile.columns, step.var.name: tile.depth}
+    for copy, factor in zip(shared, (c.left, c.right), strict=True):
+        shape = [sizes[i.name] for i in factor.indices[-2:] if isinstance(i, Var)]
+        lanes = lanes_of(source_of(s, copy), shape, prod(tile.warps) * WARP)
+        _rows_apart(s, block, copy, shape[-1] * dtypes.nbytes(factor.buffer.dtype))
+        fetch(s, block, copy, factor.buffer.name, [warp_columns, warp_rows, WARP], lanes)
+        align(s, copy, factor, step.var.name)
+    load_fragments(s, held, (c.left, c.right), step.var.name, how)
+    order = ("n" if last_axis(c.left) == step.var.name else "t") + ("t" if last_axis(c.right) == step.var.name else "n")
+    s.tensorize(ii, f"mma_m16n8k{how.depth}_{order}_{how.factors}_{how.sums}")
+    s.unroll(kk)
+    run_ahead(s, block, blocks, ko, STAGES, tile.stages, 2 if tile.rows * tile.columns <= 128 * 128 else 1)
+    i, j = s.get_loops(after)[-2:]
+    outer, rows = s.split(i, [warp_rows, down * FRAGMENT])
+    across_warps, rest = s.split(j, [warp_columns, across * FRAGMENT])
+    s.reorder(outer, across_warps, rows, rest)
+    _bind_warps(s, [outer, across_warps])
+    for name in (block, f"{block}_update", first, after, *shared, *held):
+        s.scheduled[name] = Stage.BOUND
+
+
+def _bind_warps(s: OpenSchedule, loops: list[str]) -> None:
+    """Bind the warps along rows and columns; the lanes of a warp are threadIdx.x."""
+    for loop, axis in zip(loops, "yz", strict=True):
+        s.bind(loop, f"threadIdx.{axis}")
+
+
+def _rows_apart(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
+    """Leave open in which order the rows of a tile are copied. Where two of them are 128 bytes, which are stored at once, those
+    that are four apart are better: the next one begins 80 bytes on, in banks that the first one has."""
+    row, _ = s.get_loops(copy)[-2:]
+    apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
+    _, two, four = s.split(row, [None, mapped(apart, lambda v: v[0]), mapped(apart, lambda v: v[1])])
+    s.reorder(four, two)
+
+
+def align(s: OpenSchedule, copy: str, factor: Load, step: str) -> None:
+    """Have the rows of a tile end where the threads of a warp meet different banks: 16 bytes off a multiple of 64 for `ldmatrix`,
+    which loads 8 rows of 16 bytes at once; 32 off a multiple of 128 for elements that come by themselves, from 4 rows of 8."""
+    nbytes = dtypes.nbytes(factor.buffer.dtype)
+    multiple, offset = (128, 32) if nbytes == 4 and last_axis(factor) != step else (64, 16)
+    s.storage_align(copy, 0, -2, multiple // nbytes, offset // nbytes)
+
+
+def load_fragments(s: OpenSchedule, held: list[str], factors: tuple[Load, Load], step: str, how: Instruction) -> None:
+    """Fragments come by `ldmatrix`, but for elements of 32 bits that would have to be transposed."""
+    for copy, factor in zip(held, factors, strict=True):
+        if how.depth == 8 and last_axis(factor) != step:
+            continue
+        i, j = s.get_loops(copy)[-2:]
+        io, ii = s.split(i, [None, 16])
+        jo, ji = s.split(j, [None, how.depth])
+        s.reorder(io, jo, ii, ji)
+        s.tensorize(ii, f"ldmatrix_16x{how.depth}_{'f32' if how.depth == 8 else how.factors}")
