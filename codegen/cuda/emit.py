@@ -106,7 +106,7 @@ class _Kernel:
         self.taken = set(KEYWORDS)
         self.depth = 1
         self.dynamic = 0
-        self.write = Expressions(self.names, dict(kernel.ranges()))
+        self.write = Expressions(self.names, dict(kernel.ranges))
         self.head()
         self.stmt(kernel.body)
         self.lines.append("}")

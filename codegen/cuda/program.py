@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tir.affine import Interval
-from tir.ir import Buffer, Call, Const, Evaluate, Expr, PrimFunc, Stmt, Var
+from tir.ir import Buffer, Call, Const, Evaluate, PrimFunc, Stmt, Var
 from tir.traverse import stores
 
 from ..build import lower
 from ..passes.free import free_names
 from ..passes.gpu_buffers import hoist_shared
-from ..passes.gpu_kernels import Nest, map_kernels, ranges_of
+from ..passes.gpu_kernels import Nest, map_kernels
 
 LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
 
 
 @dataclass(frozen=True)
-class DeviceFunction:
-    """One kernel: `params` are buffers in global memory and then scalars; `grid` may depend on the scalars.
+class DeviceFunction(Nest):
+    """A kernel with its parameters, buffers in global memory and then scalars, on which `grid` may depend, and its buffers in
+    `shared` memory."""
 
-    `indices` maps "blockIdx.x", ... to the variables of the body; `shared` lists its buffers in shared memory;
-    `resident` blocks shall fit a multiprocessor at once.
-    """
-
-    name: str
     params: tuple[Buffer | Var, ...]
-    grid: tuple[Expr, Expr, Expr]
-    block: tuple[int, int, int]
-    indices: dict[str, Var]
     shared: tuple[Buffer, ...]
-    body: Stmt
-    resident: int = 1
 
     @property
     def written(self) -> frozenset[str]:
         """The names of the buffers that the kernel writes."""
         return frozenset(s.buffer.name for s in stores(self.body))
-
-    def ranges(self) -> dict[str, Interval]:
-        """The ranges of the blocks' and threads' variables."""
-        return ranges_of(self.grid, self.block, self.indices)
 
 
 @dataclass(frozen=True)
@@ -67,9 +53,10 @@ def split_host_device(func: PrimFunc) -> Program:
     def launch(nest: Nest) -> Stmt:
         shared, body = hoist_shared(nest.body)
         scalars, buffers = free_names(body)
-        bound = {v.name for v in nest.axes.values()}
+        bound = {v.name for v in nest.indices.values()}
         params = (*(b for b in known if b.name in buffers), *(v for name, v in scalars.items() if name not in bound))
-        kernels.append(DeviceFunction(nest.name, params, nest.grid, nest.block, nest.axes, shared, body, nest.resident))
+        ranges = {name: nest.ranges[name] for name in bound}
+        kernels.append(DeviceFunction(**vars(nest) | {"ranges": ranges, "body": body}, params=params, shared=shared))
         return Evaluate(Call(LAUNCH, (Const(len(kernels) - 1),), "int32"))
 
     host = map_kernels(func, launch, whole=True).body

@@ -13,10 +13,11 @@ from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, Pr
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
-from tir.traverse import children, loads, rewrite, variables, walk_stmts
+from tir.traverse import loads, rewrite, variables, walk_stmts
 
+from .around import accesses
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
-from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
 from .gpu_sync import POINTS, Walk, collect
 from .lower_blocks import ALIGNED
 
@@ -212,8 +213,9 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
     either no two threads share an element by it, or each thread has surely written before what it reads.
     """
     ranges = nest.ranges
-    owners = AXES if buffer.scope == "local" else AXES[1:]  # the lanes of a warp, threadIdx.x, hold theirs together
-    threads = {nest.axes[f"threadIdx.{a}"].name for a in owners}
+    # The lanes of a warp, threadIdx.x, hold theirs together.
+    owners = [axis for axis in nest.threads if buffer.scope == "local" or axis != "threadIdx.x"]
+    threads = {nest.indices[axis].name for axis in owners}
     parts: set[tuple] = set()
     offsets: list[np.ndarray | None] = []
     for indices, inside in _places(body, buffer.name, ranges):
@@ -245,20 +247,13 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
 
 def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tuple[Expr, ...], dict[str, Interval]]]:
     """The indices of each access to a buffer, with the ranges of the variables around it."""
-    found: list[tuple[tuple[Expr, ...], dict[str, Interval]]] = []
-
-    def visit(n, inside: dict[str, Interval]) -> None:
-        match n:
-            case For(var, extent, body):
-                visit(body, {**inside, var.name: extent_range(extent, inside)})
-                return
-            case Load(b, indices) | Store(b, indices) if b.name == name:
-                found.append((indices, inside))
-        for c in children(n):
-            if not isinstance(c, Buffer):
-                visit(c, inside)
-
-    visit(s, dict(ranges))
+    found = []
+    for x, around in accesses(s):
+        if x.buffer.name == name:
+            inside = dict(ranges)
+            for loop in around.loops:
+                inside[loop.name] = extent_range(loop.extent, inside)
+            found.append((x.indices, inside))
     return found
 
 
@@ -274,9 +269,9 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     return distinct(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
-def _apart(nest: Nest, owners: tuple[str, ...], part: tuple, offsets: np.ndarray) -> bool:
+def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
     """Whether no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
-    counts = {nest.axes[f"threadIdx.{a}"].name: n for a, n in zip(AXES, nest.block, strict=True) if a in owners}
+    counts = {nest.indices[axis].name: nest.threads[axis] for axis in owners}
     columns, threads = grid(counts), prod(counts.values())
     starts = []
     for moving in part:

@@ -116,7 +116,7 @@ def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
             )
         if (arch := compute_capability(target)) < 80:
             raise GPUError(f"{nest.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}")
-        return _Lowering(nest.body, nest.axes["threadIdx.x"], nest.ranges).run()
+        return _Lowering(nest.body, nest.indices["threadIdx.x"], nest.ranges).run()
 
     return map_kernels(func, change)
 

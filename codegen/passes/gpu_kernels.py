@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -22,7 +22,6 @@ from tir.ir import (
     For,
     If,
     Kind,
-    Let,
     Load,
     PrimFunc,
     Seq,
@@ -34,7 +33,9 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.traverse import children, fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
+
+from .around import accesses
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
@@ -52,16 +53,21 @@ class GPUError(Exception):
 
 @dataclass(frozen=True)
 class Nest:
-    """One kernel: its blocks and threads are the variables in `axes`, by name of the CUDA axis (one that is not used has a name
-    that no program can have); `ranges` are those of these variables and of the loops of the host around the kernel."""
+    """One kernel: its blocks and threads are the variables in `indices`, by name of the CUDA axis (one that is not used has a
+    name that no program can have); `ranges` are those of these variables and of the loops of the host around the kernel."""
 
     name: str
     grid: tuple[Expr, Expr, Expr]
     block: tuple[int, int, int]
-    axes: dict[str, Var]
+    indices: dict[str, Var]
     ranges: dict[str, Interval]
     body: Stmt
     resident: int  # blocks that a multiprocessor shall hold at once
+
+    @property
+    def threads(self) -> dict[str, int]:
+        """The threads of a block by axis."""
+        return dict(zip(_axes("threadIdx"), self.block, strict=True))
 
 
 def compute_capability(target) -> int:
@@ -111,21 +117,14 @@ def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], 
         if is_thread(x, "threadIdx"):
             threads[x.thread] = max(threads[x.thread], int(x.extent.value))  # type: ignore[attr-defined]
     block = tuple(threads.values())
+    ranges = around | {axes[axis].name: extent_range(n) for axis, n in zip(_axes("blockIdx"), grid, strict=True)}
+    ranges |= {axes[axis].name: (0, n - 1) for axis, n in threads.items()}
     resident = annotation(s.annotations, RESIDENT, 1)
-    return loops, Nest(name, grid, block, axes, around | ranges_of(grid, block, axes), body, resident)  # type: ignore[arg-type]
+    return loops, Nest(name, grid, block, axes, ranges, body, resident)  # type: ignore[arg-type]
 
 
 def _axes(kind: str) -> tuple[str, ...]:
     return tuple(f"{kind}.{a}" for a in AXES)
-
-
-def ranges_of(grid: Sequence[Expr], block: Sequence[int], axes: Mapping[str, Var]) -> dict[str, Interval]:
-    """The ranges of the variables of blocks and threads."""
-    ranges: dict[str, Interval] = {}
-    for a, blocks, threads in zip(AXES, grid, block, strict=True):
-        ranges[axes[f"blockIdx.{a}"].name] = extent_range(blocks)
-        ranges[axes[f"threadIdx.{a}"].name] = (0, threads - 1)
-    return ranges
 
 
 def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
@@ -234,19 +233,13 @@ def _resident(s: For) -> int:
 def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
     """Refuse stores to global memory outside of a loop bound to blocks that the kernel has: which block would do it?"""
 
-    def visit(s: Stmt, around: set[str]) -> None:
-        if isinstance(s, Store) and s.buffer.scope == "global" and axes - around:
-            missing = ", ".join(sorted(axes - around))
+    for x, around in accesses(s):
+        missing = ", ".join(sorted(axes - {loop.thread for loop in around.loops}))
+        if isinstance(x, Store) and x.buffer.scope == "global" and missing:
             raise GPUError(
-                f"{name}: `{s.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
+                f"{name}: `{x.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
                 "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both"
             )
-        inside = around | {s.thread} if isinstance(s, For) else around
-        for c in children(s):
-            if isinstance(c, Stmt):
-                visit(c, inside)
-
-    visit(s, set())
 
 
 # --- virtual threads and nested threads ---------------------------------------------------------------------------------
@@ -276,10 +269,11 @@ def _overwrites(body: Stmt, name: str) -> bool:
     grown = True
     while grown:
         grown = False
-        for s, around in _conditions(body):
-            if s.buffer.name in varying:
+        for s, around in accesses(body):
+            if not isinstance(s, Store) or s.buffer.name in varying:
                 continue
-            depends = [s.value, *around, *s.indices]
+            decided = (*around.conditions, *around.otherwise, *(x.extent for x in around.loops), *(x.value for x in around.lets))
+            depends = [s.value, *s.indices, *decided]
             if any(name in variables(e) or any(x.buffer.name in varying for x in loads(e)) for e in depends):
                 varying.add(s.buffer.name)
                 grown = True
@@ -287,20 +281,6 @@ def _overwrites(body: Stmt, name: str) -> bool:
         s.buffer.name in varying and s.buffer.scope != "global" and not any(name in variables(i) for i in s.indices)
         for s in stores(body)
     )
-
-
-def _conditions(s: Stmt, around: tuple[Expr, ...] = ()) -> list[tuple[Store, tuple[Expr, ...]]]:
-    """The stores of `s` with the conditions, extents and bound values that they stand under."""
-    match s:
-        case Store():
-            return [(s, around)]
-        case If(condition):
-            around = (*around, condition)
-        case For(_, extent):
-            around = (*around, extent)
-        case Let(_, value):
-            around = (*around, value)
-    return [x for c in children(s) if isinstance(c, Stmt) for x in _conditions(c, around)]
 
 
 def _push(loop: For, body: Stmt, uniform) -> Stmt:
@@ -375,23 +355,24 @@ def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
     first thread of that axis, or to its first warp."""
 
     def change(kernel: Nest) -> Stmt:
-        threads = dict(zip(_axes("threadIdx"), kernel.block, strict=True))
-        body = _without_threads(kernel, threads)
-        body = substitute(body, {kernel.axes[axis]: Const(0) for axis, n in threads.items() if n == 1})  # type: ignore[assignment]
-        loops = [
-            For(kernel.axes[axis], Const(n), body, Kind.THREAD, ((TOGETHER, True),), axis) for axis, n in threads.items() if n > 1
-        ]
+        threads = kernel.threads
+        body = _without_threads(kernel)
+        body = substitute(body, {kernel.indices[axis]: Const(0) for axis, n in threads.items() if n == 1})  # type: ignore[assignment]
+        marks = ((TOGETHER, True),)
+        loops = [For(kernel.indices[axis], Const(n), body, Kind.THREAD, marks, axis) for axis, n in threads.items() if n > 1]
         return nest(loops, body)
 
     return map_kernels(func, change)
 
 
-def _without_threads(kernel: Nest, threads: dict[str, int]) -> Stmt:
+def _without_threads(kernel: Nest) -> Stmt:
+    threads = kernel.threads
+
     def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
         if is_thread(s, "threadIdx"):
             assert isinstance(s, For) and isinstance(s.extent, Const)
             inner = visit(s.body, inside | {s.thread})
-            return inner if s.extent.value == threads[s.thread] else If(kernel.axes[s.thread] < s.extent, inner)
+            return inner if s.extent.value == threads[s.thread] else If(kernel.indices[s.thread] < s.extent, inner)
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
         bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
@@ -400,7 +381,7 @@ def _without_threads(kernel: Nest, threads: dict[str, int]) -> Stmt:
             bound = bound or not isinstance(s, Store)
         if missing and not bound and written and not written & {"local", WARP_SCOPE}:
             for axis in missing:
-                s = If(kernel.axes[axis].equal(Const(0)), s)
+                s = If(kernel.indices[axis].equal(Const(0)), s)
             return s
         return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
 

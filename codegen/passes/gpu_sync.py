@@ -32,25 +32,22 @@ from tir.ir import (
     For,
     If,
     Let,
-    Load,
     PrimFunc,
-    Select,
     Seq,
     Stmt,
     Store,
-    conjuncts,
     seq,
 )
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
-from tir.traverse import children, loads, map_children, stores, variables, walk_stmts
+from tir.traverse import loads, map_children, stores, variables, walk_stmts
 
-from .gpu_kernels import AXES, WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
+from .around import accesses
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
 from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
 
 BARRIER = "sync_threads"
-LANES = "lanes"  # of a warp, which touch together what an instruction of a warp touches: two of them stand for all
 POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
 
 Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
@@ -270,66 +267,34 @@ def _conflict(a: Access, b: Access) -> bool:
 
 def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[Access]:
     """The accesses of a unit to shared and global memory; those to global memory only if the kernel writes the buffer."""
-    threads = {f"threadIdx.{a}": (nest.axes[f"threadIdx.{a}"].name, n) for a, n in zip(AXES, nest.block, strict=True)}
     written = {x.buffer.name for x in stores(nest.body)}
+    threads = {axis: nest.indices[axis].name for axis in nest.threads}
     found: list[Access] = []
-
-    def visit(n, inside: set[str], inner: dict[str, int | None], guards: tuple[Expr, ...], lets: set[str]) -> None:
-        match n:
-            case For(var, extent, body):
-                if is_thread(n, "threadIdx"):
-                    if isinstance(extent, Const) and extent.value < threads[n.thread][1]:
-                        guards = (*guards, var < extent)
-                    visit(body, inside | {n.thread}, inner, guards, lets)
-                else:
-                    visit(extent, inside, inner, guards, lets)
-                    _, high = extent_range(extent, ranges)
-                    visit(body, inside, {**inner, var.name: None if high is None else high + 1}, guards, lets)
-                return
-            case If(condition, then, orelse):
-                visit(condition, inside, inner, guards, lets)
-                visit(then, inside, inner, (*guards, *conjuncts(condition)), lets)
-                if orelse is not None:
-                    visit(orelse, inside, inner, guards, lets)
-                return
-            case Select(condition, t, f, True):
-                visit(condition, inside, inner, guards, lets)
-                visit(t, inside, inner, (*guards, *conjuncts(condition)), lets)
-                visit(f, inside, inner, guards, lets)
-                return
-            case Let(var, value, body):
-                visit(value, inside, inner, guards, lets)
-                visit(body, inside, inner, guards, lets | {var.name})
-                return
-            case Store(buffer, indices, value):
-                # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
-                alone = inside if buffer.scope != "local" else set(threads)
-                if any(b.scope == WARP_SCOPE for b in used(n).values()):
-                    alone = alone | {LANES}
-                for e in (*indices, value):
-                    visit(e, alone, inner, guards, lets)
-                note(buffer, True, indices, alone, inner, guards, lets, called(value, ASYNCHRONOUS))
-                return
-            case Load(buffer, indices):
-                for i in indices:
-                    visit(i, inside, inner, guards, lets)
-                note(buffer, False, indices, inside, inner, guards, lets)
-                return
-        for c in children(n):
-            if not isinstance(c, Buffer):
-                visit(c, inside, inner, guards, lets)
-
-    def note(buffer, writes, indices, inside, inner, guards, lets, copying=False) -> None:
-        if buffer.name not in written or not (buffer.scope in SHARED or buffer.scope == "global"):
-            return
-        moving = {name: (n if axis in inside else 1) for axis, (name, n) in threads.items()} | inner
-        if LANES in inside:
-            name, n = threads["threadIdx.x"]
-            moving[name] = min(n, 2)
-        walk = Walk(indices, moving, guards, lets, ranges, [name for name, _ in threads.values()], nest.block)
-        found.append(Access(buffer, writes, path, walk, copying))
-
-    visit(s, set(), {}, (), set())
+    for x, around in accesses(s):
+        if x.buffer.name not in written or not (x.buffer.scope in SHARED or x.buffer.scope == "global"):
+            continue
+        guards = [*around.conditions, *around.selected]
+        inside: set[str] = set()  # the axes of threads that are all there
+        inner: dict[str, int | None] = {}
+        for loop in around.loops:
+            if is_thread(loop, "threadIdx"):
+                inside.add(loop.thread)
+                if isinstance(loop.extent, Const) and loop.extent.value < nest.threads[loop.thread]:
+                    guards.append(loop.var < loop.extent)
+            else:
+                _, high = extent_range(loop.extent, ranges)
+                inner[loop.name] = None if high is None else high + 1
+        # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
+        store = x if isinstance(x, Store) else around.store
+        everywhere = store is not None and store.buffer.scope == "local"
+        moving = {name: nest.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
+        if store is not None and any(b.scope == WARP_SCOPE for b in used(store).values()):
+            # The lanes of a warp touch together what an instruction of a warp touches: two of them stand for all.
+            moving[threads["threadIdx.x"]] = min(nest.block[0], 2)
+        lets = {let.var.name for let in around.lets}
+        walk = Walk(x.indices, moving, tuple(guards), lets, ranges, list(threads.values()), nest.block)
+        copying = isinstance(x, Store) and called(x.value, ASYNCHRONOUS)
+        found.append(Access(x.buffer, isinstance(x, Store), path, walk, copying))
     return found
 
 

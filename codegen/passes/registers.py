@@ -32,8 +32,9 @@ from tir.ir import (
     seq,
 )
 from tir.simplify import prove
-from tir.traverse import children, fresh, map_children, names, rewrite, substitute, variables, walk, walk_stmts
+from tir.traverse import fresh, loads, map_children, names, rewrite, substitute, variables, walk, walk_stmts
 
+from .around import accesses
 from .guards import loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
@@ -188,76 +189,48 @@ def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
 def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> list[_Tile] | None:
     """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
     tiles: list[_Tile] = []
-    failed = False
     bound = {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}  # anew in each iteration
     stored = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Store)}
-
-    def access(indices: tuple[Expr, ...], store: bool, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
-        nonlocal failed
-        loaded = {n.buffer.name for i in indices for n in walk(i) if isinstance(n, Load)}
-        if failed or loaded & stored or any(variables(i) & (moving | bound) for i in indices):
-            failed = True
-            return
-        parts = _decompose(_offset(buffer, indices), lanes, unrolled)
+    if not all(isinstance(x.extent, Const) for x in walk_stmts(body) if isinstance(x, For)):
+        return None
+    for x, around in accesses(body):
+        if x.buffer.name != buffer.name:
+            continue
+        store = isinstance(x, Store)
+        lanes, unrolled = dict(outer_lanes), {}
+        for loop in around.loops:
+            (lanes if loop.kind is Kind.VECTORIZED else unrolled)[loop.name] = (loop.var, int(loop.extent.value))  # type: ignore[attr-defined]
+        loaded = {n.buffer.name for i in x.indices for n in loads(i)}
+        if loaded & stored or any(variables(i) & (moving | bound) for i in x.indices):
+            return None
+        parts = _decompose(_offset(buffer, x.indices), lanes, unrolled)
         if parts is None or (store and lanes and parts[2] is None):  # one place written by every lane
-            failed = True
-            return
+            return None
         base, axes, lane = parts
         shape = tuple((stride, extent) for stride, extent, _ in axes)
-        width = lane[1] if lane else 1
         # The load before the loops and the store after them are guarded by what holds for the place as such.
         ours = {v.name for _, _, v in axes} | ({lane[0].name} if lane else set())
         foreign = moving | bound | ({*lanes, *unrolled} - ours)
-        kept = [c for c in conditions if not variables(c) & foreign and not any(isinstance(n, Load) for n in walk(c))]
-        new = _Tile(base, shape, width, indices, tuple(v for _, _, v in axes), lane[0] if lane else None, kept, store)
-        for tile in tiles:
-            distance = as_constant(add(base, tile.base, -1))
-            if distance == 0 and shape == tile.axes and width == tile.lanes:
-                tile.stored |= store
-                names_here = dict(zip((v.name for v in new.loops), tile.loops, strict=True))
-                if new.lane is not None and tile.lane is not None:
-                    names_here[new.lane.name] = tile.lane
-                here = [substitute(c, names_here) for c in kept]
-                tile.conditions = [c for c in tile.conditions if c in here]
-                return
-        tiles.append(new)
-
-    def visit(n: Node, lanes: Loops, unrolled: Loops, conditions: list[Expr]) -> None:
-        nonlocal failed
-        match n:
-            case For(var, extent, inner, kind):
-                entry = {var.name: (var, int(extent.value))}  # type: ignore[attr-defined]
-                if kind is Kind.VECTORIZED:
-                    visit(inner, {**lanes, **entry}, unrolled, conditions)
-                else:
-                    visit(inner, lanes, {**unrolled, **entry}, conditions)
-            case If(condition, then, orelse):
-                visit(condition, lanes, unrolled, conditions)
-                visit(then, lanes, unrolled, [*conditions, *conjuncts(condition)])
-                if orelse is not None:
-                    visit(orelse, lanes, unrolled, conditions)
-            case Store(b, indices, value):
-                for e in (*indices, value):
-                    visit(e, lanes, unrolled, conditions)
-                if b.name == buffer.name:
-                    access(indices, True, lanes, unrolled, conditions)
-            case Load(b, indices):
-                for e in indices:
-                    visit(e, lanes, unrolled, conditions)
-                if b.name == buffer.name:
-                    access(indices, False, lanes, unrolled, conditions)
-            case Buffer():
-                pass
-            case _:
-                for c in children(n):
-                    visit(c, lanes, unrolled, conditions)
-
-    if not all(isinstance(x.extent, Const) for x in walk_stmts(body) if isinstance(x, For)):
-        return None
-    visit(body, dict(outer_lanes), {}, [])
-    if failed or not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE or not _apart(tiles):
+        kept = [c for c in around.conditions if not variables(c) & foreign and not loads(c)]
+        moved = tuple(v for _, _, v in axes)
+        new = _Tile(base, shape, lane[1] if lane else 1, x.indices, moved, lane[0] if lane else None, kept, store)
+        same = [t for t in tiles if (t.axes, t.lanes) == (shape, new.lanes)]
+        known = next((t for t in same if as_constant(add(base, t.base, -1)) == 0), None)
+        if known is None:
+            tiles.append(new)
+        else:
+            known.stored |= store
+            here = [substitute(c, _places_named(new, known)) for c in kept]
+            known.conditions = [c for c in known.conditions if c in here]
+    if not tiles or sum(len(t.offsets()) for t in tiles) > MAX_TILE or not _apart(tiles):
         return None
     return tiles
+
+
+def _places_named(a: _Tile, b: _Tile) -> dict[str, Expr]:
+    """The variables of a tile as another of the same axes calls them."""
+    lane = {a.lane.name: b.lane} if a.lane is not None and b.lane is not None else {}
+    return dict(zip((v.name for v in a.loops), b.loops, strict=True)) | lane  # type: ignore[return-value]
 
 
 def _apart(tiles: list[_Tile]) -> bool:
@@ -405,10 +378,7 @@ def _start(s: Stmt, promoted: list[tuple[Buffer, _Tile]], lanes: Loops) -> Const
 def _same_places(a: _Tile, b: _Tile) -> bool:
     if a.axes != b.axes or a.lanes != b.lanes or add(a.base, b.base, -1) or (a.lane is None) is not (b.lane is None):
         return False
-    renamed: dict[str, Expr] = dict(zip((v.name for v in a.loops), b.loops, strict=True))
-    if a.lane is not None and b.lane is not None:
-        renamed[a.lane.name] = b.lane
-    conditions = [substitute(c, renamed) for c in a.conditions]
+    conditions = [substitute(c, _places_named(a, b)) for c in a.conditions]
     return all(c in b.conditions for c in conditions) and all(c in conditions for c in b.conditions)
 
 

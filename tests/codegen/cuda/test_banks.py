@@ -16,9 +16,8 @@ from tir.ir import Const, Seq, Var
 TARGET = Target("cuda")
 tx, ty, k = Var("tx"), Var("ty"), Var("k")
 one = Const(1)
-KERNEL = DeviceFunction(
-    "k", (), (one, one, one), (32, 2, 1), {"threadIdx.x": tx, "threadIdx.y": ty, "threadIdx.z": Var("tz")}, (), Seq(())
-)
+INDICES = {"threadIdx.x": tx, "threadIdx.y": ty, "threadIdx.z": Var("tz")}
+KERNEL = DeviceFunction("k", (one, one, one), (32, 2, 1), INDICES, {}, Seq(()), 1, params=(), shared=())
 
 
 @pytest.mark.parametrize(
