@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from tir.affine import Interval
@@ -17,6 +18,7 @@ from tir.ir import (
     Kind,
     Let,
     Load,
+    Node,
     PrimFunc,
     Region,
     Seq,
@@ -29,6 +31,8 @@ from tir.traverse import replace_buffers, rewrite, walk, walk_stmts
 
 from .lower_blocks import ALIGNED
 
+Ranges = dict[str, Interval]
+
 
 def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """Each allocated buffer is placed in the innermost statement that holds all its accesses and needs nothing from an
@@ -39,7 +43,7 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """
     body = func.body
     for buffer in func.allocs:
-        if any(isinstance(n, (Load, Store)) and n.buffer.name == buffer.name for n in walk(body)):
+        if touches(body, buffer):
             body = place(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
@@ -62,48 +66,57 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
     return replace_buffers(body, table)
 
 
-def _touches(s: Stmt, buffer: Buffer) -> bool:
-    return any(isinstance(n, (Load, Store)) and n.buffer.name == buffer.name for n in walk(s))
+def touches(n: Node, buffer: Buffer) -> bool:
+    """Whether `n` loads or stores the buffer."""
+    return any(isinstance(x, (Load, Store)) and x.buffer.name == buffer.name for x in walk(n))
 
 
-def place(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
-    """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible.
-
-    The iterations of a parallel loop are independent: what one of them reads of a buffer that is used only there, it has written.
-    """
-    match s:
-        case For(var, extent, body, kind) if kind is Kind.PARALLEL or (
-            kind is Kind.SERIAL and self_contained(body, buffer, ranges)
-        ):
-            inside = {**ranges, var.name: extent_range(extent, ranges)}
-            return s.with_(body=place(body, buffer, inside))
-        case Seq(stmts):
-            users = [i for i, x in enumerate(stmts) if _touches(x, buffer)]
-            if len(users) == 1:
-                (i,) = users
-                return s.with_(stmts=(*stmts[:i], place(stmts[i], buffer, ranges), *stmts[i + 1 :]))
-            first, last = users[0], users[-1] + 1
-            if last - first < len(stmts):  # only the statements that need it see it
-                part = allocate(Seq(stmts[first:last]), buffer, ranges)
-                return Seq((*stmts[:first], part, *stmts[last:]))
-        case Let(var, value, body) if not any(isinstance(n, Load) and n.buffer.name == buffer.name for n in walk(value)):
-            return s.with_(body=place(body, buffer, ranges))
-        case Allocate(_, body):
-            return s.with_(body=place(body, buffer, ranges))
-        case If(condition, then, None) if not any(isinstance(n, Load) and n.buffer.name == buffer.name for n in walk(condition)):
-            return s.with_(then=place(then, buffer, ranges))
-    return allocate(s, buffer, ranges)
-
-
-def touched(s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
+def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
     """The box of the buffer that `s`, which accesses it, touches; what guards exclude is in it."""
     found = [regions[buffer.name] for regions in accessed(s, ranges, only={buffer.name}) if buffer.name in regions]
     return found[0] if len(found) == 1 else union(found[0], found[1])
 
 
-def allocate(s: Stmt, buffer: Buffer, ranges: dict[str, Interval], region: Region | None = None) -> Stmt:
-    """Allocate the region of the buffer that `s` touches, if it is not given, around `s`."""
-    region = clip(touched(s, buffer, ranges) if region is None else region, ranges)
+def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether what an iteration of the loop reads of the buffer, it has written. The iterations of a parallel loop are
+    independent: they read nothing else of a buffer that is used only there."""
+    return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and self_contained(loop.body, buffer, ranges))
+
+
+def place(
+    s: Stmt,
+    buffer: Buffer,
+    ranges: Ranges,
+    private: Callable[[For, Buffer, Ranges], bool] = _private,
+    region: Callable[[Stmt, Buffer, Ranges], Region] = touched,
+) -> Stmt:
+    """`s`, which holds all accesses of the buffer, with the buffer allocated as deep inside it as possible: inside of loops to
+    whose iterations it is `private`, and around the part of a sequence that uses it, of which it holds the `region`."""
+
+    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+        match s:
+            case For(var, extent, body) if private(s, buffer, ranges):
+                return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
+            case Seq(stmts):
+                users = [i for i, x in enumerate(stmts) if touches(x, buffer)]
+                first, last = users[0], users[-1] + 1
+                if last - first < len(stmts):  # only the statements that need it see it
+                    part = stmts[first] if last - first == 1 else Seq(stmts[first:last])
+                    return Seq((*stmts[:first], visit(part, ranges), *stmts[last:]))
+            case Let(_, value, body) if not touches(value, buffer):
+                return s.with_(body=visit(body, ranges))
+            case Allocate(_, body):
+                return s.with_(body=visit(body, ranges))
+            case If(condition, then, None) if not touches(condition, buffer):
+                return s.with_(then=visit(then, ranges))
+        return allocate(s, buffer, ranges, region(s, buffer, ranges))
+
+    return visit(s, ranges)
+
+
+def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
+    """`s` with a region of the buffer, all that it touches, allocated around."""
+    region = clip(region, ranges)
     starts: list[Expr] = []
     shape: list[Expr] = []
     for r, dim in zip(region.ranges, buffer.shape, strict=True):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import lcm, prod
 
 import numpy as np
 
 from tir.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
 from tir.analysis.regions import extent_range
-from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, If, Let, Load, PrimFunc, Seq, Stmt, Store, annotation
+from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, Region, Seq, Stmt, Store, annotation
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
@@ -46,39 +47,23 @@ def place_shared(func: PrimFunc, target) -> PrimFunc:
         placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
         for buffer in used(body).values():
             if buffer.scope in SHARED and buffer.name not in placed:
-                body = _place_tile(nest, body, buffer, nest.ranges)
+                body = place(body, buffer, nest.ranges, partial(_written_first, nest), partial(_tile_region, nest))
         return apply_strides(body, rules)
 
     rules = annotation(func.attrs, ALIGNED, {})
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in SHARED)), change)
 
 
-def _place_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
-    """`s` with the buffer allocated inside of all serial loops in whose iterations it is written before it is read."""
-    match s:
-        case For(var, extent, body) if not is_thread(s, "threadIdx") and (
-            _tile_complete(nest, body, buffer, {**ranges, var.name: extent_range(extent, ranges)})
-            or self_contained(body, buffer, ranges)
-        ):
-            inside = {**ranges, var.name: extent_range(extent, ranges)}
-            return s.with_(body=_place_tile(nest, body, buffer, inside))
-        case Seq(stmts):
-            users = [i for i, x in enumerate(stmts) if buffer.name in used(x)]
-            first, last = users[0], users[-1] + 1
-            if last - first == 1:
-                inner = _place_tile(nest, stmts[first], buffer, ranges)
-                return Seq((*stmts[:first], inner, *stmts[last:]))
-            if last - first < len(stmts):
-                return Seq((*stmts[:first], _allocate_tile(nest, Seq(stmts[first:last]), buffer, ranges), *stmts[last:]))
-        case Allocate(_, body) | Let(_, _, body):
-            return s.with_(body=_place_tile(nest, body, buffer, ranges))
-        case If(_, then, None):
-            return s.with_(then=_place_tile(nest, then, buffer, ranges))
-    return _allocate_tile(nest, s, buffer, ranges)
+def _written_first(nest: Nest, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
+    """Whether the block writes in each iteration of a loop what it reads of the buffer there."""
+    if is_thread(loop, "threadIdx"):
+        return False
+    inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
+    return _tile_complete(nest, loop.body, buffer, inside) or self_contained(loop.body, buffer, ranges)
 
 
-def _allocate_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Stmt:
-    """The buffer allocated around `s`, without what only threads would touch that have nothing left to copy:
+def _tile_region(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
+    """What `s` touches of the buffer, without what only threads would touch that have nothing left to copy:
 
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """
@@ -92,7 +77,7 @@ def _allocate_tile(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interv
                 r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))  # type: ignore[type-var]
             cut.append(r)
         region = region.with_(ranges=tuple(cut))
-    return allocate(s, buffer, ranges, region)
+    return region
 
 
 def _last(walk: Walk, index: Expr) -> int | None:
@@ -200,7 +185,10 @@ def place_local(func: PrimFunc, target) -> PrimFunc:
         for buffer in used(body).values():
             if buffer.scope in ("local", WARP_SCOPE):
                 _need_own(nest, body, buffer)
-                body = (place if self_contained(body, buffer, nest.ranges) else allocate)(body, buffer, nest.ranges)
+                if self_contained(body, buffer, nest.ranges):
+                    body = place(body, buffer, nest.ranges)
+                else:
+                    body = allocate(body, buffer, nest.ranges, touched(body, buffer, nest.ranges))
         return body
 
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in ("local", WARP_SCOPE))), change)
