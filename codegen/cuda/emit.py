@@ -8,7 +8,9 @@ aligned, and are unrolled otherwise.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from schedule.machine import STATIC_SHARED
@@ -39,6 +41,7 @@ from tir.script.printer import stmt_text
 from tir.simplify import simplify
 from tir.traverse import children, loads, stores, substitute, variables, walk, walk_stmts
 
+from ..export import KEYWORDS as C_WORDS
 from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
 from ..passes.gpu_kernels import AXES, GPUError
 from ..passes.gpu_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
@@ -53,15 +56,12 @@ COPIES = (4, 8, 16)  # bytes that can be copied to shared memory without waiting
 UNROLLED_COPIES = 4096  # statements; a loop over a local buffer that would make more is not unrolled
 VECTOR = {16: "int4", 8: "int2", 4: "int", 2: "short"}  # types that move so many bytes
 
-# Names that C++, CUDA or the prelude has.
+# Names that CUDA or the prelude has, beside the words of C++.
 _WORDS = """
-asm auto bool break case catch char class const continue default delete do double else enum explicit export extern false float
-for friend goto if inline int long mutable namespace new operator private protected public register return short signed sizeof
-static struct switch template this throw true try typedef typename union unsigned using virtual void volatile while main half
-exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid
-threadIdx blockIdx blockDim gridDim warpSize and or not xor dynamic_shared y0 y1 yn j0 j1 jn
+half exp log sqrt rsqrt tanh erf floor ceil pow fabs abs min max minimum maximum magnitude floordiv floormod truncated sigmoid
+threadIdx blockIdx blockDim gridDim warpSize dynamic_shared y0 y1 yn j0 j1 jn
 """
-KEYWORDS = frozenset(_WORDS.split())
+KEYWORDS = C_WORDS | frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,8 @@ class _Kernel:
             case Store(buffer, indices, value):
                 self.line(f"{self.write.element(buffer, indices)} = {stored(self.write(value), buffer.dtype)};", s)
             case If(condition, then, orelse):
-                self.line(f"if ({self.write(condition)}) {{", s)
-                self.inside(then)
-                if orelse is not None:
-                    self.line("} else {")
-                    self.inside(orelse)
-                self.line("}")
+                arms = [partial(self.stmt, x) for x in (then, orelse) if x is not None]
+                self.branch(self.write(condition), s, *arms)
             case Let(var, value, body):
                 self.line(f"const {VALUE[var.dtype]} {self.name(var.name)} = {self.write(value)};", s)
                 self.write.bound[var.name] = substitute(value, self.write.bound)
@@ -208,10 +204,16 @@ class _Kernel:
             case _:
                 raise TypeError(f"{type(s).__name__} has no form in CUDA C")
 
-    def inside(self, s: Stmt) -> None:
-        self.depth += 1
-        self.stmt(s)
-        self.depth -= 1
+    def branch(self, condition: str, origin: Stmt, *arms: Callable[[], None]) -> None:
+        """The first arm where the condition holds, the second, if there is one, where not."""
+        self.line(f"if ({condition}) {{", origin)
+        for number, write in enumerate(arms):
+            if number:
+                self.line("} else {")
+            self.depth += 1
+            write()
+            self.depth -= 1
+        self.line("}")
 
     def loop(self, s: For) -> None:
         if s.kind is Kind.UNROLLED or self.indexes_local(s):
@@ -223,7 +225,9 @@ class _Kernel:
         name = self.name(s.var.name)
         self.line(f"for ({kind} {name} = 0; {name} < {extent}; ++{name}) {{", s)
         self.write.ranges[s.var.name] = extent_range(s.extent, self.write.ranges)
-        self.inside(s.body)
+        self.depth += 1
+        self.stmt(s.body)
+        self.depth -= 1
         self.write.unrolled.pop(s.var, None)
         self.line("}")
 
@@ -243,45 +247,34 @@ class _Kernel:
         if not isinstance(s.extent, Const) or int(s.extent.value) < 2:
             self.loop(s.with_(kind=Kind.UNROLLED))
             return
-        n, first = int(s.extent.value), {s.var: Const(0, s.var.dtype)}
+        n = int(s.extent.value)
+        self.in_lanes(s, in_step(s.body, s.var, n, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
+
+    def in_lanes(self, s: For, body: Stmt, n: int) -> None:
+        """What a loop over n lanes does, of which `body` is left: conditions that all lanes share are branches around."""
         inside = {**self.write.ranges, s.var.name: (0, n - 1)}
-        body = in_step(s.body, s.var, n, inside)
-        conditions: list[Expr] = []
-        while isinstance(body, If) and body.orelse is None and together(body.condition, s.var, n, inside):
-            conditions.append(simplify(substitute(body.condition, first), inside))
-            body = body.then
-        for c in conditions:
-            self.line(f"if ({self.write(c)}) {{", s)
-            self.depth += 1
-        done = False
-        if isinstance(body, Store) and isinstance(body.value, Call) and body.value.op == ASYNCHRONOUS:
-            value = body.value.args[0]
-            plain = body.with_(value=value)
-            done = self.copy(plain, value, s.var, n)
-            if not done and dtypes.nbytes(body.buffer.dtype) in COPIES:  # one by one
-                self.loop(s.with_(kind=Kind.UNROLLED, body=body))
-                done = True
-            body = plain
+
+        def first(condition: Expr) -> str:
+            return self.write(simplify(substitute(condition, {s.var: Const(0, s.var.dtype)}), inside))
+
         match body:
-            case _ if done:
-                pass
-            case Store(buffer, indices, Select(c, t, f, True)) if together(c, s.var, n, inside) and not loads(c):
-                self.line(f"if ({self.write(simplify(substitute(c, first), inside))}) {{", s)
-                self.depth += 1
-                self.lanes(s, Store(buffer, indices, t), n)
-                self.depth -= 1
-                self.line("} else {")
-                self.depth += 1
-                self.lanes(s, Store(buffer, indices, f), n)
-                self.depth -= 1
-                self.line("}")
+            case If(c, then, None) if together(c, s.var, n, inside):
+                self.branch(first(c), s, lambda: self.in_lanes(s, then, n))
+            case Store(value=Call(op, (value,))) if op == ASYNCHRONOUS:
+                plain = body.with_(value=value)
+                if self.copy(plain, value, s.var, n):
+                    return
+                if dtypes.nbytes(body.buffer.dtype) in COPIES:  # one by one
+                    self.loop(s.with_(kind=Kind.UNROLLED, body=body))
+                else:
+                    self.in_lanes(s, plain, n)
+            case Store(_, _, Select(c, t, f, True)) if together(c, s.var, n, inside) and not loads(c):
+                arms = [partial(self.lanes, s, body.with_(value=x), n) for x in (t, f)]
+                self.branch(first(c), s, *arms)
             case Store():
                 self.lanes(s, body, n)
             case _:
                 self.loop(s.with_(kind=Kind.UNROLLED, body=body))
-        for _ in conditions:
-            self.depth -= 1
-            self.line("}")
 
     def lanes(self, s: For, store: Store, n: int) -> None:
         inside = {**self.write.ranges, s.var.name: (0, n - 1)}
@@ -292,43 +285,40 @@ class _Kernel:
             self.loop(s.with_(kind=Kind.UNROLLED, body=store))
             return
 
-        def place(buffer: Buffer, indices: tuple[Expr, ...], part: int, width: int) -> str:
-            return self.place(buffer, indices, s.var, part, inside, width)
+        def move(width: int, to: str | Load | Store, source: str | Load, origin: Stmt | None = None) -> None:
+            """All lanes, `width` bytes at a time, between places in memory and arrays in registers."""
+            for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype if isinstance(source, str) else source.dtype)):
+                a, b = (
+                    f"{x} + {part}" if isinstance(x, str) else self.place(x.buffer, x.indices, s.var, part, inside, width)
+                    for x in (to, source)
+                )
+                self.line(f"*({VECTOR[width]}*)({a}) = *(const {VECTOR[width]}*)({b});", origin)
+
+        def array(buffer: Buffer) -> str:
+            name = self.name(f"{buffer.name}_lanes")
+            self.line(f"__align__(16) {STORAGE[buffer.dtype]} {name}[{n}];")
+            return name
 
         if isinstance(store.value, Load) and width and vectors.get(store.value) == width:  # a copy
-            for part in range(0, n, width // dtypes.nbytes(store.buffer.dtype)):
-                to, source = (place(x.buffer, x.indices, part, width) for x in (store, store.value))
-                self.line(f"*({VECTOR[width]}*)({to}) = *(const {VECTOR[width]}*)({source});", store)
+            move(width, store, store.value, store)
             return
         self.line("{", s)
         self.depth += 1
         names: dict[Load, str] = {}
         for x, w in vectors.items():
-            kind, name = STORAGE[x.dtype], self.name(f"{x.buffer.name}_lanes")
-            self.line(f"__align__(16) {kind} {name}[{n}];")
-            per, vector = w // dtypes.nbytes(x.dtype), VECTOR[w]
-            for part in range(0, n, per):
-                self.line(f"*({vector}*)({name} + {part}) = *(const {vector}*)({place(x.buffer, x.indices, part, w)});")
-            names[x] = name
-        target = ""
-        if width:
-            target = self.name(f"{store.buffer.name}_lanes")
-            self.line(f"__align__(16) {STORAGE[store.buffer.dtype]} {target}[{n}];")
+            names[x] = array(x.buffer)
+            move(w, names[x], x)
+        target = array(store.buffer) if width else ""
         lane = self.name(s.var.name)
         self.write.ranges[s.var.name] = (0, n - 1)
         self.write.lanes = {x: f"{name}[{lane}]" for x, name in names.items()}
         element = f"{target}[{lane}]" if width else self.write.element(store.buffer, store.indices)
+        value = stored(self.write(store.value), store.buffer.dtype)
         self.line("#pragma unroll")
-        self.line(
-            f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {stored(self.write(store.value), store.buffer.dtype)};",
-            store,
-        )
+        self.line(f"for (int {lane} = 0; {lane} < {n}; ++{lane}) {element} = {value};", store)
         self.write.lanes = {}
         if width:
-            per, vector = width // dtypes.nbytes(store.buffer.dtype), VECTOR[width]
-            for part in range(0, n, per):
-                to = place(store.buffer, store.indices, part, width)
-                self.line(f"*({vector}*)({to}) = *(const {vector}*)({target} + {part});", store)
+            move(width, store, target, store)
         self.depth -= 1
         self.line("}")
 
