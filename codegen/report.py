@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tir.ir import For, PrimFunc, annotation
@@ -107,14 +107,16 @@ class Report:
         return "\n".join([title, lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
+COUNTED = {
+    "instructions": "instr", "width": "bits", "fma": "fma", "arithmetic": "arith", "loads": "load", "broadcasts": "bcast",
+    "gathers": "gather", "stores": "store", "spills": "spill", "calls": "call",
+}  # fmt: skip
+HEADS = ("line", "loop", *COUNTED.values(), "cycles", "peak")
 MEMORY = ("tir.take", "tir.give", "tir.release")  # functions that fetch and return memory, not the kernel's work
-
-HEADS = ("line", "loop", "instr", "bits", "fma", "arith", "load", "bcast", "gather", "store", "spill", "call", "cycles", "peak")
 
 
 def _cells(c: Counts) -> tuple[str, ...]:
-    order = (c.instructions, c.width, c.fma, c.arithmetic, c.loads, c.broadcasts, c.gathers, c.stores, c.spills, c.calls)
-    return tuple(map(str, order))
+    return tuple(str(getattr(c, name)) for name in COUNTED)
 
 
 def report(kernel) -> Report:
@@ -149,12 +151,8 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
             cycles = bounds[0][1] if bounds else 0.0
             bits = sum(i.width for i in body if i.fma)
             share = bits / core.fma_bits / cycles if bits and cycles else None
-            found.append(Loop(**_as_dict(counts), label=label, depth=inner[label].depth, bounds=bounds, share=share, **place))
+            found.append(Loop(**asdict(counts), label=label, depth=inner[label].depth, bounds=bounds, share=share, **place))
     return Report(name, target.mcpu, tuple(found), _counts(rest))
-
-
-def _as_dict(counts: Counts) -> dict:
-    return {f.name: getattr(counts, f.name) for f in fields(Counts)}
 
 
 class _Program:

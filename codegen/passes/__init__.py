@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tir.ir import Const, For, Kind, PrimFunc, Stmt
 from tir.simplify import simplify_tree
-from tir.traverse import map_children, substitute
+from tir.traverse import map_statements, substitute
 
 from .compact_buffers import compact_buffers
 from .gpu_buffers import first_places, fold_gaps, place_local, place_shared
@@ -33,7 +33,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, For) and s.extent == Const(1, s.extent.dtype) and s.kind is not Kind.THREAD:
             return visit(substitute(s.body, {s.var: Const(0, s.var.dtype)}))  # type: ignore[arg-type]
-        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, visit)
 
     return simplify_tree(func.with_(body=visit(func.body)))  # type: ignore[return-value]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import For, Kind, Stmt
-from tir.traverse import fresh, map_children, substitute
+from tir.traverse import fresh, map_statements, substitute
 
 
 def renamed(s: Stmt, taken: set[str]) -> Stmt:
@@ -13,4 +13,4 @@ def renamed(s: Stmt, taken: set[str]) -> Stmt:
             new = var.with_(name=fresh(taken, var.name))
             return s.with_(var=new, body=renamed(substitute(body, {var.name: new}), taken))  # type: ignore[arg-type]
         case _:
-            return map_children(s, lambda c: renamed(c, taken) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+            return map_statements(s, lambda c: renamed(c, taken))

@@ -37,7 +37,7 @@ from tir.ir import (
 )
 from tir.memory import SHARED, WARP
 from tir.simplify import simplify
-from tir.traverse import children, fresh, loads, map_children, rewrite, substitute, variables, walk, walk_stmts
+from tir.traverse import children, fresh, loads, map_statements, rewrite, substitute, variables, walk, walk_stmts
 
 from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, map_kernels
 
@@ -217,7 +217,7 @@ class _Lowering:
                 raise GPUError(f"`{s.buffer.name}[{', '.join(map(str, s.indices))}] = ...` touches a buffer in scope "
                                f"`{WARP_SCOPE}`, but not in loops over the rows and the columns of its tiles")  # fmt: skip
             case _:
-                return map_children(s, lambda c: self.visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: self.visit(c, ranges))
 
     def product(self, s: For, name: str) -> Stmt:
         zero = {x.name: Const(0) for x in walk_stmts(s) if isinstance(x, For)}

@@ -33,7 +33,7 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.traverse import fresh, loads, map_children, names, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk, walk_stmts
 
 from .around import accesses
 
@@ -97,7 +97,7 @@ def map_kernels(func: PrimFunc, change: Callable[[Nest], Stmt], whole: bool = Fa
             case For(var, extent, body):
                 return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
             case _:
-                return map_children(s, lambda c: visit(c, ranges) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, ranges))
 
     return func.with_(body=visit(func.body, {}))
 
@@ -194,7 +194,7 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
             # The inner loop of an axis hides the outer one, whose variable the body does not use.
             body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
             return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body, annotations=())
-        return map_children(s, lambda c: visit(c, around) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, lambda c: visit(c, around))
 
     body = visit(s, {})
     _need_all_blocks(s, {axis for axis in extents if axis.startswith("blockIdx")}, name)
@@ -254,7 +254,7 @@ def inject_virtual_thread(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         if not is_thread(s, "vthread"):
-            return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+            return map_statements(s, visit)
         assert isinstance(s, For)
         body = visit(s.body)
         loop = s.with_(kind=Kind.UNROLLED, thread="", body=body)
@@ -310,7 +310,7 @@ def distribute_threads(func: PrimFunc, target) -> PrimFunc:
     """
 
     def visit(s: Stmt) -> Stmt:
-        s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
+        s = map_statements(s, visit)
         if not is_thread(s, "threadIdx"):
             return s
         assert isinstance(s, For)
@@ -383,7 +383,7 @@ def _without_threads(kernel: Nest) -> Stmt:
             for axis in missing:
                 s = If(kernel.indices[axis].equal(Const(0)), s)
             return s
-        return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, lambda c: visit(c, inside))
 
     return visit(kernel.body, frozenset())
 

@@ -25,7 +25,7 @@ from tir.ir import (
 )
 from tir.memory import SHARED
 from tir.simplify import simplify
-from tir.traverse import fresh, loads, map_children, names, rewrite, stores, substitute, walk_stmts
+from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
 
 from .copies import renamed
 from .gpu_kernels import GPUError, Nest, compute_capability, map_kernels
@@ -49,7 +49,7 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
     taken = names(func)
 
     def visit(s: Stmt) -> Stmt:
-        s = map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[assignment]
+        s = map_statements(s, visit)
         if isinstance(s, For) and s.kind is Kind.SERIAL and (n := stages(s)) > 1:
             return _ahead(s, n, taken) or s
         return s

@@ -35,7 +35,7 @@ from tir.ir import (
     seq,
 )
 from tir.memory import WARP
-from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk_stmts
+from tir.traverse import fresh, map_statements, names, replace_buffers, stores, substitute, variables, walk_stmts
 
 from .gpu_kernels import AXES, GPUError, is_thread
 
@@ -74,7 +74,7 @@ class _Rewriting:
             if _reducing(s):
                 return self.reduce(s, around, kernel)
         inside = (*around, s) if isinstance(s, For) else around
-        return map_children(s, lambda c: self.visit(c, inside, kernel) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, lambda c: self.visit(c, inside, kernel))
 
     def buffer(self, name: str, shape: tuple[Expr, ...], dtype: str, scope: str) -> Buffer:
         result = Buffer(fresh(self.taken, name), shape, dtype, scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.affine import Interval, add, bounds, constant, polynomial, scale, to_expr
+from tir.affine import Interval, add, bounds, coefficient, constant, polynomial, scale, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
@@ -23,7 +23,7 @@ from tir.ir import (
     guarded,
 )
 from tir.simplify import prove, simplify, simplify_tree, wraps
-from tir.traverse import map_children, variables, walk, walk_stmts
+from tir.traverse import map_statements, variables, walk, walk_stmts
 
 Ranges = dict[str, Interval]
 
@@ -56,7 +56,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                     )
                 return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
             case _:
-                return map_children(s, lambda c: visit(c, ranges, lanes) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, ranges, lanes))
 
     return func.with_(body=visit(func.body, {}, frozenset()))
 
@@ -116,12 +116,10 @@ def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | N
             p = add(add(polynomial(a), polynomial(b), -1), constant(-1))
         case _:
             return None
-    factor = p.get(_atom(p, name) or (), 0) if _atom(p, name) else 0
-    if factor <= 0:
+    factor = coefficient(p, name)
+    if factor is None or factor <= 0:
         return None
-    rest = {m: c for m, c in p.items() if m != _atom(p, name)}
-    if any(name in variables(atom) for m in rest for atom in m):
-        return None
+    rest = {m: c for m, c in p.items() if not any(name in variables(atom) for atom in m)}
     moving = {m: c for m, c in rest.items() if any(variables(atom) & set(inner) for atom in m)}
     fixed = {m: c for m, c in rest.items() if m not in moving}
     low, _ = bounds(moving, {**outer, **inner})
@@ -130,10 +128,6 @@ def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | N
     bound = scale(add(fixed, constant(low)), -1)  # factor * v < bound
     # ceil(bound / factor) = (bound + factor - 1) // factor
     return simplify(Binary("//", to_expr(add(bound, constant(factor - 1))), Const(factor)), outer)
-
-
-def _atom(p, name: str):
-    return next((m for m in p if len(m) == 1 and getattr(m[0], "name", None) == name), None)
 
 
 def _drop_proved(s: Stmt, facts: list[Expr], ranges: Ranges) -> Stmt:
@@ -186,7 +180,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
                 new = visit(body, inside, deeper)
                 return s if new is body else s.with_(body=new)
             case _:
-                return map_children(s, lambda c: visit(c, ranges, serial) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, ranges, serial))
 
     body = func.body
     test = _full_tile_test(body, {}, {})
@@ -196,15 +190,11 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
 
 def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
-    fast = simplify_tree(_drop_proved_by(body, test, ranges), ranges)
+    fast = simplify_tree(_drop_proved(body, list(conjuncts(test)), ranges), ranges)
     verdict = simplify(test, ranges)
     if isinstance(verdict, Const):
         return fast if verdict.value else body  # type: ignore[return-value]
     return If(verdict, fast, body)  # type: ignore[arg-type]
-
-
-def _drop_proved_by(body: Stmt, test: Expr, ranges: Ranges) -> Stmt:
-    return _drop_proved(body, list(conjuncts(test)), ranges)
 
 
 def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, annotation
-from tir.traverse import map_children, variables
+from tir.traverse import map_statements, variables
 
 ANNOTATION = "combine_lanes"
 OPERATORS = ("+", "*", "min", "max")
@@ -24,7 +24,7 @@ def combine_lanes(func: PrimFunc, target) -> PrimFunc:
                 update = _only_statement(body)
                 if isinstance(update, Store) and updated(update) and not any(var.name in variables(i) for i in update.indices):
                     return s.with_(kind=Kind.VECTORIZED)
-        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
 

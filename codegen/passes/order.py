@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tir.ir import Const, For, If, Kind, Load, PrimFunc, Stmt, Store, Var
-from tir.traverse import loads, map_children, variables
+from tir.traverse import loads, map_statements, variables
 
 MAX_LOOPS = 5  # of a nest whose orders are all tried
 
@@ -24,7 +24,7 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.UNROLLED:
-            return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+            return map_statements(s, visit)
         nest, body = _nest(s)
         ordered, new = _ordered(nest, body), visit(body)
         if ordered is nest and new is body:

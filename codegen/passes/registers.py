@@ -32,7 +32,7 @@ from tir.ir import (
     seq,
 )
 from tir.simplify import prove
-from tir.traverse import fresh, loads, map_children, names, rewrite, substitute, variables, walk, walk_stmts
+from tir.traverse import fresh, loads, map_children, map_statements, names, rewrite, substitute, variables, walk, walk_stmts
 
 from .around import accesses
 from .guards import loop_facts
@@ -115,7 +115,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
                 new_else = None if orelse is None else visit(orelse, ranges, lanes, facts)
                 return s.with_(then=new_then, orelse=new_else)
             case _:
-                return map_children(s, lambda c: visit(c, ranges, lanes, facts) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, ranges, lanes, facts))
 
     return func.with_(body=visit(func.body, {}, {}, []))
 
@@ -298,7 +298,7 @@ def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> S
                     return new
             return s.with_(then=_unguarded(then, tiles, ranges, [*facts, *conditions]))
         case _:
-            return map_children(s, lambda c: _unguarded(c, tiles, ranges, facts) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+            return map_statements(s, lambda c: _unguarded(c, tiles, ranges, facts))
 
 
 def _only_there(s: Store, conditions: list[Expr], tiles: dict[str, _Tile]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tir.ir import Const, Expr, For, Kind, Load, PrimFunc, Stmt, Store, Var, annotation
-from tir.traverse import children, map_children, walk, walk_stmts
+from tir.traverse import children, map_statements, walk, walk_stmts
 
 MAX_OPERATIONS = 8192  # a larger body stays a loop: LLVM takes a second or two for this one, and grows by more than the size
 PRAGMA = "pragma_auto_unroll_max_step"
@@ -30,7 +30,7 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                     new = Kind.UNROLLED if wanted and size and size.operations <= MAX_OPERATIONS else Kind.SERIAL
                 return s if body is s.body and new is kind else s.with_(body=body, kind=new)
             case _:
-                return map_children(s, lambda c: visit(c, limit) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, limit))
 
     return func.with_(body=visit(func.body, 0))
 

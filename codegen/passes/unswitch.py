@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import TRUE, Expr, For, If, Load, PrimFunc, Select, Seq, Stmt, Store, conjunction, conjuncts
 from tir.simplify import wraps
-from tir.traverse import map_children, variables
+from tir.traverse import map_statements, variables
 
 
 def unswitch(func: PrimFunc, target) -> PrimFunc:
@@ -21,7 +21,7 @@ def unswitch(func: PrimFunc, target) -> PrimFunc:
             common = _conditions(s)
             if common:
                 return If(conjunction(*common), visit(_without(s, set(common))))
-        return map_children(s, lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+        return map_statements(s, visit)
 
     return func.with_(body=visit(func.body))
 
@@ -65,4 +65,4 @@ def _without(s: Stmt, known: set[Expr]) -> Stmt:
         left = conjunction(*(c for c in conjuncts(update.condition) if c not in known))
         value = update.true_value if left == TRUE else Select(left, update.true_value, update.false_value, lazy=update.lazy)
         return s.with_(value=value)
-    return map_children(s, lambda c: _without(c, known) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+    return map_statements(s, lambda c: _without(c, known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir import dtypes
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 from tir.simplify import simplify_tree
-from tir.traverse import fresh, map_children, names, substitute, walk
+from tir.traverse import fresh, map_statements, names, substitute, walk
 
 from .copies import renamed
 
@@ -51,7 +51,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                     pieces.append(lanes(last, tail, rest))
                 return seq(*pieces)
             case _:
-                return map_children(s, lambda c: visit(c, inside) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_statements(s, lambda c: visit(c, inside))
 
     return simplify_tree(func.with_(body=visit(func.body, False)))  # type: ignore[return-value]
 
