@@ -36,7 +36,7 @@ def cache_read(
     """
     scope, leaf = locate(func, block)
     memory = need_scope(storage_scope)
-    source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
+    source = buffer_of(leaf.block, read_buffer_index, written=False)
     consumers = scope.readers(source.name)
     if consumer_blocks is not None:
         chosen = named_readers(consumers, source.name, consumer_blocks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import Block, Buffer, PrimFunc, Seq, Stmt
+from tir.ir import Buffer, PrimFunc, Seq, Stmt
 from tir.traverse import replace_buffers
 
 from .copying import copy_block, finished, named_readers, need_scope, restricted, unknown_part, where_read
@@ -40,7 +40,7 @@ def cache_write(
     """
     scope, leaf = locate(func, block)
     memory = need_scope(storage_scope)
-    producer: Block = leaf.stmt  # type: ignore[assignment]
+    producer = leaf.block
     target = buffer_of(producer, write_buffer_index, written=True)
     need_complete(scope, leaf, "given a copy to write")
     need_only_writer(scope, leaf, "given a copy to write")

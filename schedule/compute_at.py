@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, For, PrimFunc
+from tir.ir import Axis, For, PrimFunc
 from tir.traverse import variables
 
 from .compute_inline import compute_inline
@@ -47,7 +47,7 @@ def compute_at(
     need_own_temporary(scope, moved, what)
     path = locate_loop(scope, moved, loop)
     target: For = path[-1]  # type: ignore[assignment]
-    producer: Block = moved.stmt  # type: ignore[assignment]
+    producer = moved.block
 
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     if not consumers:

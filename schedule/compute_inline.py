@@ -32,7 +32,7 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     """
     scope, leaf = locate(func, block)
     what = "inlined"
-    producer: Block = leaf.stmt  # type: ignore[assignment]
+    producer = leaf.block
     if producer.is_reduction:
         raise ScheduleError(
             f"`{block}` is a reduction, and has no single formula to put elsewhere",

@@ -155,7 +155,7 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
 
     Raises Unproved where windows and conditions are not exactly what is written.
     """
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     dims = _dimensions(block, target)
     own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
     conditions, rest = _on_axes(block)

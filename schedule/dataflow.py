@@ -42,6 +42,12 @@ class Leaf:
     above: tuple[Stmt, ...]
     order: int
 
+    @property
+    def block(self) -> Block:
+        """The block, where it is known to be one."""
+        assert type(self.stmt) is Block
+        return self.stmt
+
     @cached_property
     def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
         """The names of the buffers read and of those written."""

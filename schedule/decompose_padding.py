@@ -45,7 +45,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
     Example   padded: s.decompose_padding("B", "i")
     """
     scope, leaf = locate(func, block)
-    target: Block = leaf.stmt  # type: ignore[assignment]
+    target = leaf.block
     place = loop_around(leaf, func, loop)
     around, inner = leaf.loops[place], leaf.loops[place:]
     need_complete(scope, leaf, "decomposed into padding and a copy")
@@ -118,7 +118,7 @@ def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
 
 def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
     """The loops that can be cut to the range of the axis that they alone drive, with that range."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     result: dict[str, tuple[int, int]] = {}
     for it in block.iters:
         loop = next((x for x in inner if x.var == it.binding and x.extent == it.extent), None)

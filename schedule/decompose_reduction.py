@@ -37,7 +37,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     Example   matmul: s.decompose_reduction("C", "k")
     """
     scope, leaf = locate(func, block)
-    reduction: Block = leaf.stmt  # type: ignore[assignment]
+    reduction = leaf.block
     if reduction.init is None:
         hint = "it has been decomposed already" if reduction.is_reduction else "only a reduction, with T.init(), has one"
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
@@ -120,7 +120,7 @@ def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Inte
 
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
     """Nothing else under the loop writes what the init reads."""
-    started_from = {n.buffer.name for n in loads(leaf.stmt.init)}  # type: ignore[attr-defined]
+    started_from = {n.buffer.name for n in loads(leaf.block.init)}  # type: ignore[arg-type]
     for other in scope.leaves_under(target):
         for name in sorted(started_from & other.writes) if other is not leaf else ():
             raise ScheduleError(

@@ -38,8 +38,8 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     """
     scope, first = locate(func, reduction_block)
     other, last = locate(func, epilogue_block)
-    reduction: Block = first.stmt  # type: ignore[assignment]
-    epilogue: Block = last.stmt  # type: ignore[assignment]
+    reduction = first.block
+    epilogue = last.block
     marks = ((reduction, "the reduction"), (epilogue, "the epilogue"))
     if other.root is not scope.root:
         raise _refusal(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", epilogue_block, *marks)

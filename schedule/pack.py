@@ -41,12 +41,12 @@ def pack(
     Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
     """
     _, leaf = locate(func, block)
-    source = buffer_of(leaf.stmt, read_buffer_index, written=False)  # type: ignore[arg-type]
-    index_map = _walk(leaf.stmt, source, leaf.loops, preserve_unit_loops)  # type: ignore[arg-type]
+    source = buffer_of(leaf.block, read_buffer_index, written=False)
+    index_map = _walk(leaf.block, source, leaf.loops, preserve_unit_loops)
     func, copying = cache_read(func, block, source.name, storage_scope, [block])
     func, _ = transform_layout.function(func, copying, ["write", 0], index_map, 0)  # type: ignore[arg-type]
     _, copy = locate(func, copying)
-    in_order = all(type(i) is Var for i in single_store(copy.stmt).indices)  # type: ignore[arg-type]
+    in_order = all(type(i) is Var for i in single_store(copy.block).indices)
     if copy.loops and copy.alone == copy.loops and not in_order:
         func, _ = transform_block_layout.function(func, copying, index_map)  # type: ignore[arg-type]
     return func, copying

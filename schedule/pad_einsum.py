@@ -34,7 +34,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
               s.pad_einsum("C", [4, 4, 4])
     """
     scope, leaf = locate(func, block)
-    target: Block = leaf.stmt  # type: ignore[assignment]
+    target = leaf.block
     mark = (target, "the block")
     if len(padding) != len(target.iters) or any(p < 1 for p in padding):
         raise ScheduleError(f"`padding` must be {len(target.iters)} positive integers, one for each axis, got {padding}", mark)

@@ -100,7 +100,7 @@ def _cached(
 
 def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
     scope, leaf = locate(func, block)
-    reader: Block = leaf.stmt  # type: ignore[assignment]
+    reader = leaf.block
     need_reads_alone(leaf, source.name)
     place = _place(reader, source)
     used = _used(reader, place)
@@ -136,7 +136,7 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
 
 def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
     scope, leaf = locate(func, block)
-    writer: Block = leaf.stmt  # type: ignore[assignment]
+    writer = leaf.block
     need_complete(scope, leaf, "given a copy to write")
     need_only_writer(scope, leaf, "given a copy to write")
     place = _place(writer, target)
@@ -234,7 +234,7 @@ def _axes(names: Names, used: list[Iter]) -> tuple[tuple[Iter, ...], dict[str, E
 
 def _finished(leaf: Leaf, target: Buffer, loops: list[For], own: dict[str, Expr]) -> dict[str, Window]:
     """The windows of the copying block's axes that are written in an iteration of `loops`."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     try:
         need_stores(block)
         share = windows(block, loops, leaf.inside(loops))

@@ -19,7 +19,7 @@ from .private import holds
 
 def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
     """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or reduce with its init."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     for it in block.iters:
         if it.axis is Axis.OPAQUE:
             raise ScheduleError(
@@ -194,7 +194,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
     The predicate may go if it follows from each iteration variable being within its domain, or if every access is within
     bounds at all points of the domain.
     """
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     if block.predicate == TRUE:
         return
     ranges = {**scope.ranges, **ranges_of(leaf.above)}

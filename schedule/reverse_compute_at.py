@@ -49,7 +49,7 @@ def reverse_compute_at(
     need_complete(scope, moved, "moved")
     path = locate_loop(scope, moved, loop)
     target: For = path[-1]  # type: ignore[assignment]
-    consumer: Block = moved.stmt  # type: ignore[assignment]
+    consumer = moved.block
     producers = _producers(scope, moved, target)
     feeding = _feeding(scope, moved, path, producers[-1])
     _, ranges = loops_and_ranges(path, scope.ranges)
@@ -131,7 +131,7 @@ def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...]
     Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
     once at each of its points. All other reads may bound these axes only, and not more tightly.
     """
-    block: Block = moved.stmt  # type: ignore[assignment]
+    block = moved.block
     loops = [s for s in path if type(s) is For]
     found: list[tuple[Leaf, dict[str, Window]]] = []
     tiling: dict[str, Window] | None = None
@@ -170,7 +170,7 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
     """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
     iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
     """
-    block: Block = moved.stmt  # type: ignore[assignment]
+    block = moved.block
     source = producer.stmt
     if type(source) is not Block:
         raise ScheduleError(
@@ -269,7 +269,7 @@ def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
 def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
     """Refuse unless the block runs over its whole domain now, and in each iteration of the loops around both places for what
     the producers finish in that iteration."""
-    block: Block = moved.stmt  # type: ignore[assignment]
+    block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
     inner = moved.inside(around)
     try:

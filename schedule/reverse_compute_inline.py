@@ -32,7 +32,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     Example   chain: s.reverse_compute_inline("C")
     """
     scope, leaf = locate(func, block)
-    consumer: Block = leaf.stmt  # type: ignore[assignment]
+    consumer = leaf.block
     if consumer.is_reduction:
         raise ScheduleError(
             f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"), hint=_instead(block)
@@ -40,7 +40,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     need_complete(scope, leaf, "inlined into its producer")
     last = single_store(consumer)
     made = _only_producer(scope, leaf)
-    producer: Block = made.stmt  # type: ignore[assignment]
+    producer = made.block
     first = single_store(producer)
     name = first.buffer.name
     _need_nothing_between(scope, made, leaf, name)
@@ -142,8 +142,8 @@ def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> No
 
 def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
     """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there."""
-    consumer: Block = leaf.stmt  # type: ignore[assignment]
-    producer: Block = made.stmt  # type: ignore[assignment]
+    consumer = leaf.block
+    producer = made.block
     places = own_axes(producer, single_store(producer))
     axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
     theirs = {it.var.name: it for it in producer.iters}
@@ -183,7 +183,7 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
     """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
     try:
-        return windows(x.stmt, common, x.inside(common))  # type: ignore[arg-type]
+        return windows(x.block, common, x.inside(common))
     except Unproved as reason:
         what = f"that {x.quoted} runs over its whole domain, once"
         raise reason.refusal(what, (x.stmt, "the block"), hint=_instead(block)) from None

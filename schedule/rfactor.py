@@ -124,7 +124,7 @@ def _only_block(target: For) -> Block:
 
 def _need_roles(leaf: Leaf, target: For) -> set[str]:
     """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     placing = {name for it in block.iters if it.axis is Axis.SPATIAL for name in variables(it.binding)}
     driving = _driving(block)
     if target.name not in driving or target.name in placing:
@@ -150,7 +150,7 @@ def _need_roles(leaf: Leaf, target: For) -> set[str]:
 def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> Sequence[For]:
     """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
     reduction are, and they visit each point once."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     chain, outer = leaf.alone, leaf.loops[: len(leaf.loops) - len(leaf.alone)]
     if not any(x is target for x in chain):
         raise ScheduleError(

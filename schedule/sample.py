@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tir.ir import Block, PrimFunc
+from tir.ir import PrimFunc
 
 from .compute_at import compute_at
 from .compute_inline import compute_inline
@@ -172,7 +172,7 @@ def sample_compute_location(
 def compute_locations(func: PrimFunc, block: str) -> dict[int, str]:
     """The places where a block may be computed, by the number that `sample_compute_location` gives them."""
     scope, moved = locate(func, block)
-    target: Block = moved.stmt  # type: ignore[assignment]
+    target = moved.block
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
     producers = [p for p in scope.leaves if p is not moved and p.writes & moved.reads]
     places = {-1: ROOT}

@@ -114,7 +114,7 @@ def _buffer(stmt: Stmt, name: str) -> Buffer:
 
 def _reads_before(writer: Leaf, buffer: str) -> bool:
     """Whether a block reads elements of what it writes that it has not written itself."""
-    block: Block = writer.stmt  # type: ignore[assignment]
+    block = writer.block
     return buffer in writer.reads and block.init is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.ir import TRUE, Axis, Block, Const, For, Iter, Kind, PrimFunc, Var, conjunction, nest, seq
+from tir.ir import TRUE, Axis, Const, For, Iter, Kind, PrimFunc, Var, conjunction, nest, seq
 from tir.simplify import simplify_tree
 from tir.traverse import substitute, variables
 
@@ -29,7 +29,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
     Example   matmul: s.transform_block_layout("C", lambda i, j, k: (j, i, k))
     """
     _, leaf = locate(func, block)
-    target: Block = leaf.stmt  # type: ignore[assignment]
+    target = leaf.block
     mapping = parse_index_map(index_map, len(target.iters))
     loops = own_loops(leaf)
     names = Names.of(func)
@@ -75,7 +75,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
 
 def own_loops(leaf: Leaf) -> tuple[For, ...]:
     """The loops around a block, if there is nothing else in them and they are its domain."""
-    block: Block = leaf.stmt  # type: ignore[assignment]
+    block = leaf.block
     loops = leaf.alone
     if loops != leaf.loops:
         outer = leaf.loops[0]

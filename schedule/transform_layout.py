@@ -98,9 +98,9 @@ def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, pa
     producer = _producer(func, target)
     if producer is not None:
         leaf, top = producer
-        store = single_store(leaf.stmt)  # type: ignore[arg-type]
-        back = {v: layout.inverse[n] for n, v in enumerate(own_axes(leaf.stmt, store)) if v is not None}  # type: ignore[arg-type]
-        back |= {it.var.name: back.get(it.var.name, Const(0, it.var.dtype)) for it in leaf.stmt.iters}  # type: ignore[attr-defined]
+        store = single_store(leaf.block)
+        back = {v: layout.inverse[n] for n, v in enumerate(own_axes(leaf.block, store)) if v is not None}
+        back |= {it.var.name: back.get(it.var.name, Const(0, it.var.dtype)) for it in leaf.block.iters}
         value = simplify(substitute(store.value, back), layout.ranges)
         chosen = Select(conjunction(*layout.conditions), value, padding, lazy=True)
         written = _everywhere(names, layout, leaf.name, Store(new, layout.places, chosen))
