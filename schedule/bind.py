@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tir.affine import polynomial, to_expr
-from tir.ir import THREAD_AXES, Axis, Block, Buffer, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, Store, conjuncts
+from tir.ir import THREAD_AXES, Axis, Buffer, Const, For, Kind, PrimFunc, conjuncts
 from tir.memory import PER_THREAD, SHARED
 from tir.nearest import did_you_mean
-from tir.points import distinct, evaluate, grid, size
-from tir.simplify import wraps
-from tir.traverse import blocks, loads, loops, stores, variables, walk, walk_stmts
+from tir.traverse import blocks, loads, loops, stores, variables, walk
 
 from .error import ScheduleError
+from .independence import apart, independent_iterations, need_markable, need_no_lanes
 from .loops import nest_at
-from .parallel import independent_iterations, need_markable, need_no_lanes
 from .primitive import blocks_below, loop_at, primitive, replace_path
 from .private import private_buffers
 from .reducer import reducer_of
@@ -25,8 +20,6 @@ OWN = {
     "threadIdx": PER_THREAD,
     "vthread": PER_THREAD,
 }
-
-POINTS = 1 << 20  # instances that are enumerated at most
 
 
 def _same_for_all(loop: For, name: str) -> bool:
@@ -67,44 +60,6 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
             hint=f"rfactor({loop.name!r}, 0) gives each thread its own partial results",
         )
     return True
-
-
-def apart(path: list[Stmt]) -> bool:
-    """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
-    enumeration, where places that come from fused and split loops are beyond algebra."""
-    loop: For = path[-1]  # type: ignore[assignment]
-    chain, inner = nest_at(loop)
-    if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
-        return False
-    if any(type(s) not in (Store, Seq) for s in walk_stmts(inner.body)) or (
-        inner.init is not None and any(type(s) not in (Store, Seq) for s in walk_stmts(inner.init))
-    ):
-        return False
-    below = {x.name for x in chain}
-    extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
-    moving: list[Expr] = []
-    fixed: set[str] = set()
-    for it in inner.iters:
-        if it.axis is not Axis.SPATIAL:
-            continue
-        terms = [(m, c) for m, c in polynomial(it.binding).items() if any(variables(atom) & below for atom in m)]
-        moving.append(to_expr(dict(terms), it.var.dtype))
-        fixed |= variables(moving[-1]) - below
-    used = sorted(set().union(*(variables(e) for e in moving), {loop.name}))
-    counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
-    if len(counts) < len(used) or size(counts) > POINTS or any(wraps(e) for e in moving):
-        return False
-    values = grid(counts)
-    # Loops around are at the same iteration for both instances.
-    places = np.stack([np.broadcast_to(evaluate(e, values), values[loop.name].shape) for e in moving]
-                      + [values[name] for name in sorted(fixed)], axis=1) if moving or fixed else None  # fmt: skip
-    if places is None:
-        return counts[loop.name] <= 1
-    rows, place = distinct(places)
-    low, high = np.full(len(rows), counts[loop.name]), np.full(len(rows), -1)
-    np.minimum.at(low, place, values[loop.name])
-    np.maximum.at(high, place, values[loop.name])
-    return bool(np.all(low == high))
 
 
 @primitive

@@ -12,11 +12,11 @@ from tir.simplify import bounds, prove, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
 from .copies import renamed_loops
-from .decompose_reduction import need_loops_for_init, need_no_threads, updated_reads
 from .edits import Names
 from .error import ScheduleError
 from .loops import nest_at, ranges_of, substitute_loops
 from .primitive import loops_on, path_to_loop, primitive, replace_path
+from .requirements import need_loops_for_init, need_no_threads, updated_reads
 from .window import Unproved, need_distinct
 
 

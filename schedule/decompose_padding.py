@@ -11,13 +11,12 @@ from tir.traverse import loads, substitute, variables
 
 from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
-from .decompose_reduction import need_late_readers
 from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
 from .guards import excess
 from .loops import ranges_of
 from .primitive import primitive
-from .requirements import need_complete, single_store
+from .requirements import need_complete, need_late_readers, single_store
 
 
 @dataclass

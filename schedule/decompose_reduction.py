@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tir.affine import Interval
-from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Const, Expr, For, Kind, PrimFunc, Region, Stmt, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
 from tir.traverse import loads, substitute, variables
 
 from .copies import renamed_loops
-from .dataflow import Leaf, Scope, locate, loop_around, shared
+from .dataflow import Leaf, Scope, locate, loop_around
 from .edits import Insertion, Names, edited
 from .error import ScheduleError
 from .loops import ranges_of
 from .primitive import primitive
+from .requirements import need_late_readers, need_loops_for_init, need_no_threads, updated_reads
 from .window import Unproved, need_distinct
 
 
@@ -82,30 +82,6 @@ def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequ
     need_loops_for_init(reduction, inner, driving, _loops(reduction, spatial=True))
 
 
-def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -> None:
-    """Refuse to take the init from a reduction that threads do together: `driving` are the loops that drive it."""
-    for x in loops:
-        if x.name in driving and x.kind is Kind.THREAD:
-            raise ScheduleError(
-                f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
-                (x, "drives the reduction"),
-                (reduction, "the block"),
-                hint="do this before bind",
-            )
-
-
-def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str], placing: set[str]) -> None:
-    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
-    for x in loops:
-        if x.name in driving and x.name in placing:
-            raise ScheduleError(
-                f"`{x.name}` drives the reduction and spatial axes of `{reduction.name}`, so the init has no loop of its own",
-                (x, "drives both"),
-                (reduction, "the block"),
-                hint="decompose_reduction before the loops are fused",
-            )
-
-
 def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval]) -> None:
     """The reduction starts where its loops do."""
     for it in reduction.iters:
@@ -155,35 +131,3 @@ def _starting(
         annotations=reduction.annotations,
     )
     return nest(loops, init), init.name
-
-
-def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
-    """The stated reads of a reduction without its init: it reads what it writes, too."""
-    reads = reduction.reads
-    if reads is None or reduction.writes is None:
-        return reads
-    return (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
-
-
-def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
-    """Refuse if a statement under the loop could see that elements are initialised earlier."""
-    for other in scope.leaves_under(target):
-        if other is leaf:
-            continue
-        for name in sorted((other.reads | other.writes) & leaf.writes):
-            late = other.order > leaf.order and name not in other.writes
-            if late and name in scope.outputs:
-                # The old contents of a parameter can be seen where something else is read than what has been computed.
-                common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
-                around: list[Stmt] = [x for x in common if type(x) is For]
-                free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
-                mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
-                late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
-            if not late:
-                raise ScheduleError(
-                    f"{other.quoted} uses `{name}` under `{target.name}`, and could see that it is initialised earlier",
-                    (target, "the loop"),
-                    (other.stmt, f"uses {name}"),
-                    (leaf.stmt, f"writes {name}"),
-                    hint=f"choose a loop that is not around {other.quoted}",
-                )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var
+from tir.ir import Expr, For, PrimFunc, Var
 from tir.simplify import simplify
-from tir.traverse import variables, walk_stmts
+from tir.traverse import variables
 
 from .error import ScheduleError
-from .loops import substitute_loops
+from .loops import not_nested, substitute_loops
 from .primitive import SAME_FOR_ALL, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
 
 
@@ -62,32 +62,3 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     folded = () if preserve_unit_iters else (name,)
     body = substitute_loops(fused.body, mapping, ranges_inside, folded)
     return replace_path(func, above, fused.with_(body=body)), name
-
-
-def not_nested(outer: For, inner: Stmt) -> ScheduleError:
-    """The refusal of two loops that are not one directly within the other."""
-    assert isinstance(inner, For)
-    if any(s is inner for s in walk_stmts(outer)):
-        between = outer.body
-        if isinstance(between, For):
-            hint = f"name the loops in between too, or reorder first: `{between.name}` comes next"
-            return ScheduleError(
-                f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
-            )
-        only = "move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer"
-        return ScheduleError(
-            f"`{inner.name}` is not the only statement of `{outer.name}`",
-            (outer, "outer loop"),
-            (inner, "must be its whole body"),
-            hint=only if isinstance(between, Seq) else None,
-        )
-    if any(s is outer for s in walk_stmts(inner)):
-        return ScheduleError(
-            f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
-        )
-    return ScheduleError(
-        f"`{inner.name}` is not inside `{outer.name}`",
-        (outer, "one nest"),
-        (inner, "another"),
-        hint="loops of one nest are needed; merge joins two nests",
-    )

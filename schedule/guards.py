@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.affine import Interval, Polynomial, add, polynomial, to_expr
-from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Var, conjunction, conjuncts
+from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
@@ -143,6 +143,33 @@ def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], al
     if bound.factor < 0:  # |factor| v <= rest
         return 0, max(0, min(extent, rest // -bound.factor + 1))
     return max(0, min(extent, -(rest // bound.factor))), extent  # v >= -rest / factor
+
+
+def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
+    """`stmt` with all loops in it trimmed where they can be, outer ones first; `ranges` are those of the variables around it."""
+    match stmt:
+        case For(extent=Const(value)):
+            size = max(useful_iterations(stmt, ranges), 1) if value > 1 else value
+            name = stmt.name
+            if size < value:
+                stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)
+            ranges = {**ranges, name: (0, size - 1)}
+        case Block(body=Store()):
+            return stmt
+        case _:
+            ranges = ranges_of([stmt], ranges)
+    return map_statements(stmt, lambda s: trimmed(s, ranges))
+
+
+def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
+    """The number of iterations of a loop of constant extent after which nothing below it runs any more."""
+    extent = int(loop.extent.value)  # type: ignore[attr-defined]
+    most = 0
+    for g in guarded_statements(loop):
+        inside = ranges_of(g.loops, ranges)
+        found = [iterations_where(c, loop, inside, always=False) for c in g.conditions]
+        most = max(most, min((stop for _, stop in (f for f in found if f is not None)), default=extent))
+    return most
 
 
 def parsed_condition(func: PrimFunc, above: Sequence[Stmt], text: str) -> Expr:

@@ -9,8 +9,8 @@ from tir.traverse import blocks, substatements, variables
 from .edits import edited
 from .error import ScheduleError, listing
 from .index_map import IndexMap
+from .layouts import relaid
 from .primitive import find_block, primitive
-from .transform_layout import relaid
 
 
 @primitive

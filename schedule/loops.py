@@ -8,9 +8,11 @@ from typing import Any
 
 from tir.affine import Interval, Ranges
 from tir.analysis.regions import extent_range, iter_ranges
-from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Stmt, Var, conjunction, conjuncts
+from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Seq, Stmt, Var, conjunction, conjuncts
 from tir.simplify import prove, simplify
-from tir.traverse import map_children, substitute, variables, walk
+from tir.traverse import map_children, substitute, variables, walk, walk_stmts
+
+from .error import ScheduleError
 
 UNIT: Interval = (0, 0)
 KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
@@ -34,6 +36,35 @@ def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
         found.append(stmt)
         stmt = stmt.body
     return found, stmt
+
+
+def not_nested(outer: For, inner: Stmt) -> ScheduleError:
+    """The refusal of two loops that are not one directly within the other."""
+    assert isinstance(inner, For)
+    if any(s is inner for s in walk_stmts(outer)):
+        between = outer.body
+        if isinstance(between, For):
+            hint = f"name the loops in between too, or reorder first: `{between.name}` comes next"
+            return ScheduleError(
+                f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
+            )
+        only = "move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer"
+        return ScheduleError(
+            f"`{inner.name}` is not the only statement of `{outer.name}`",
+            (outer, "outer loop"),
+            (inner, "must be its whole body"),
+            hint=only if isinstance(between, Seq) else None,
+        )
+    if any(s is outer for s in walk_stmts(inner)):
+        return ScheduleError(
+            f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
+        )
+    return ScheduleError(
+        f"`{inner.name}` is not inside `{outer.name}`",
+        (outer, "one nest"),
+        (inner, "another"),
+        hint="loops of one nest are needed; merge joins two nests",
+    )
 
 
 def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[For], folded: Collection[str] = ()) -> Stmt:

@@ -10,10 +10,9 @@ from .dataflow import locate
 from .edits import Names, edited, with_extents
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, place_names
+from .layouts import padded
 from .primitive import find_block, primitive
-from .requirements import need_complete, need_temporary
-from .transform_block_layout import own_loops
-from .transform_layout import padded
+from .requirements import need_complete, need_temporary, own_loops
 
 
 @primitive

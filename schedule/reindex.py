@@ -11,10 +11,10 @@ from .dataflow import Leaf, buffer_of, locate, shared
 from .edits import Insertion, Names, edited, parts, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .index_map import IndexMap, invert, parse_index_map, place_names
+from .layouts import padded, relaid, which
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import find_block, primitive
 from .requirements import in_bounds, need_complete, need_only_writer, need_read_later
-from .transform_layout import padded, relaid, which
 from .window import Unproved, Window, windows
 
 AS_IT_IS = "cache_read and cache_write copy a buffer as it is"

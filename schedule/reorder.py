@@ -11,8 +11,7 @@ from tir.traverse import loops, variables
 
 from .conflicts import ANY, GREATER, LESS, SAME, Instances, Unit, clash, local_buffers, related, spatial, touching, units
 from .error import ScheduleError, listing
-from .fuse import not_nested
-from .loops import ranges_of
+from .loops import not_nested, ranges_of
 from .primitive import KIND_WORDS, SAME_FOR_ALL, path_to_loop, primitive, replace_path
 from .requirements import in_any_order
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tir.affine import Interval
-from tir.analysis.regions import iter_ranges
-from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let, Load, Select, Stmt, Store, Var, conjuncts
+from tir.analysis.regions import accessed, iter_ranges
+from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let, Load, Region, Select, Stmt, Store, Var, conjuncts
 from tir.simplify import prove
 from tir.traverse import children, loads, stores, variables, walk
 
@@ -270,3 +270,104 @@ def own_axes(block: Block, store: Store) -> list[str | None]:
                 hint=f"leave out the axis `{name}`, or make it a dimension of `{store.buffer.name}`",
             )
     return result
+
+
+def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -> None:
+    """Refuse to take the init from a reduction that threads do together: `driving` are the loops that drive it."""
+    for x in loops:
+        if x.name in driving and x.kind is Kind.THREAD:
+            raise ScheduleError(
+                f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
+                (x, "drives the reduction"),
+                (reduction, "the block"),
+                hint="do this before bind",
+            )
+
+
+def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str], placing: set[str]) -> None:
+    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
+    for x in loops:
+        if x.name in driving and x.name in placing:
+            raise ScheduleError(
+                f"`{x.name}` drives the reduction and spatial axes of `{reduction.name}`, so the init has no loop of its own",
+                (x, "drives both"),
+                (reduction, "the block"),
+                hint="decompose_reduction before the loops are fused",
+            )
+
+
+def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
+    """The stated reads of a reduction without its init: it reads what it writes, too."""
+    reads = reduction.reads
+    if reads is None or reduction.writes is None:
+        return reads
+    return (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
+
+
+def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
+    """Refuse if a statement under the loop could see that elements are initialised earlier."""
+    for other in scope.leaves_under(target):
+        if other is leaf:
+            continue
+        for name in sorted((other.reads | other.writes) & leaf.writes):
+            late = other.order > leaf.order and name not in other.writes
+            if late and name in scope.outputs:
+                # The old contents of a parameter can be seen where something else is read than what has been computed.
+                common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
+                around: list[Stmt] = [x for x in common if type(x) is For]
+                free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
+                mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
+                late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
+            if not late:
+                raise ScheduleError(
+                    f"{other.quoted} uses `{name}` under `{target.name}`, and could see that it is initialised earlier",
+                    (target, "the loop"),
+                    (other.stmt, f"uses {name}"),
+                    (leaf.stmt, f"writes {name}"),
+                    hint=f"choose a loop that is not around {other.quoted}",
+                )
+
+
+def own_loops(leaf: Leaf) -> tuple[For, ...]:
+    """The loops around a block, if there is nothing else in them and they are its domain."""
+    block = leaf.block
+    loops = leaf.alone
+    if loops != leaf.loops:
+        outer = leaf.loops[0]
+        raise ScheduleError(
+            f"`{block.name}` is not alone in `{outer.name}`",
+            (outer, "the loop"),
+            (block, "the block"),
+            hint="do this before anything is moved there (compute_at, reverse_compute_at)",
+        )
+    driven = {it.binding.name: it for it in block.iters if type(it.binding) is Var}
+    for loop in loops:
+        if loop.kind is not Kind.SERIAL or loop.annotations:
+            word = "annotated" if loop.kind is Kind.SERIAL else KIND_WORDS[loop.kind]
+            raise ScheduleError(f"`{loop.name}` is {word}, which would be lost", (loop, word), hint="mark the new loops instead")
+        it = driven.get(loop.name)
+        if it is None or it.extent != loop.extent or sum(loop.name in variables(x.binding) for x in block.iters) > 1:
+            raise ScheduleError(
+                f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent",
+                (loop, "the loop"),
+                (block, "the block"),
+                hint="do this before split, fuse and tile",
+            )
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"), hint=in_any_order(it)
+            )
+        if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
+            continue
+        if it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
+            )
+    if block.predicate != TRUE:
+        raise ScheduleError(
+            f"`{block.name}` runs only where `{block.predicate}`",
+            (block, "guarded"),
+            hint="do this before split by a factor that does not divide",
+        )
+    return loops

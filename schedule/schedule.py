@@ -31,6 +31,7 @@ from .fuse import fuse
 from .fuse_reduction_epilogue import fuse_reduction_epilogue
 from .hoist_predicate import hoist_predicate
 from .index_map import index_map_text
+from .layouts import which
 from .lift_alloc import lift_alloc
 from .loop_partition import loop_partition
 from .merge import merge
@@ -51,7 +52,6 @@ from .storage_align import storage_align
 from .tensorize import tensorize
 from .tile import tile
 from .trace import Step, Trace
-from .transform_layout import which
 from .trim import trim
 from .unroll import unroll
 from .vectorize import vectorize

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tir.ir import TRUE, Axis, Const, For, Iter, Kind, PrimFunc, Var, conjunction, nest, seq
+from tir.ir import Axis, Iter, PrimFunc, Var, conjunction, nest, seq
 from tir.simplify import simplify_tree
-from tir.traverse import substitute, variables
+from tir.traverse import substitute
 
-from .dataflow import Leaf, locate
+from .dataflow import locate
 from .edits import Names, edited
 from .error import ScheduleError
 from .index_map import invert, parse_index_map, place_names
-from .primitive import KIND_WORDS, primitive
-from .requirements import in_any_order
+from .primitive import primitive
+from .requirements import own_loops
 
 
 @primitive
@@ -71,48 +71,3 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
         writes=regions(target.writes),
     )
     return edited(func, [(loops[0] if loops else target, nest(new, result))]), None  # type: ignore[arg-type]
-
-
-def own_loops(leaf: Leaf) -> tuple[For, ...]:
-    """The loops around a block, if there is nothing else in them and they are its domain."""
-    block = leaf.block
-    loops = leaf.alone
-    if loops != leaf.loops:
-        outer = leaf.loops[0]
-        raise ScheduleError(
-            f"`{block.name}` is not alone in `{outer.name}`",
-            (outer, "the loop"),
-            (block, "the block"),
-            hint="do this before anything is moved there (compute_at, reverse_compute_at)",
-        )
-    driven = {it.binding.name: it for it in block.iters if type(it.binding) is Var}
-    for loop in loops:
-        if loop.kind is not Kind.SERIAL or loop.annotations:
-            word = "annotated" if loop.kind is Kind.SERIAL else KIND_WORDS[loop.kind]
-            raise ScheduleError(f"`{loop.name}` is {word}, which would be lost", (loop, word), hint="mark the new loops instead")
-        it = driven.get(loop.name)
-        if it is None or it.extent != loop.extent or sum(loop.name in variables(x.binding) for x in block.iters) > 1:
-            raise ScheduleError(
-                f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent",
-                (loop, "the loop"),
-                (block, "the block"),
-                hint="do this before split, fuse and tile",
-            )
-    for it in block.iters:
-        if it.axis is Axis.OPAQUE:
-            raise ScheduleError(
-                f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"), hint=in_any_order(it)
-            )
-        if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
-            continue
-        if it.extent != Const(1, it.extent.dtype):
-            raise ScheduleError(
-                f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
-            )
-    if block.predicate != TRUE:
-        raise ScheduleError(
-            f"`{block.name}` runs only where `{block.predicate}`",
-            (block, "guarded"),
-            hint="do this before split by a factor that does not divide",
-        )
-    return loops

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from tir.ir import PrimFunc, const
+from tir.traverse import stores
 
-from tir.affine import Ranges
-from tir.analysis.regions import extent_range, iter_ranges
-from tir.ir import (
-    TRUE,
-    Allocate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Iter,
-    Kind,
-    Load,
-    PrimFunc,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    conjunction,
-    const,
-    nest,
-)
-from tir.nearest import did_you_mean
-from tir.simplify import simplify
-from tir.traverse import blocks, loads, map_children, stores, substatements, substitute, walk
-
-from .dataflow import Leaf, buffer_of, locate
-from .edits import Insertion, Names, edited, parts, unstated
-from .error import ScheduleError, listing
-from .index_map import IndexMap, Layout, invert, parse_index_map, place_names
+from .edits import Names
+from .error import ScheduleError
+from .index_map import invert, parse_index_map, place_names
+from .layouts import padded, relaid, which
 from .primitive import find_block, primitive
-from .requirements import own_axes, single_store
-from .window import Unproved, windows
 
 
 @primitive
@@ -90,130 +60,3 @@ def transform_layout(
             hint=f"pad_value is a number that {target.dtype} holds, such as 0",
         ) from None
     return padded(func, target, mapping, layout, padding, names), None
-
-
-def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names) -> PrimFunc:
-    """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
-    new = target.with_(shape=layout.extents)
-    producer = _producer(func, target)
-    if producer is not None:
-        leaf, top = producer
-        store = single_store(leaf.block)
-        back = {v: layout.inverse[n] for n, v in enumerate(own_axes(leaf.block, store)) if v is not None}
-        back |= {it.var.name: back.get(it.var.name, Const(0, it.var.dtype)) for it in leaf.block.iters}
-        value = simplify(substitute(store.value, back), layout.ranges)
-        chosen = Select(conjunction(*layout.conditions), value, padding, lazy=True)
-        written = _everywhere(names, layout, leaf.name, Store(new, layout.places, chosen))
-        func = edited(func, [(top, written)])
-    else:
-        outside = [simplify(Unary("not", c)) for c in layout.conditions]
-        where = reduce(lambda a, b: Binary("or", a, b), outside)
-        written = _everywhere(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), where)
-        func = edited(func, [], Insertion(*_first_use(func, target.name), written))
-    return relaid(func, target.name, new, mapping, written)
-
-
-def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
-    """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
-    match buffer:
-        case [("read" | "write") as kind, index]:
-            return buffer_of(block, index, written=kind == "write")
-        case str() as name:
-            for n in walk(block):
-                if type(n) is Buffer and n.name == name:
-                    return n
-            used = sorted({n.name for n in walk(block) if type(n) is Buffer})
-            raise ScheduleError(
-                f"`{block.name}` uses no buffer called `{name}`, but {listing(used)}",
-                (block, "the block"),
-                hint=did_you_mean(name, used),
-            )
-        case _:
-            raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
-
-
-def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
-    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped."""
-
-    def visit(n, ranges: Ranges):
-        if n is but:
-            return n
-        match n:
-            case Buffer():
-                return new if n.name == name else n
-            case For(var, extent):
-                inside: Ranges = {**ranges, var.name: extent_range(extent, ranges)}
-            case Block(iters=iters):
-                if not any(type(x) is Buffer and x.name == name for x in walk(n)):
-                    return n
-                inside = {**ranges, **iter_ranges(n)}
-                return unstated(n, name).with_(
-                    iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in iters),
-                    predicate=visit(n.predicate, ranges),
-                    body=visit(n.body, inside),
-                    init=None if n.init is None else visit(n.init, inside),
-                    allocs=tuple(visit(b, ranges) for b in n.allocs),
-                )
-            case _:
-                inside = ranges
-        n = map_children(n, lambda c: visit(c, inside))
-        if type(n) in (Load, Store) and n.buffer is new:
-            n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))
-        return n
-
-    return func.with_(body=visit(func.body, {}), allocs=tuple(new if b.name == name else b for b in func.allocs))
-
-
-def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate: Expr = TRUE) -> Stmt:
-    """A block over all places of a layout, where the predicate (over the places) holds."""
-    loops = [Var(names.loop(f"ax{n}"), v.dtype) for n, v in enumerate(layout.places)]
-    iters = tuple(Iter(v, e, Axis.SPATIAL, x) for v, e, x in zip(layout.places, layout.extents, loops, strict=True))
-    table = {v.name: x for v, x in zip(layout.places, loops, strict=True)}
-    return nest(zip(loops, layout.extents, strict=True), Block(block, iters, body, None, substitute(predicate, table)))
-
-
-def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
-    """The only writer of a buffer with the nest that it is alone in, if that writes every element once, from other buffers."""
-    writers = [b for b in blocks(func.body) if any(type(s) is Store and s.buffer.name == target.name for s in _direct(b))]
-    if len(writers) != 1:
-        return None
-    try:
-        _, leaf = locate(func, writers[0].name)
-        if leaf.stmt is not writers[0] or any(it.axis is not Axis.SPATIAL for it in writers[0].iters):
-            return None
-        store = single_store(writers[0])
-        axes = {it.var.name: it for it in writers[0].iters}
-        for v, dim in zip(own_axes(writers[0], store), target.shape, strict=True):
-            if (Const(1, dim.dtype) if v is None else axes[v].extent) != dim:
-                return None
-        if any(n.buffer.name == target.name for n in loads(writers[0])):
-            return None
-        windows(writers[0], (), leaf.loops)
-    except (ScheduleError, Unproved):
-        return None
-    if leaf.alone != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
-        return None
-    return leaf, leaf.loops[0] if leaf.loops else leaf.stmt
-
-
-def _direct(stmt: Stmt) -> list[Stmt]:
-    """The statements of a block that are in no block inside it."""
-    found: list[Stmt] = []
-    stack = list(substatements(stmt))
-    while stack:
-        s = stack.pop()
-        if type(s) is not Block:
-            found.append(s)
-            stack.extend(substatements(s))
-    return found
-
-
-def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:
-    """The body in which a buffer is allocated, and the number of the first statement there that uses it."""
-    body = func.body
-    for s in walk(func.body):
-        if (type(s) is Block and any(b.name == name for b in s.allocs)) or (type(s) is Allocate and s.buffer.name == name):
-            body = s.body
-            break
-    used = (n for n, s in enumerate(parts(body)) if any(type(x) is Buffer and x.name == name for x in walk(s)))
-    return body, next(used)

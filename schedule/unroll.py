@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import Kind, PrimFunc
 
-from .parallel import need_markable
+from .independence import need_markable
 from .primitive import constant_extent, loop_at, primitive, replace_path
 
 

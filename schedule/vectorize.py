@@ -5,9 +5,8 @@ from __future__ import annotations
 from tir.ir import Kind, PrimFunc
 from tir.traverse import loops, variables
 
-from .bind import apart
 from .error import ScheduleError
-from .parallel import independent_iterations, need_markable, need_no_lanes
+from .independence import apart, independent_iterations, need_markable, need_no_lanes
 from .primitive import KIND_WORDS, SAME_FOR_ALL, constant_extent, loop_at, primitive, replace_path
 
 
