@@ -57,19 +57,19 @@ from .unroll import unroll
 from .vectorize import vectorize
 
 
-def _method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
+def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
     """The method of `Schedule` that takes a primitive as a step: its arguments without the function, and what it returns."""
 
-    def method(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
+    def step(self: Schedule, *args: P.args, **kwargs: P.kwargs) -> R:
         bound = taken.bound(args, kwargs)
         bound.apply_defaults()
         return self._apply(taken.name, *bound.args, **bound.kwargs)
 
-    method.__name__, method.__qualname__, method.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
+    step.__name__, step.__qualname__, step.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     _, made = typing.get_args(typing.get_type_hints(taken.function)["return"])
-    method.__signature__ = inspect.Signature([this, *taken.parameters], return_annotation=made)  # type: ignore[attr-defined]
-    return method
+    step.__signature__ = inspect.Signature([this, *taken.parameters], return_annotation=made)  # type: ignore[attr-defined]
+    return step
 
 
 class Schedule:
@@ -225,32 +225,32 @@ class Schedule:
 
     # --- loops -----------------------------------------------------------------------------------------------------------
 
-    split = _method(split)
-    tile = _method(tile)
-    fuse = _method(fuse)
-    reorder = _method(reorder)
-    parallel = _method(parallel)
-    vectorize = _method(vectorize)
-    unroll = _method(unroll)
-    add_unit_loop = _method(add_unit_loop)
-    bind = _method(bind)
-    loop_partition = _method(loop_partition)
-    merge = _method(merge)
-    annotate = _method(annotate)
-    unannotate = _method(unannotate)
+    split = method(split)
+    tile = method(tile)
+    fuse = method(fuse)
+    reorder = method(reorder)
+    parallel = method(parallel)
+    vectorize = method(vectorize)
+    unroll = method(unroll)
+    add_unit_loop = method(add_unit_loop)
+    bind = method(bind)
+    loop_partition = method(loop_partition)
+    merge = method(merge)
+    annotate = method(annotate)
+    unannotate = method(unannotate)
 
     # --- placement -------------------------------------------------------------------------------------------------------
 
-    compute_at = _method(compute_at)
-    reverse_compute_at = _method(reverse_compute_at)
-    compute_inline = _method(compute_inline)
-    reverse_compute_inline = _method(reverse_compute_inline)
+    compute_at = method(compute_at)
+    reverse_compute_at = method(reverse_compute_at)
+    compute_inline = method(compute_inline)
+    reverse_compute_inline = method(reverse_compute_inline)
 
     # --- buffers ---------------------------------------------------------------------------------------------------------
 
-    cache_read = _method(cache_read)
-    cache_write = _method(cache_write)
-    set_scope = _method(set_scope)
+    cache_read = method(cache_read)
+    cache_write = method(cache_write)
+    set_scope = method(set_scope)
 
     def reindex(self, block: str, buffer: tuple[str, int] | str) -> str:
         """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block."""
@@ -272,7 +272,7 @@ class Schedule:
         text = self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters))
         return self._apply("reindex_cache_write", *args, text)
 
-    pack = _method(pack)
+    pack = method(pack)
 
     def transform_layout(
         self,
@@ -285,36 +285,36 @@ class Schedule:
         text = self._index_map("transform_layout", (block, buffer), index_map, lambda b: len(which(b, buffer).shape))
         self._apply("transform_layout", block, buffer, text, pad_value)
 
-    stage_mem = _method(stage_mem)
-    lift_alloc = _method(lift_alloc)
-    storage_align = _method(storage_align)
+    stage_mem = method(stage_mem)
+    lift_alloc = method(lift_alloc)
+    storage_align = method(storage_align)
 
     # --- reductions ------------------------------------------------------------------------------------------------------
 
-    decompose_reduction = _method(decompose_reduction)
-    decompose_padding = _method(decompose_padding)
-    pad_einsum = _method(pad_einsum)
-    fuse_reduction_epilogue = _method(fuse_reduction_epilogue)
-    rfactor = _method(rfactor)
+    decompose_reduction = method(decompose_reduction)
+    decompose_padding = method(decompose_padding)
+    pad_einsum = method(pad_einsum)
+    fuse_reduction_epilogue = method(fuse_reduction_epilogue)
+    rfactor = method(rfactor)
 
     # --- guards ----------------------------------------------------------------------------------------------------------
 
-    add_guard = _method(add_guard)
-    hoist_predicate = _method(hoist_predicate)
-    trim = _method(trim)
-    peel = _method(peel)
+    add_guard = method(add_guard)
+    hoist_predicate = method(hoist_predicate)
+    trim = method(trim)
+    peel = method(peel)
 
     # --- blocks ----------------------------------------------------------------------------------------------------------
 
-    blockize = _method(blockize)
-    tensorize = _method(tensorize)
+    blockize = method(blockize)
+    tensorize = method(tensorize)
 
     def transform_block_layout(self, block: str, index_map: Callable[..., Any] | str) -> None:
         """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
         text = self._index_map("transform_block_layout", (block,), index_map, lambda b: len(b.iters))
         self._apply("transform_block_layout", block, text)
 
-    reorder_block_iter_var = _method(reorder_block_iter_var)
+    reorder_block_iter_var = method(reorder_block_iter_var)
 
     # --- sampling --------------------------------------------------------------------------------------------------------
 
