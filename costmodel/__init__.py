@@ -18,25 +18,7 @@ from .model import CostModel, RandomModel, WarmUp
 from .tile_model import TileModel
 
 __all__ = [
-    "Access",
-    "Boosting",
-    "CostModel",
-    "Family",
-    "GBDTModel",
-    "GPUModel",
-    "LearnedModel",
-    "Loss",
-    "Machine",
-    "NAMES",
-    "Nest",
-    "Program",
-    "RandomModel",
-    "Regressor",
-    "RegressorModel",
-    "ThroughputSum",
-    "TileModel",
-    "TimeSum",
-    "WarmUp",
-    "features",
+    "Access", "Boosting", "CostModel", "Family", "GBDTModel", "GPUModel", "LearnedModel", "Loss", "Machine", "NAMES", "Nest",
+    "Program", "RandomModel", "Regressor", "RegressorModel", "ThroughputSum", "TileModel", "TimeSum", "WarmUp", "features",
     "program",
-]
+]  # fmt: skip

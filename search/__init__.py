@@ -27,30 +27,21 @@ if TYPE_CHECKING:
     from .tuner import NothingFound, Result, autotune
 
 _NAMES = {
-    "Candidate": "search.measure",
-    "Evolution": "search.evolution",
-    "Limits": "search.measure",
-    "LocalMeasurer": "search.measure",
-    "Measurement": "search.measure",
-    "Measurer": "search.measure",
-    "NearHit": "search.records",
-    "NoRecord": "search.records",
-    "NothingFound": "search.tuner",
-    "Record": "search.records",
-    "Records": "search.records",
-    "RecordsError": "search.records",
-    "Result": "search.tuner",
-    "Sampler": "search.sampler",
-    "Search": "search.protocol",
-    "Sketch": "search.sketch",
-    "Subject": "search.task_scheduler",
-    "Task": "search.task",
-    "TasksResult": "search.task_scheduler",
-    "autotune": "search.tuner",
-    "best_schedule": "search.records",
-    "default_schedule": "search.default",
-    "generate": "search.space",
-    "tune_tasks": "search.task_scheduler",
+    name: f"search.{module}"
+    for module, names in {
+        "measure": ("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"),
+        "evolution": ("Evolution",),
+        "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
+        "tuner": ("NothingFound", "Result", "autotune"),
+        "sampler": ("Sampler",),
+        "protocol": ("Search",),
+        "sketch": ("Sketch",),
+        "task_scheduler": ("Subject", "TasksResult", "tune_tasks"),
+        "task": ("Task",),
+        "default": ("default_schedule",),
+        "space": ("generate",),
+    }.items()
+    for name in names
 }
 
 __all__ = [

@@ -13,7 +13,7 @@ from .budget import Budget
 from .events import Prepared, RoundEnded
 from .journal import Journal
 from .measure import BuildsAhead, Candidate, Measurement, Measurer
-from .protocol import CountsRows, HasRate, HasSketches, Polishes, RanksItself, Search, WarmStarts, WarmsUp
+from .protocol import Polishes, Search, WarmStarts, WarmsUp
 from .race import LEADERS
 from .ranking import correlation
 from .records import Records
@@ -69,7 +69,7 @@ class Loop:
             samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
             journal.numpy = statistics.median(samples) if samples else None
         journal.measure_peak(measurer)
-        sketches = len(search.sketches) if isinstance(search, HasSketches) else None
+        sketches = len(search.sketches) if hasattr(search, "sketches") else None
         journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
         return search, first, proposed
 
@@ -85,7 +85,7 @@ class Loop:
         if journal.records is not None and isinstance(search, WarmStarts):
             with Records(journal.records.path, create=False) as records:  # a connection serves one thread
                 search.warm_start(examples(records, journal.task))
-        own = {s.name: s for s in search.sketches if isinstance(s, Sketch)} if isinstance(search, HasSketches) else {}
+        own = {s.name: s for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
         journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
         # Candidates of other sketches that have the name of one of the search's are left out.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
@@ -143,9 +143,9 @@ class Loop:
     def _report(self, told: Sequence[Measurement]) -> None:
         """Let callbacks know that a round has ended, and what the search says of itself."""
         journal, search = self._journal, self.search
-        journal.scored_per_second = search.scored_per_second if isinstance(search, HasRate) else None
-        journal.scored = dict(search.scored) if isinstance(search, CountsRows) else {}
-        ranked = search.rank_correlation if isinstance(search, RanksItself) else None
+        journal.scored_per_second = getattr(search, "scored_per_second", None)
+        journal.scored = dict(getattr(search, "scored", {}))
+        ranked = getattr(search, "rank_correlation", None)
         ranked = correlation(told) if ranked is None else ranked
         journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
 

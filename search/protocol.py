@@ -15,12 +15,15 @@ A search of one's own needs `propose` and `tell` and nothing else:
 
     tir.autotune(func, search=Fixed(traces))
 
-Each other protocol here is one ability; the loop uses those that a search has.
+Each other protocol here is one ability; the loop uses those that a search has. What a search says of itself is shown, where it
+has these attributes: `sketches`, of which there are so many, each made by its `rules`; `scored`, how many rows its model judged,
+as {"symbolic": n, "concrete": m}, the latter one by one; `scored_per_second`; and `rank_correlation`, how its model's scores rank
+with what was then measured, -1 to 1. The last two are None where unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -72,31 +75,3 @@ class WarmStarts(Protocol):
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Learn from rows of other tasks and their seconds, before the first proposal; see `search.warm_start.examples`."""
         ...
-
-
-@runtime_checkable
-class HasSketches(Protocol):
-    """A search over sketches: how many there are is shown, and by what rules each was made."""
-
-    sketches: Sequence[object]
-
-
-@runtime_checkable
-class CountsRows(Protocol):
-    """A search that counts the rows its model judged, by how: {"symbolic": n, "concrete": m}, the latter one by one."""
-
-    scored: Mapping[str, int]
-
-
-@runtime_checkable
-class HasRate(Protocol):
-    """A search that says how many candidates its model judges a second, None where unknown."""
-
-    scored_per_second: float | None
-
-
-@runtime_checkable
-class RanksItself(Protocol):
-    """A search that says how its model's scores rank with what was then measured, -1 to 1, None where unknown."""
-
-    rank_correlation: float | None

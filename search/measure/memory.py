@@ -4,6 +4,7 @@ itself, and not at all where a GPU's driver reserves more than there is."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -30,47 +31,23 @@ def half_of_memory() -> int | None:
     return None if whole is None else whole // 2
 
 
-def resident(group: int) -> int:
-    """Bytes that the processes of a group hold; what several share counts once, as far as the system tells. 0 where unknown."""
-    try:
-        return sum(map(_proportional, _members(group)))
-    except OSError:
-        return 0
-
-
-def _members(group: int) -> list[int]:
-    """The processes of a group."""
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
+def resident(group: int, shared: bool = False) -> int:
+    """Bytes that the processes of a group hold; what several share counts once, as far as the system tells, or, which is quick to
+    see, for each if `shared`. 0 where unknown."""
+    total = 0
+    for entry in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        process = Path("/proc", entry)
         try:
-            fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
+            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) != group:
+                continue
+            if shared:
+                total += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            else:
+                found = re.findall(r"^Pss: *(\d+)", (process / "smaps_rollup").read_text(), re.MULTILINE)
+                total += sum(int(kilobytes) << 10 for kilobytes in found)
+        except (OSError, IndexError):  # it has ended
             continue
-        if int(fields[2]) == group:
-            found.append(int(entry))
-    return found
-
-
-def _proportional(process: int) -> int:
-    """Bytes that a process holds, of what it shares with others its part."""
-    try:
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return 0
-
-
-def _held(group: int) -> int:
-    """`resident`, or more where processes share: quickly."""
-    pages = 0
-    for process in _members(group):
-        try:
-            pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return total
 
 
 class Watch:
@@ -85,12 +62,8 @@ class Watch:
         """Bytes that the group has come to hold, if they are more than the limit; None if not, or if it is too early to look."""
         if (now := time.monotonic()) < self.next:
             return None
-        try:
-            more = _held(self._group) - self._start
-            if more > self.limit:
-                more = resident(self._group) - self._start
-        except OSError:  # no /proc: nothing can be told
-            self.next = float("inf")
-            return None
+        more = resident(self._group, shared=True) - self._start
+        if more > self.limit:
+            more = resident(self._group) - self._start
         self.next = time.monotonic() + max(INTERVAL, (time.monotonic() - now) / SHARE)
         return more if more > self.limit else None

@@ -8,8 +8,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..nearest import nearest, no_such
 
@@ -23,6 +24,8 @@ MODELS = ("gbdt", "tile", "random", "none")
 SPACES = ("full", "ansor", "limited")
 THREADS_A_PROCESSOR = 16  # more is a slip of the pen
 SEEDS = 1 << 63  # what a column of the records can hold
+
+T = TypeVar("T")
 
 # Which options go with what; --json and --quiet go with everything.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -49,6 +52,39 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         hint = "; where it begins with -, write --option=value" if message.endswith("expected one argument") else ""
         raise Usage(message + hint)  # one line, without the usage of all options before it
+
+
+def _value(kind: Callable[[str], T], good: Callable[[T], bool], expected: str) -> Callable[[str], T]:
+    """What reads the value of an option, and refuses one that is not `good`, as another was `expected`."""
+
+    def read(text: str) -> T:
+        with suppress(ValueError):
+            if good(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{expected} was expected, got {text!r}")
+
+    return read
+
+
+def _digits(text: str) -> int:
+    if not re.fullmatch(r"\d+", text):
+        raise ValueError(text)
+    return int(text)
+
+
+_positive_int = _value(_digits, lambda n: n >= 1, "a positive integer")
+_count = _value(_digits, lambda n: n >= 0, "an integer of at least 0")
+_seed = _value(_count, lambda n: n < SEEDS, "an integer below 2**63")
+_positive_float = _value(float, lambda s: 0 < s < math.inf, "a positive number of seconds")
+
+
+def _threads(text: str) -> int:
+    most = THREADS_A_PROCESSOR * (os.cpu_count() or 1)
+    if (threads := _positive_int(text)) > most:
+        raise argparse.ArgumentTypeError(
+            f"at most {most} threads, {THREADS_A_PROCESSOR} a processor, were expected, got {text!r}"
+        )
+    return threads
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,43 +139,6 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--quiet", action="store_true", help="no progress while it runs")
     return p
-
-
-def _positive_int(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a positive integer was expected, got {text!r}")
-    return int(text)
-
-
-def _threads(text: str) -> int:
-    most = THREADS_A_PROCESSOR * (os.cpu_count() or 1)
-    if (threads := _positive_int(text)) > most:
-        raise argparse.ArgumentTypeError(
-            f"at most {most} threads, {THREADS_A_PROCESSOR} a processor, were expected, got {text!r}"
-        )
-    return threads
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"\d+", text):
-        raise argparse.ArgumentTypeError(f"an integer of at least 0 was expected, got {text!r}")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if (seed := _count(text)) >= SEEDS:
-        raise argparse.ArgumentTypeError(f"an integer below 2**63 was expected, got {text!r}")
-    return seed
-
-
-def _positive_float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"a positive number of seconds was expected, got {text!r}")
-    return value
 
 
 def check(args: argparse.Namespace) -> str:
