@@ -129,10 +129,8 @@ class GBDTModel(LearnedModel):
         they are grown anew after loading."""
         forest = self.forest if self.loss == TimeSum() else Forest.empty(self.boosting.depth)
         counts = (self._fitted, self._rebuilt) if len(forest) else (0, 0)
-        data, arrays = self.data, {"counts": np.array(counts, dtype=np.int64)}
-        arrays |= {"features": forest.features, "thresholds": forest.thresholds, "values": forest.values}
-        arrays |= {"matrix": data.matrix, "program": data.program, "task": data.task, "seconds": data.seconds}
-        kept.write(path, arrays | {"tasks": np.array(data.tasks, dtype=np.str_)}, isinstance(self.machine, GPU))
+        own = {"counts": np.array(counts, dtype=np.int64), "tasks": np.array(self.data.tasks, dtype=np.str_)}
+        kept.write(path, vars(forest) | vars(self.data) | own, isinstance(self.machine, GPU))
 
     @staticmethod
     def load(path: str | Path, machine: Machine, seed: int = 0, boosting: Boosting | None = None) -> GBDTModel:

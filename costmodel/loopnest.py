@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import takewhile
 from typing import Any
 
 from tir import dtypes
@@ -271,20 +272,13 @@ def _ahead(value: Sequence[Any]) -> int:
 
 def _common(f: _Found, g: _Found) -> int:
     """How many loops two statements share."""
-    n = 0
-    while n < min(len(f.loops), len(g.loops)) and f.loops[n] is g.loops[n]:
-        n += 1
-    return n
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(f.loops, g.loops, strict=False)))
 
 
 def _others(f: _Found, buffer: str, found: list[_Found], accesses: list[set[str]]) -> tuple[int, ...]:
     """How many statements other than `f` access a buffer within each loop of `f`."""
-    counts = [0] * len(f.loops)
-    for g, names in zip(found, accesses, strict=True):
-        if g is not f and buffer in names:
-            for n in range(_common(f, g)):
-                counts[n] += 1
-    return tuple(counts)
+    depths = [_common(f, g) for g, names in zip(found, accesses, strict=True) if g is not f and buffer in names]
+    return tuple(sum(depth > n for depth in depths) for n in range(len(f.loops)))
 
 
 def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], size: int) -> tuple[list[Term], int]:

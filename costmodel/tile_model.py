@@ -182,13 +182,8 @@ def _innermost(level: Tile) -> tuple[Tile, Value]:
 
 def _spans(access: Access, tile: Tile) -> Tile:
     """How far each dimension of an access reaches in a tile."""
-    spans: Tile = []
-    for dim, size in zip(access.dims, access.shape, strict=True):
-        span: Value = 1.0
-        for axis, coefficient in dim:
-            span = span + coefficient * (tile[axis] - 1)
-        spans.append(least(span, size))
-    return spans
+    whole = [sum((coefficient * (tile[axis] - 1) for axis, coefficient in dim), start=1.0) for dim in access.dims]
+    return [least(span, size) for span, size in zip(whole, access.shape, strict=True)]
 
 
 def _lines(access: Access, tile: Tile) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
@@ -28,16 +28,14 @@ def family(sketch: Sketch) -> Family:
     sketches of the function is built once.
     """
     memory, described = _shared(sketch.func)
-    deciding: dict[tuple[int, ...], tuple[Alignment, ...]] = {}
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
 
+    @cache
     def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
-        if variant not in deciding:
-            try:
-                deciding[variant] = alignments(sketch, variant, memory)
-            except ScheduleError:
-                deciding[variant] = ()
-        return deciding[variant]
+        try:
+            return alignments(sketch, variant, memory)
+        except ScheduleError:
+            return ()
 
     def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> Program | None:
         if (variant, how) not in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costmodel import Access, Nest
 from schedule.open_schedule import element_bits, extent, is_spatial
-from schedule.open_trace import Role
+from schedule.open_trace import Role, Tile
 from schedule.trace import Step
 from tir import dtypes
 from tir.affine import coefficient, polynomial
@@ -51,16 +51,17 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
     for x in loads(block.body):
         if x.buffer.name not in written:
             seen[(x.buffer.name, x.indices)] = access(x.buffer, x.indices, False)
+    own = [tiles.get(it.var.name, Tile(block.name, it.var.name, 1, False, ())) for it in block.iters]
     vector = next((axes[axis] for axis, t in tiles.items() if t.vector), None)
     return Nest(
         extents=tuple(extents.values()),
         reduce=tuple(not is_spatial(it) for it in block.iters),
-        columns=tuple(tiles[it.var.name].columns if it.var.name in tiles else () for it in block.iters),
+        columns=tuple(t.columns for t in own),
         accesses=tuple(seen.values()),
         vector=vector,
         element_bits=element_bits(block),
-        roles=tuple(tiles[it.var.name].roles if it.var.name in tiles else "" for it in block.iters),
-        units=tuple(tiles[it.var.name].unit if it.var.name in tiles else 1 for it in block.iters),
+        roles=tuple(t.roles for t in own),
+        units=tuple(t.unit for t in own),
         stages=sketch.column_of(block.name, Role.STAGES),
         widths=tuple(sketch.column_of(block.name, Role.COPY_WIDTH, buffer) for buffer, _ in seen),
     )

@@ -13,13 +13,13 @@ from tir.nearest import no_such
 from tir.tune.arguments import MODELS, SEARCHES, SEEDS, SPACES
 
 from .measure import Candidate, Limits, Measurer
+from .protocol import Search
 from .records import Records
 from .task import Task
 
 if TYPE_CHECKING:
     from costmodel import CostModel
 
-    from .protocol import Search
     from .rules import Rule
 
 
@@ -67,12 +67,6 @@ def check_options(options: Options) -> None:
         raise ValueError("model, space and rules are those of the named searches; a search of your own brings its own")
 
 
-def _is_search(value: Any) -> bool:
-    from .protocol import Search
-
-    return isinstance(value, (str, Search)) or callable(value)
-
-
 def _is_rules(value: Any) -> bool:
     from .rules import Rule
 
@@ -92,7 +86,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: callable(v) or _is_list(v, lambda c: isinstance(c, Candidate)), "takes a list of search.measure.Candidate"
     ),
     "rules": (_is_rules, "takes a list of sketch rules, as search.rules.rule makes of a function"),
-    "search": (_is_search, "takes a name, an object with propose and tell, or what makes one of the task"),
+    "search": (
+        lambda v: isinstance(v, (str, Search)) or callable(v),
+        "takes a name, an object with propose and tell, or what makes one of the task",
+    ),
 }  # fmt: skip
 
 

@@ -170,20 +170,16 @@ class Arrays:
     def __init__(self, func: PrimFunc, directory: Path):
         self._func, self._outputs, self._directory = func, outputs(func), directory
         self.initial = [np.load(directory / f"{i}.npy", mmap_mode="r") for i in range(len(func.params))]
-        self._storage: list[np.ndarray] = []
-        self.working: list[np.ndarray] = []
-        for array in self.initial:
-            storage, view = _aligned(array.shape, array.dtype)
-            self._storage.append(storage)
-            self.working.append(view)
+        placed = [_aligned(array.shape, array.dtype) for array in self.initial]
+        self.working = [array for array, _ in placed]
+        self._margins = [margins for _, margins in placed]
         self.reset()
 
     def reset(self) -> None:
         """Every array as it was before the first call, canaries included."""
-        for initial, working, storage in zip(self.initial, self.working, self._storage, strict=True):
-            start = working.ctypes.data - storage.ctypes.data
-            storage[:start] = CANARY
-            storage[start + working.nbytes :] = CANARY
+        for initial, working, margins in zip(self.initial, self.working, self._margins, strict=True):
+            for margin in margins:
+                margin[:] = CANARY
             np.copyto(working, initial)
 
     @property
@@ -210,10 +206,9 @@ class Arrays:
         tolerance."""
         bounds = json.loads((self._directory / "tolerance.json").read_text())
         worst, bound = 0.0, max(bounds.values(), default=0.0)
-        for i, (initial, working, storage) in enumerate(zip(self.initial, self.working, self._storage, strict=True)):
+        for i, (initial, working, margins) in enumerate(zip(self.initial, self.working, self._margins, strict=True)):
             name = self._func.params[i].name
-            start = working.ctypes.data - storage.ctypes.data
-            if (storage[:start] != CANARY).any() or (storage[start + working.nbytes :] != CANARY).any():
+            if any((margin != CANARY).any() for margin in margins):
                 return {"outcome": "wrong_result", "message": f"wrote outside of `{name}`"}
             if i not in self._outputs:
                 if not np.array_equal(initial.view(np.uint8), working.view(np.uint8)):
@@ -229,9 +224,10 @@ class Arrays:
         return {"outcome": "ok", "max_error": worst, "tolerance": bound}
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes, and an array within them that starts at a multiple of 64 and has at least MARGIN bytes on either side."""
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """An array that starts at a multiple of 64, and the bytes before and after it, at least MARGIN of them on either side."""
     size = math.prod(shape) * dtype.itemsize
     storage = np.empty(size + 2 * MARGIN + 64, np.uint8)
     start = MARGIN + -(storage.ctypes.data + MARGIN) % 64
-    return storage, storage[start : start + size].view(dtype).reshape(shape)
+    before, own, after = np.split(storage, (start, start + size))
+    return own.view(dtype).reshape(shape), (before, after)

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,8 @@ STYLE = {
 
 
 @contextmanager
-def _drawn(into: list[str], width: float, height: float, label: str) -> Iterator[Axes]:
-    """Axes to draw on; the SVG is put into the list at the end. `label` says what is shown to those who cannot see it."""
+def _drawn(width: float, height: float, label: str) -> Iterator[tuple[Axes, Callable[[], str]]]:
+    """Axes to draw on, and what gives the SVG at the end. `label` says what is shown to those who cannot see it."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -46,13 +46,15 @@ def _drawn(into: list[str], width: float, height: float, label: str) -> Iterator
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
-        yield figure.add_subplot()
         text = io.StringIO()
+        yield figure.add_subplot(), lambda: _svg(text.getvalue(), label)
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def _svg(text: str, label: str) -> str:
+    svg = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
     # Other names are for editors, and the same in every figure.
-    into.append(re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg))
+    return re.sub(r' id="([^"]*)"', lambda name: name[0] if f"#{name[1]}" in svg else "", svg)
 
 
 def _legend(axes: Axes) -> None:
@@ -64,8 +66,7 @@ def _legend(axes: Axes) -> None:
 
 def tuning_curve(result: Result) -> str:
     """The speed of each candidate and of the best so far, by trial; what failed stands on the axis."""
-    drawn: list[str] = []
-    with _drawn(drawn, 7.2, 3.2, "speed of the candidates by trial") as axes:
+    with _drawn(7.2, 3.2, "speed of the candidates by trial") as (axes, svg):
         speeds = np.array([_speed(result, m.seconds) for m in result.measurements])
         trials = np.arange(1, len(speeds) + 1)
         valid = speeds > 0
@@ -81,7 +82,7 @@ def tuning_curve(result: Result) -> str:
         axes.set(xlabel="trial", ylabel=_unit(result), ylim=(0, None))
         axes.xaxis.get_major_locator().set_params(integer=True)
         _legend(axes)
-    return drawn[0]
+    return svg()
 
 
 def predicted(result: Result) -> str | None:
@@ -89,13 +90,12 @@ def predicted(result: Result) -> str | None:
     scored = [m for m in result.measurements if m.candidate.score is not None and m.outcome == "ok"]
     if len(scored) < 3:
         return None
-    drawn: list[str] = []
-    with _drawn(drawn, 4.2, 3.2, "predicted scores against measured speeds") as axes:
+    with _drawn(4.2, 3.2, "predicted scores against measured speeds") as (axes, svg):
         scores = np.array([m.candidate.score for m in scored], dtype=float)
         points = axes.scatter(scores, [_speed(result, m.seconds) for m in scored], c=np.arange(len(scored)), s=12, cmap="viridis")
         axes.figure.colorbar(points, ax=axes, label="order of measuring")
         axes.set(xlabel="score when proposed (higher is better)", ylabel=_unit(result), ylim=(0, None))
-    return drawn[0]
+    return svg()
 
 
 def wins(measurements: Sequence[Measurement]) -> Counter[str]:
@@ -115,8 +115,7 @@ def sketches(result: Result) -> str:
     trials = Counter(m.candidate.sketch for m in result.measurements)
     valid = Counter(m.candidate.sketch for m in result.measurements if m.outcome == "ok")
     names = [name for name, _ in trials.most_common()][::-1]
-    drawn: list[str] = []
-    with _drawn(drawn, 4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as axes:
+    with _drawn(4.2, max(1.6, 0.9 + 0.42 * len(names)), "trials and wins by sketch") as (axes, svg):
         places = np.arange(len(names))
         for offset, (label, counts, colour) in zip(
             (0.25, 0.0, -0.25), (("trials", trials, GREY), ("valid", valid, BLUE), ("new best", won, ORANGE)), strict=True
@@ -127,22 +126,21 @@ def sketches(result: Result) -> str:
         axes.set(xlabel="candidates")
         axes.grid(axis="y", visible=False)
         _legend(axes)
-    return drawn[0]
+    return svg()
 
 
 def phases(result: Result) -> str:
     """Where the time went."""
     spent = [(name, result.phases.get(name, 0.0)) for name in PHASES]
     spent.append(("other", max(0.0, result.elapsed - sum(seconds for _, seconds in spent))))
-    drawn: list[str] = []
-    with _drawn(drawn, 4.2, 2.2, "seconds by phase") as axes:
+    with _drawn(4.2, 2.2, "seconds by phase") as (axes, svg):
         colours = [BLUE if name in MEASURING else GREY for name, _ in spent[::-1]]
         bars = axes.barh([name for name, _ in spent[::-1]], [seconds for _, seconds in spent[::-1]], color=colours)
         axes.bar_label(bars, fmt="%.1f s", fontsize=8, padding=2)
         axes.set(xlabel="seconds (blue: measuring)")
         axes.margins(x=0.15)
         axes.grid(axis="y", visible=False)
-    return drawn[0]
+    return svg()
 
 
 def roofline(result: Result, bandwidth: float | None) -> str | None:
@@ -151,8 +149,7 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
     if not result.task.flop:
         return None
     intensity = result.task.flop / moved(result)
-    drawn: list[str] = []
-    with _drawn(drawn, 4.2, 3.2, "roofline with the candidates") as axes:
+    with _drawn(4.2, 3.2, "roofline with the candidates") as (axes, svg):
         ridge = result.peak / bandwidth if result.peak and bandwidth else intensity
         x = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 64)
         if result.peak:
@@ -172,7 +169,7 @@ def roofline(result: Result, bandwidth: float | None) -> str | None:
                 axes.plot([intensity], [speed / seconds], mark, color=colour, label=name)
         axes.set(xscale="log", yscale="log", xlabel="operations a byte", ylabel="GFLOP/s")
         _legend(axes)
-    return drawn[0]
+    return svg()
 
 
 def moved(result: Result) -> int:
