@@ -11,19 +11,15 @@ from .features import NAMES
 FORMULA = len(NAMES)  # the number of the feature that is the score of a formula
 
 
-def _none(dtype: type) -> np.ndarray:
-    return np.empty(0, dtype=dtype)
-
-
 @dataclass
 class Dataset:
     """Programs of any tasks. `matrix` has a float32 row of features for each statement, `program` the program that it belongs to;
     `task` and `seconds` have an element a program, infinite where it failed; `tasks` are the names of the tasks."""
 
     matrix: np.ndarray = field(default_factory=lambda: np.empty((0, FORMULA + 1), dtype=np.float32))
-    program: np.ndarray = field(default_factory=lambda: _none(np.int64))
-    task: np.ndarray = field(default_factory=lambda: _none(np.int64))
-    seconds: np.ndarray = field(default_factory=lambda: _none(np.float64))
+    program: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    task: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    seconds: np.ndarray = field(default_factory=lambda: np.empty(0))
     tasks: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -13,14 +13,6 @@ from .loopnest import Program
 Programs = Callable[[np.ndarray], Iterable[tuple[np.ndarray, Program]]]
 
 
-def _zero(rows: np.ndarray) -> int:
-    return 0
-
-
-def _none(rows: np.ndarray) -> Iterable[tuple[np.ndarray, Program]]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Family:
     """The candidates of one sketch: rows of numbers for the same columns.
@@ -35,5 +27,5 @@ class Family:
     columns: int
     nests: tuple[Nest, ...] = ()
     task: str = ""
-    programs: Programs = _none
-    alone: Callable[[np.ndarray], int] = _zero
+    programs: Programs = lambda rows: ()
+    alone: Callable[[np.ndarray], int] = lambda rows: 0

@@ -42,11 +42,7 @@ class Forest:
         return Forest(*(np.stack(parts) for parts in zip(*made, strict=True))) if made else Forest.empty(depth)
 
     def __add__(self, other: Forest) -> Forest:
-        return Forest(
-            np.concatenate([self.features, other.features]),
-            np.concatenate([self.thresholds, other.thresholds]),
-            np.concatenate([self.values, other.values]),
-        )
+        return Forest(*map(np.concatenate, zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def predict(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of all trees' values for each column of a (features, n) float32 matrix: a float32 vector of length n."""

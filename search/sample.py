@@ -174,16 +174,15 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
         # Uniform in the exponent, half of the time all that the budget allows.
         most = t.extent if t.limit is None else min(t.extent, t.limit)
         top = np.minimum(budget, most) if t.registers else np.full(n, most)
-        drawn = np.exp(rng.random(n) * np.log(top + 0.999)).astype(np.int64)
-        inner = np.where(rng.random(n) < 0.5, top, np.clip(drawn, 1, top))
+        drawn = _log_uniform(top, rng)
+        inner = np.where(rng.random(n) < 0.5, top, drawn)
         inner = _fitting(t.extent, inner, rng)
         rows[:, t.columns[-1]] = inner
         budget = np.maximum(1, budget // inner) if t.registers else budget
     for t in tiles:
         left = -(-t.extent // rows[:, t.columns[-1]])
         for column in reversed(t.columns[:-1]):
-            drawn = np.exp(rng.random(n) * np.log(left + 0.999)).astype(np.int64)
-            size = _fitting(left, np.clip(drawn, 1, left), rng)
+            size = _fitting(left, _log_uniform(left, rng), rng)
             size = np.where(rng.random(n) < 0.3, 1, size)
             rows[:, column] = size
             left = -(-left // size)
@@ -208,11 +207,16 @@ def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -
             if column == t.columns[-1] and t.extent <= 16:
                 size = np.where(rng.random(n) < 0.8, t.extent, 1)
             else:
-                low = np.log(16.0) if column == t.columns[-1] else 0.0
-                size = np.exp(low + rng.random(n) * (np.log(left + 0.999) - low)).astype(np.int64)
-                size = _fitting(left, np.clip(size, 1, left), rng)
+                size = _fitting(left, _log_uniform(left, rng, 16.0 if column == t.columns[-1] else 1.0), rng)
             rows[:, column] = size
             left = -(-left // size)
+
+
+def _log_uniform(most: np.ndarray, rng: np.random.Generator, least: float = 1.0) -> np.ndarray:
+    """Sizes up to `most`, uniform in the exponent; from `least` on, where there are such."""
+    low = np.log(least)
+    drawn = np.exp(low + rng.random(len(most)) * (np.log(most + 0.999) - low)).astype(np.int64)
+    return np.clip(drawn, 1, most)
 
 
 def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,7 @@ def tune_tasks(
         return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
 
     budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique))
-    labelled = [[_labelled(callback, task) for callback in callbacks] for task in unique]
+    labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
     with sessions(unique, budget, options, labelled) as tuned:
         scheduler = _Scheduler(tuned, budget, value, strategy, allocation or Allocation(), seed)
         interrupted = drive(tuned, scheduler.turns())
@@ -150,10 +151,6 @@ def _size(trials: int | None, tasks: int) -> int:
     if trials is None:
         return BATCH
     return min(BATCH, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
-
-
-def _labelled(callback: Callable[[Task, Event], None], task: Task) -> Callable[[Event], None]:
-    return lambda event: callback(task, event)
 
 
 def _total(value: Objective, seconds: Sequence[float]) -> float:

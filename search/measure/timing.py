@@ -6,6 +6,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,11 @@ LONG = 0.5  # seconds: calls in a race that need none before
 SHORT = 0.02  # seconds: below this the first call is a warm-up, and calls are timed in groups
 
 
-def _call(kernel: Any, arrays: list[np.ndarray]) -> Any:
-    return lambda: kernel(*arrays)
-
-
 def clock(kernel: Any, arrays: list[np.ndarray]) -> float:
     """Seconds of one call, as the kernel itself tells it if it runs on a device."""
     if hasattr(kernel, "clock"):
         return kernel.clock(*arrays)
-    start = time.perf_counter()
-    kernel(*arrays)
-    return time.perf_counter() - start
+    return _once(partial(kernel, *arrays))
 
 
 def samples_of(
@@ -38,11 +33,11 @@ def samples_of(
     can.
     """
     if first >= SHORT and not hasattr(kernel, "clock"):
-        return _repeat(_call(kernel, arrays), [first], 1, min_seconds, min_runs, max_runs)
+        return _repeat(partial(kernel, *arrays), [first], 1, min_seconds, min_runs, max_runs)
     if hasattr(kernel, "time"):
         return list(kernel.time(*arrays, seconds=min_seconds, runs=min_runs, max_runs=max_runs).samples)
     calls = max(1, int(1e-3 / max(first, 1e-9)))
-    return _repeat(_call(kernel, arrays), [], calls, min_seconds, min_runs, max_runs)
+    return _repeat(partial(kernel, *arrays), [], calls, min_seconds, min_runs, max_runs)
 
 
 def _repeat(
@@ -70,11 +65,12 @@ def kernel_sample(kernel: Any, arrays: list[np.ndarray], earlier: list[float]) -
     """Seconds a call, as `call_sample`; the kernel times short calls itself, if it can, and one on a device all."""
     if hasattr(kernel, "clock"):  # calls would copy the arrays to the device and back
         return kernel.time(*arrays, seconds=WARM, runs=3).median
-    expected = _expected(_call(kernel, arrays), earlier)
+    call = partial(kernel, *arrays)
+    expected = _expected(call, earlier)
     if expected < SHORT and hasattr(kernel, "time"):
         kernel.time(*arrays, seconds=TURN, runs=1)
         return kernel.time(*arrays, seconds=TURN, runs=3).median
-    return call_sample(_call(kernel, arrays), TURN, [expected])
+    return call_sample(call, TURN, [expected])
 
 
 def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> float:
@@ -84,7 +80,7 @@ def call_sample(call: Callable[[], None], warm: float, earlier: list[float]) -> 
     if expected >= SHORT:
         if expected < LONG:
             call()
-        return _repeat(call, [], 1, 0.0, 1, 1)[0]
+        return _once(call)
     calls = max(1, int(1e-3 / expected))
     _repeat(call, [], calls, warm, 1, 10**6)
     return statistics.median(_repeat(call, [], calls, TURN, 3, 10**6))
@@ -94,5 +90,9 @@ def _expected(call: Callable[[], None], earlier: list[float]) -> float:
     """About how long a call takes, from earlier ones or from one, or a second one if that was short, now."""
     if earlier:
         return max(1e-9, min(earlier))
-    first = _repeat(call, [], 1, 0.0, 1, 1)[0]
-    return max(1e-9, first if first >= SHORT else min(first, _repeat(call, [], 1, 0.0, 1, 1)[0]))
+    first = _once(call)
+    return max(1e-9, first if first >= SHORT else min(first, _once(call)))
+
+
+def _once(call: Callable[[], None]) -> float:
+    return _repeat(call, [], 1, 0.0, 1, 1)[0]
