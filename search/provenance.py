@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -64,20 +65,16 @@ def processor() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of everything that a timing depends on."""
-    from importlib.metadata import PackageNotFoundError, version
-
     import numpy
 
     from tir import __version__
 
     found = {"tir": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
-    try:
-        found["llvmlite"] = version("llvmlite")
+    with suppress(ImportError):
+        import llvmlite
         import llvmlite.binding as llvm
 
-        found["llvm"] = ".".join(map(str, llvm.llvm_version_info))
-    except (PackageNotFoundError, ImportError):
-        pass
+        found |= {"llvmlite": llvmlite.__version__, "llvm": ".".join(map(str, llvm.llvm_version_info))}
     return found
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 
 INTERVAL = 0.1  # seconds between two looks, at least
@@ -18,10 +19,8 @@ def memory() -> int | None:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return None
-    try:
+    with suppress(OSError, ValueError):  # no such group, or one without a limit
         whole = min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # no such group, or one without a limit
-        pass
     return whole
 
 

@@ -20,7 +20,7 @@ from .saved import save, saved_to
 from .table import describe, duration
 
 if TYPE_CHECKING:
-    from search.records import Record, Records, Summary
+    from search.records import Record, Records
 
 KEEP = 10  # of each task, where prune is not told how many
 
@@ -52,7 +52,8 @@ def run_command(args: argparse.Namespace) -> int:
 def _list(records: Records, as_json: bool) -> int:
     found = records.list()
     if as_json:
-        print(json.dumps([_summary(s) for s in found], allow_nan=False))
+        described = [{name: getattr(s, name) for name in ("workload", "target", "records", "best")} for s in found]
+        print(json.dumps(described, allow_nan=False))
         return 0
     if not found:
         print(f"{records.path} has no records")
@@ -73,10 +74,6 @@ def _list(records: Records, as_json: bool) -> int:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
     return 0
-
-
-def _summary(s: Summary) -> dict[str, Any]:
-    return {"workload": s.workload, "target": s.target, "records": s.records, "best": s.best}
 
 
 def _best_of_all(records: Records, as_json: bool) -> int:
