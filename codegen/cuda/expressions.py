@@ -203,13 +203,9 @@ def literal(c: Const) -> tuple[str, int]:
         return ("true" if c.value else "false"), ATOM
     if dtypes.is_float(c.dtype):
         suffix = "" if c.dtype == "float64" else "f"
-        if math.isnan(c.value):
-            return (
-                f"__int_as_float(0x7fc00000){'' if suffix else ' '}".strip() if suffix else "(double)__int_as_float(0x7fc00000)"
-            ), 7
-        if math.isinf(c.value):
-            text = "__int_as_float(0x7f800000)"
-            return (f"{'-' if c.value < 0 else ''}{text if suffix else '(double)' + text}"), 7
+        if not math.isfinite(c.value):
+            bits = "0x7fc00000" if math.isnan(c.value) else "0x7f800000"
+            return f"{'-' if c.value < 0 else ''}{'' if suffix else '(double)'}__int_as_float({bits})", 7
         return f"{c.value!r}{suffix}", 7 if c.value < 0 else ATOM
     suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(c.dtype, "")
     if c.dtype == "int64" and c.value == -(2**63):

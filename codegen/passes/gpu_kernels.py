@@ -112,15 +112,21 @@ def _kernel(name: str, s: For, around: dict[str, Interval]) -> tuple[list[For], 
     known = {x.thread: x for x in walk_stmts(body) if isinstance(x, For) and x.kind is Kind.THREAD} | {x.thread: x for x in loops}
     axes = {axis: known[axis].var if axis in known else Var(axis) for kind in ("blockIdx", "threadIdx") for axis in _axes(kind)}
     grid = tuple(known[axis].extent if axis in known else Const(1) for axis in _axes("blockIdx"))
-    threads = dict.fromkeys(_axes("threadIdx"), 1)
-    for x in (*loops, *walk_stmts(body)):
-        if is_thread(x, "threadIdx"):
-            threads[x.thread] = max(threads[x.thread], int(x.extent.value))  # type: ignore[attr-defined]
+    threads = threads_in(s)
     block = tuple(threads.values())
     ranges = around | {axes[axis].name: extent_range(n) for axis, n in zip(_axes("blockIdx"), grid, strict=True)}
     ranges |= {axes[axis].name: (0, n - 1) for axis, n in threads.items()}
     resident = annotation(s.annotations, RESIDENT, 1)
     return loops, Nest(name, grid, block, axes, ranges, body, resident)  # type: ignore[arg-type]
+
+
+def threads_in(s: Stmt) -> dict[str, int]:
+    """The threads of each axis that the loops in `s` bind."""
+    threads = dict.fromkeys(_axes("threadIdx"), 1)
+    for x in walk_stmts(s):
+        if isinstance(x, For) and is_thread(x, "threadIdx") and isinstance(x.extent, Const):
+            threads[x.thread] = max(threads[x.thread], int(x.extent.value))
+    return threads
 
 
 def _axes(kind: str) -> tuple[str, ...]:

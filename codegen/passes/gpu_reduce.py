@@ -37,7 +37,8 @@ from tir.ir import (
 from tir.memory import WARP
 from tir.traverse import fresh, map_statements, names, replace_buffers, stores, substitute, variables, walk_stmts
 
-from .gpu_kernels import AXES, GPUError, is_thread
+from .gpu_kernels import GPUError, is_thread, threads_in
+from .lower_blocks import perfect_nest
 
 SHUFFLE = "shuffle_xor"  # a call: the value, the distance in lanes, the mask of lanes that take part
 
@@ -91,12 +92,12 @@ class _Rewriting:
         partial = self.buffer(f"{place.buffer.name}_partial", place.buffer.shape, place.dtype, "local")
         mine = place.with_(buffer=partial)
         spatial = [x for x in chain if x.name not in driving]
-        update = guarded(block.predicate, substitute(_into(block.body, place.buffer.name, partial), bound))
+        update = guarded(block.predicate, substitute(replace_buffers(block.body, {place.buffer.name: partial}), bound))
         share = seq(self.again(spatial, Store(partial, mine.indices, identity)), nest(chain[1:], update))
         condition = conjunction(*(c for c in conjuncts(block.predicate) if not variables(c) & driving))
         r = _Shared(loop, spatial, share, place, mine, combine, guarded(condition, Store(place.buffer, place.indices, mine)))
         n = int(loop.extent.value)  # type: ignore[attr-defined]
-        warps, mask = _lanes(loop, n, _threads(kernel))
+        warps, mask = _lanes(loop, n, threads_in(kernel))
         if mask and n <= WARP:
             ends = seq(*_butterfly(mine, combine, n, mask), r.stored_by(loop.var))
             return loop.with_(body=seq(share, self.again(spatial, ends)))
@@ -179,16 +180,12 @@ class _Shared:
 
 def _nest(loop: For) -> tuple[list[For], Block]:
     """The perfectly nested loops from one on, and the block in them; refuses anything else."""
-    chain: list[For] = []
-    inner: Stmt = loop
-    while isinstance(inner, For):
-        chain.append(inner)
-        inner = inner.body
-    if not isinstance(inner, Block) or inner.init is None:
+    chain, block = perfect_nest(loop)
+    if block is None or block.init is None:
         raise GPUError(
             f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init"
         )
-    return chain, inner
+    return chain, block
 
 
 def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For, ...], driving: set[str]) -> None:
@@ -226,20 +223,6 @@ def _operation(block: Block) -> tuple[Load, Callable[[Expr, Expr], Expr], Expr]:
     raise GPUError(
         f"`{block.name}` is reduced across threads, but is not C[...] = C[...] op f with op one of +, *, min, max, and, or"
     )
-
-
-def _into(body: Stmt, name: str, partial: Buffer) -> Stmt:
-    """`body` with the buffer `name` replaced by the partial results."""
-    return replace_buffers(body, {name: partial})
-
-
-def _threads(kernel: Stmt) -> dict[str, int]:
-    """The threads of each axis that a kernel has."""
-    result = dict.fromkeys((f"threadIdx.{a}" for a in AXES), 1)
-    for s in walk_stmts(kernel):
-        if is_thread(s, "threadIdx") and isinstance(s, For) and isinstance(s.extent, Const):
-            result[s.thread] = max(result[s.thread], int(s.extent.value))
-    return result
 
 
 def _lanes(loop: For, n: int, block: dict[str, int]) -> tuple[int, int]:

@@ -72,7 +72,7 @@ class _Lowering:
             case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
                 return self.stmt(_lanes_apart(s))
             case For():
-                loops, block = _perfect(s)
+                loops, block = perfect_nest(s)
                 reducing = set() if block is None else _driving(block, reduces=True)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
                     return seq(self.init_nest(loops, block, reducing), nest(loops, self.flat(block)))
@@ -170,7 +170,7 @@ def _written(block: Block) -> list[str]:
     return list(dict.fromkeys(s.buffer.name for part in (block.init, block.body) if part is not None for s in stores(part)))
 
 
-def _perfect(loop: For) -> tuple[list[For], Block | None]:
+def perfect_nest(loop: For) -> tuple[list[For], Block | None]:
     """The loops from `loop` down, and the block they directly contain, if nothing else is between."""
     loops = [loop]
     while isinstance(loops[-1].body, For):

@@ -35,6 +35,7 @@ from tir.simplify import prove
 from tir.traverse import fresh, loads, map_children, map_statements, names, rewrite, substitute, variables, walk, walk_stmts
 
 from .around import accesses
+from .copies import renamed
 from .guards import loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
@@ -249,11 +250,7 @@ def _within(tile: _Tile, buffer: Buffer, ranges, facts: list[Expr]) -> bool:
     inner = dict(ranges)
     if tile.lane is not None:
         inner[tile.lane.name] = (0, tile.lanes - 1)
-    known = [*facts, *tile.conditions]
-    return all(
-        prove(Binary(">=", i, Const(0)), inner, known) and prove(Binary("<", i, dim), inner, known)
-        for i, dim in zip(tile.indices, buffer.shape, strict=True)
-    )
+    return _inside(Load(buffer, tile.indices), inner, [*facts, *tile.conditions])
 
 
 def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: Loops) -> Stmt:
@@ -405,16 +402,8 @@ def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], start: Const | None
                 stmt = For(tile.lane, Const(tile.lanes), stmt, Kind.VECTORIZED)
             for var, (_, extent) in zip(reversed(tile.loops), reversed(tile.axes), strict=True):
                 stmt = For(var, Const(extent), stmt, Kind.UNROLLED)
-            into.append(_renamed(stmt, taken))
+            into.append(renamed(stmt, taken))
     result = seq(*before, loop, *after)
     for _, tile in reversed(promoted):
         result = Allocate(tile.register, result)  # type: ignore[arg-type]
     return result
-
-
-def _renamed(s: Stmt, taken: set[str]) -> Stmt:
-    """The statement with new names for its loops."""
-    if not isinstance(s, For):
-        return s
-    var = s.var.with_(name=fresh(taken, s.name))
-    return s.with_(var=var, body=_renamed(substitute(s.body, {s.var: var}), taken))  # type: ignore[arg-type]
