@@ -153,8 +153,7 @@ class Arithmetic(Memory):
             v = self.index(rest)
             for op, bound, known in (("smin", 2**30, high), ("smax", -(2**30), low)):  # beyond these, no lane makes a difference
                 if known is None or abs(known) > 2**30:
-                    self.intrinsic(f"llvm.{op}.i64", "i64", ["i64", "i64"])
-                    v = self.op(f"call i64 @llvm.{op}.i64({v}, i64 {bound})", "i64")
+                    v = self.invoke(f"llvm.{op}.i64", "i64", 1, v, Value(str(bound), "i64"))
             return self.as_type(v, "int32")
 
         steps = ", ".join(f"i32 {i * stride}" for i in range(lanes))
@@ -186,9 +185,7 @@ class Arithmetic(Memory):
             case "min" if unsigned and {x.name, y.name} & {"0", f"splat ({x.type} 0)"}:  # LLVM 22 fails on umin(fptoui x, 0)
                 return Value("0", x.type)
             case "min" | "max":
-                name = f"llvm.{'u' if unsigned else 's'}{op}.{value_suffix(x)}"
-                self.intrinsic(name, x.full, [x.full, x.full])
-                return self.op(f"call {x.full} @{name}({x}, {y})", x.type, x.lanes)
+                return self.invoke(f"llvm.{'u' if unsigned else 's'}{op}.{value_suffix(x)}", x.type, x.lanes, x, y)
             case "//" | "%" if unsigned:
                 y = self._safe_divisor(y)
                 return self.op(f"{'udiv' if op == '//' else 'urem'} {x}, {y.name}", x.type, x.lanes)
@@ -303,9 +300,7 @@ class Arithmetic(Memory):
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         x, y, z = self.together(x, y, z)
-        name = f"llvm.fma.{value_suffix(x)}"
-        self.intrinsic(name, x.full, [x.full] * 3)
-        return self.op(f"call {x.full} @{name}({x}, {y}, {z})", x.type, x.lanes)
+        return self.invoke(f"llvm.fma.{value_suffix(x)}", x.type, x.lanes, x, y, z)
 
     def cast(self, dtype: str, value: Expr) -> Value:
         source = value.dtype
@@ -384,9 +379,7 @@ class Arithmetic(Memory):
     def _any_lane(self) -> Value:
         """Whether the mask holds in some lane."""
         assert self.mask is not None
-        name = f"llvm.vector.reduce.or.v{self.mask.lanes}i1"
-        self.intrinsic(name, "i1", [self.mask.full])
-        return self.op(f"call i1 @{name}({self.mask})", "i1", key=("any", self.mask.name))
+        return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
     def _typed_value(self, e: Expr) -> Value:
         """The value in the LLVM type of its dtype, so that both sides of a choice agree."""
@@ -413,9 +406,7 @@ class Arithmetic(Memory):
             v = self.wrapped(args[0])
             if dtypes.TABLE[dtype].kind == "uint":
                 return v
-            name = f"llvm.abs.{value_suffix(v)}"
-            self.intrinsic(name, v.full, [v.full, "i1"])
-            return self.op(f"call {v.full} @{name}({v}, i1 false)", v.type, v.lanes)
+            return self.invoke(f"llvm.abs.{value_suffix(v)}", v.type, v.lanes, v, Value("false", "i1"))
         values = self.together(*(self.expr(a) for a in args))
         return self.rounded(self.math(op, *values), dtype)
 

@@ -71,11 +71,7 @@ def product(writer: Function, e: Binary) -> Value | None:
         return None
     accumulator = writer.splat(writer.as_type(writer.expr(rest), e.dtype))
     operands = [_operand(writer, start, instruction, lanes) for start, _ in runs]  # type: ignore[misc]
-    name = f"{instruction.name}.{lanes * 32}"
-    operand = instruction.operand(lanes)
-    writer.intrinsic(name, accumulator.full, [accumulator.full, operand, operand])
-    arguments = ", ".join(f"{operand} {x}" for x in operands)
-    return writer.op(f"call {accumulator.full} @{name}({accumulator}, {arguments})", instruction.accumulator, lanes)
+    return writer.invoke(f"{instruction.name}.{lanes * 32}", instruction.accumulator, lanes, accumulator, *operands)
 
 
 def _terms(e: Expr, instruction: Instruction) -> tuple[Expr, list[tuple[Load, Load]]] | None:
@@ -112,7 +108,7 @@ def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
     return places[order.index(0)], order
 
 
-def _operand(writer: Function, place: Place, instruction: Instruction, lanes: int) -> str:
+def _operand(writer: Function, place: Place, instruction: Instruction, lanes: int) -> Value:
     """An operand of the instruction: `count` elements for each lane."""
     pointer = writer.point(place)
     buffer = place.access.buffer
@@ -120,10 +116,10 @@ def _operand(writer: Function, place: Place, instruction: Instruction, lanes: in
     operand = instruction.operand(lanes)
     if place.stride:
         key = ("dot", pointer, version, lanes)
-        return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=key).name
+        return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=key)
     key = ("dot", pointer, version)
     four = writer.op(f"load i32, ptr {pointer}, align {align}", "i32", key=key)
     all_lanes = writer.splat(four, lanes)
     if operand == all_lanes.full:
-        return all_lanes.name
-    return writer.op(f"bitcast {all_lanes} to {operand}", operand, key=("dot", all_lanes.name)).name
+        return all_lanes
+    return writer.op(f"bitcast {all_lanes} to {operand}", operand, key=("dot", all_lanes.name))

@@ -281,10 +281,8 @@ class Function(Arithmetic, Threads):
         extent = self.splat(self.index(s.extent))
         if self.mask is not None:
             extent = self.op(f"select {self.mask}, {extent}, {extent.full} zeroinitializer", "i64", extent.lanes)
-        name = f"llvm.vector.reduce.smax.v{extent.lanes}i64"
-        self.intrinsic(name, "i64", [extent.full])
         longest = Var(f"{s.name}.{self.count}")
-        self.define(longest.name, self.op(f"call i64 @{name}({extent})", "i64"))
+        self.define(longest.name, self.invoke(f"llvm.vector.reduce.smax.v{extent.lanes}i64", "i64", 1, extent))
         self.serial_loop(s.with_(extent=longest, body=If(Binary("<", s.var, s.extent), s.body)))
 
     def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:

@@ -237,9 +237,7 @@ class Memory(Writer):
     def vector_load(self, place: Place, type: str, version: int) -> Value:
         assert self.lane is not None
         lanes = self.lane[1]
-        full = f"<{lanes} x {type}>"
         align = dtypes.nbytes(place.access.buffer.dtype)
-        suffix = f"v{lanes}{type_suffix(type)}"
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
         if place.stride in STRIDES:
@@ -249,18 +247,12 @@ class Memory(Writer):
         pointers = self.pointers(place)
         mask = self._mask(lanes)
         if self.wanted is not None:
-            mask = str(
-                self.op(
-                    f"select {self.wanted}, {mask}, <{lanes} x i1> zeroinitializer",
-                    "i1",
-                    lanes,
-                    key=("wanted", self.wanted.name, mask),
-                )
-            )
-        name = f"llvm.masked.gather.{suffix}.v{lanes}p0"
-        self.intrinsic(name, full, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", full])
-        text = f"call {full} @{name}({pointers}, i32 {align}, {mask}, {full} zeroinitializer)"
-        return self.op(text, type, lanes, key=("gather", pointers.name, version, mask))
+            none = Value("zeroinitializer", "i1", lanes)
+            key = ("wanted", self.wanted.name, mask)
+            mask = self.op(f"select {self.wanted}, {mask}, {none}", "i1", lanes, key)
+        name = f"llvm.masked.gather.v{lanes}{type_suffix(type)}.v{lanes}p0"
+        arguments = (pointers, Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
+        return self.invoke(name, type, lanes, *arguments, key=("gather", pointers.name, version, mask))
 
     def _row(self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int) -> Value:
         """The elements of `size` bytes that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
@@ -270,10 +262,9 @@ class Memory(Writer):
         pointer = self._there(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
-        name = f"llvm.masked.load.v{lanes}{type_suffix(type)}.p0"
-        self.intrinsic(name, full, ["ptr", "i32", f"<{lanes} x i1>", full])
-        text = f"call {full} @{name}(ptr {pointer}, i32 {align}, {mask}, {full} zeroinitializer)"
-        return self.op(text, type, lanes, key=("load", pointer, version, lanes, mask.name))
+        arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
+        key = ("load", pointer, version, lanes, mask.name)
+        return self.invoke(f"llvm.masked.load.v{lanes}{type_suffix(type)}.p0", type, lanes, *arguments, key=key)
 
     def _strided(self, pointer: str, stride: int, type: str, align: int, version: int) -> Value:
         """Elements at a small distance: the lanes are picked from the rows that hold them; nothing beyond the last is read."""
@@ -348,8 +339,8 @@ class Memory(Writer):
         self.wanted = wanted
         return row
 
-    def _mask(self, lanes: int) -> str:
-        return str(self.mask) if self.mask is not None else f"<{lanes} x i1> splat (i1 true)"
+    def _mask(self, lanes: int) -> Value:
+        return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", lanes)
 
     def pointers(self, place: Place) -> Value:
         """One pointer a lane."""

@@ -26,8 +26,7 @@ class Threads(Writer):
         how = chunks(s)
         n = self.index(s.extent)
         if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
-            self.intrinsic("llvm.smax.i64", "i64", ["i64", "i64"])
-            n = self.op(f"call i64 @llvm.smax.i64({n}, i64 0)", "i64")
+            n = self.invoke("llvm.smax.i64", "i64", 1, n, Value("0", "i64"))
         variables, buffers = free_names(s)
         number = len(self.module.functions)
         worker = type(self)(self.module, parallel=True)
@@ -148,9 +147,8 @@ class Threads(Writer):
 
     def _part_of_share(self) -> str:
         """The iterations of a chunk where each thread is to take PARTS of them."""
-        self.intrinsic("llvm.umax.i64", "i64", ["i64", "i64"])
         part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")  # type: ignore[attr-defined]
-        return self.op(f"call i64 @llvm.umax.i64({part}, i64 1)", "i64").name
+        return self.invoke("llvm.umax.i64", "i64", 1, part, Value("1", "i64")).name
 
     def _team(self) -> tuple[str, str]:
         """The number of this thread, and how many there are."""

@@ -11,7 +11,7 @@ from tir.ir import Expr, Kind, Stmt
 from tir.traverse import variables
 
 from . import scratch
-from .values import ALIGNMENT, Frame, Module, Place, Value, ascii_name
+from .values import ALIGNMENT, Frame, Module, Place, Value, ascii_name, typed
 
 T = TypeVar("T")
 
@@ -178,6 +178,12 @@ class Writer:
 
     def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
         self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")
+
+    def invoke(self, name: str, type: str, lanes: int, *arguments: Value, key: object = None) -> Value:
+        """The result of an intrinsic of LLVM, which is declared for the types of these arguments."""
+        full = typed(type, lanes)
+        self.intrinsic(name, full, [a.full for a in arguments])
+        return self.op(f"call {full} @{name}({', '.join(map(str, arguments))})", type, lanes, key)
 
     def _allocated(self, name: str, size: str) -> list[str]:
         """`name` as so many bytes of the heap, `name.failed` as whether there were none."""
