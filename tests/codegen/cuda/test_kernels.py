@@ -341,6 +341,16 @@ def test_a_function_without_bindings_is_one_thread() -> None:
     check(func, func)
 
 
+@no_nvrtc
+def test_names_are_no_words_of_the_language() -> None:
+    words = ("nullptr", "constexpr", "warpSize", "floordiv")
+    A, B = (te.placeholder((7,), "float32", name=name) for name in words[:2])
+    C = te.compute((7,), lambda i: A[i] + B[i], name=words[2])
+    text = emit(lower_cuda(te.create_prim_func([A, B, C, te.compute((7,), lambda i: C[i] * A[i], name=words[3])]), TARGET)).text
+    assert all(f"{word}_1[" in text and not re.search(rf"\b{word}\[", text) for word in words)
+    compile_cubin(text, "sm_90")
+
+
 @no_compiler
 def test_loops_of_the_host_launch_again() -> None:
     func = incremented((4, 33))
