@@ -282,9 +282,7 @@ def _split(s: OpenSchedule, block: str, ours: bool, seeds: Mapping[str, tuple[in
     last = next((i.name for i in reversed(stored(b).indices) if isinstance(i, Var) and i.name in long), None)
     order = sorted(b.iters, key=lambda it: it.var.name == last)
     tiled = [it.var.name for it in order if is_spatial(it) and extent(it) > 1]
-    padded = ours and _paddable(s, block)
-    if seeds and not padded:
-        raise ScheduleError(f"the axes of `{block}` cannot be padded to whole tiles")
+    padded = ours and (bool(seeds) or _paddable(s, block))  # a product of matrices always is
     grouped = next((name for name, levels in seeds.items() if len(levels) == 5), tiled[-2] if len(tiled) > 1 else None)
     levels = {it.var.name: "" if extent(it) == 1 else "vtss" if is_spatial(it) else "rr" for it in b.iters}
     roles = {name: "g" * (padded and name == grouped) + own for name, own in levels.items()}

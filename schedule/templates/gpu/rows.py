@@ -5,8 +5,9 @@ longer one, what is used more than once and costs much is kept in shared memory,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 
 from schedule.error import ScheduleError
@@ -18,7 +19,7 @@ from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Block, Call, Const, Load, Store, Var
 from tir.memory import WARP
-from tir.traverse import blocks, loads, walk
+from tir.traverse import loads, walk
 
 from ..structure import epilogue, is_elementwise, reuses_data, stored
 from .launch import WIDEST, along, own_loops
@@ -84,9 +85,9 @@ class Rows:
     rank: int
 
 
-def matches(s: Schedule, name: str, taken: Collection[str]) -> Rows | None:
-    """What ends with the block `name`, with all its producers that work by the same rows, of which one at least reduces a row
-    along its memory."""
+def matches(s: Schedule, name: str, taken: Callable[[str], bool]) -> Rows | None:
+    """What ends with the block `name`, with all its producers that work by the same rows and are not `taken`, of which one at
+    least reduces a row along its memory."""
     last = find_block(s.func, name)
     rank = _rank(last)
     if rank is None:
@@ -110,24 +111,24 @@ def _rank(b: Block) -> int | None:
     return len(names) if names == spatial and len(names) == len(b.body.indices) else None
 
 
-def _stages(s: Schedule, last: str, rank: int, taken: Collection[str]) -> list[str]:
+def _stages(s: Schedule, last: str, rank: int, taken: Callable[[str], bool]) -> list[str]:
     """The producers of `last`, direct or not, that share its first `rank` axes and are used by nobody else."""
-    names = [b.name for b in blocks_below(s.func.body)]
+    before = list(takewhile(lambda b: b.name != last, blocks_below(s.func.body)))
+    end = find_block(s.func, last)
     found: list[str] = []
-    outputs = set(s.get_output_blocks())
-    rows = _extents(find_block(s.func, last))[:rank]
-    for name in reversed(names[: names.index(last)]):
-        b = find_block(s.func, name)
-        consumers = set(s.get_consumers(name))
+    rows, read = _extents(end)[:rank], {x.buffer.name for x in loads(end.body)}
+    for b in reversed(before):
         own = _rank(b)
-        if name in taken or name in outputs or own is None or not rank <= own <= rank + 1 or not consumers:
+        if own is None or not rank <= own <= rank + 1 or _extents(b)[:rank] != rows or stored(b).buffer.name not in read:
             continue
         if b.init is not None and own > rank:  # a row of reductions has rows of its own to work by
             continue
-        if not consumers <= {last, *found} or _extents(b)[:rank] != rows:
+        consumers = set(s.get_consumers(b.name))
+        if b.name in s.get_output_blocks() or not consumers <= {last, *found} or taken(b.name):
             continue
         if all(_same_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
-            found.insert(0, name)
+            found.insert(0, b.name)
+            read |= {x.buffer.name for x in loads(b.body)}
     return found
 
 
@@ -147,20 +148,20 @@ def _extents(b: Block) -> list:
 
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
     """The stages that end with a block and work by its rows, none of which is to be tiled, or ends what is."""
-    if not own_loops(s, block):
-        return None
-    tiled = {b.name for b in blocks(s.func) if b.init is not None and _tiled(b, s.target.machine, ours)}
-    if block in tiled:
-        return None
-    ends = {after for name in tiled if (after := epilogue(s, name, anywhere=True)) is not None} if ours else ()
-    return matches(s, block, {*s.scheduled, *tiled, *ends})
 
+    def taken(name: str) -> bool:
+        if name in s.scheduled or tiled(name):
+            return True
+        return ours and any(tiled(p) and epilogue(s, p, anywhere=True) == name for p in s.get_producers(name))
 
-def _tiled(b: Block, gpu: GPU, ours: bool) -> bool:
-    """Whether a reduction is worth tiles: a product of matrices, or in the paper all that reuses data."""
-    if not all(isinstance(it.extent, Const) for it in b.iters):
-        return False
-    return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, gpu)
+    def tiled(name: str) -> bool:
+        """Whether it is worth tiles: a product of matrices, or in the paper all that reuses data."""
+        b = s.block(name)
+        if b.init is None or not all(isinstance(it.extent, Const) for it in b.iters):
+            return False
+        return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, s.target.machine)
+
+    return matches(s, block, taken) if own_loops(s, block) and not tiled(block) else None
 
 
 def _costly(s: OpenSchedule, name: str) -> bool:
