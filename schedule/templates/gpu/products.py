@@ -167,7 +167,7 @@ class TileThroughShared(Template):
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         c = matches(s.block(block))
-        tile = seed(c, s.target.machine) if c is not None and is_matrices(c) else None
+        tile = seed(c, s.target.machine) if self.ours and c is not None and is_matrices(c) else None
         yield self.name, lambda new: build(new, block, tile, self.ours)
 
 
