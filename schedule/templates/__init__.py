@@ -8,9 +8,12 @@ it to a Schedule, with tile sizes of your own or computed ones.
 
 from __future__ import annotations
 
+from math import inf
+from typing import Any
+
 from schedule.error import ScheduleError
-from schedule.machine import CPU, Described
 from schedule.machine import CPU as Processor
+from schedule.machine import Described
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
@@ -19,11 +22,15 @@ from tir.ir import Block, Load, PrimFunc
 from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .annotate import annotate_tiled
 from .structure import contraction, epilogue, extent, is_plain, reused, stored
+from .template import ways
 
 __all__ = [
     "Processor", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise",
     "schedule", "transposed",
 ]  # fmt: skip
+
+# Templates of sums of products (`template.Template`): of those that match, the one of the fewest cycles is the default.
+SUMS: tuple[Any, ...] = (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)
 
 
 def schedule(func: PrimFunc, target: Described) -> Schedule | None:
@@ -41,15 +48,16 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
 def build(s: OpenSchedule) -> bool:
     """Schedule all blocks, with open numbers; says whether all were recognised: products first, as they take what follows them
     along. ScheduleError where a step is refused."""
-    processor: CPU = s.target.machine
     _inline_chains(s)
     _inline_permutations(s)
     names = [b.name for b in blocks_below(s.func.body)]
     for name in names:
         gemv.without_units(s, name)
-    done: set[str] = set()
     for name in names:
-        done |= _contracted(s, name, processor)
+        if name in _blocks(s):
+            _contracted(s, name)
+    names = [name for name in names if name in _blocks(s)]
+    done = set(s.scheduled)
     for name in reversed(names):
         if name not in done and (rows := rowwise.matches(s, name, done)) is not None:
             rowwise.build(s, rows)
@@ -67,37 +75,27 @@ def build(s: OpenSchedule) -> bool:
     return bool(names)
 
 
+def _blocks(s: OpenSchedule) -> set[str]:
+    return {b.name for b in blocks_below(s.func.body)}
+
+
 def _only_reduces(block: Block) -> bool:
     """Whether a block is a reduction that gains nothing by tiles, and no convolution."""
     c = contraction(block)
     return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
 
 
-def _contracted(s: OpenSchedule, name: str, processor: CPU) -> set[str]:
-    """Schedule a block with its epilogue if it is a sum of products of a known kind; the blocks that were scheduled."""
-    block, after = find_block(s.func, name), epilogue(s, name)
-    if (product := gemv.matches(block)) is not None:
-        gemv.build(s, product)
-        return {name}
-    if (product := dots.matches(block)) is not None and dots.suits(product, processor):
-        dots.build(s, product)
-        return {name}
-    if (product := gemm.matches(block)) is not None:
-        gemm.build(s, product)
-    elif (convolution := conv2d.matches(block)) is not None and pixels.suits(convolution, processor):
-        return set(pixels.apply(s, convolution, processor, epilogue=after))
-    elif convolution is not None and conv2d.pays(convolution, processor):
-        conv2d.build(s, convolution)
-        return {name, *([after] if after else s.get_consumers(name) if convolution.turned else [])}
-    elif (spread := transposed.matches(block)) is not None and transposed.suits(spread, processor):
-        transposed.apply(s, spread, processor, epilogue=after)
-    elif (few := narrow.matches(block)) is not None and narrow.suits(few, processor):
-        narrow.apply(s, few, processor, epilogue=after)
-    elif (kernels := depthwise.matches(block)) is not None:
-        return set(depthwise.apply(s, kernels, processor, epilogue=after))
-    else:
-        return set()
-    return {name, *([after] if after else [])}
+def _contracted(s: OpenSchedule, name: str) -> None:
+    """Schedule a block, with its epilogue, if it is a sum of products of a known kind: by the template of the fewest cycles, as
+    they estimate it."""
+    block, machine = find_block(s.func, name), s.target.machine
+    found = [(template, match) for template in SUMS if (match := template.matches(block)) is not None]
+    estimates = [template.cycles(match, machine) for template, match in found]
+    if estimates and (least := min(estimates)) < inf:
+        template, match = found[estimates.index(least)]
+        label, way = ways(template, match, machine)[0]
+        way(s)
+        s.rules.append(f"{name}: {label}")
 
 
 def _inline_chains(s: Schedule) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
@@ -20,8 +20,9 @@ from tir.size import lesser
 from tir.traverse import walk
 
 from .gemm import register_tile, tile_cycles
-from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size, store_last
+from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size, squares, store_last
 
+NAME = "direct convolution"
 DEEP = 32  # steps of a sum from which on turning tiles round costs little
 
 
@@ -96,14 +97,6 @@ def suits(c: Convolution, processor: CPU) -> bool:
     return 2 * extent(c.channels[-1]) >= processor.lanes(c.contraction.bits)
 
 
-def pays(c: Convolution, processor: CPU) -> bool:
-    """Whether there are channels enough for a vector, and, where tiles must be turned round, work enough to pay for it."""
-    lanes = processor.lanes(c.contraction.bits)
-    if c.members is not None and c.members % lanes:
-        return False
-    return extent(c.channels[-1]) >= lanes and (not c.turned or size(c.sums) >= DEEP)
-
-
 def tiles(c: Convolution, processor: CPU) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
     lanes, members = processor.lanes(c.contraction.bits), c.members
@@ -113,8 +106,13 @@ def tiles(c: Convolution, processor: CPU) -> Tiles:
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
-    """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result."""
-    t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
+    """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result; infinite
+    where vectors are not filled, or the sum is too short to pay for turning tiles round."""
+    lanes = processor.lanes(c.contraction.bits)
+    filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
+    if not filled or (c.turned and size(c.sums) < DEEP):
+        return inf
+    t = tiles(c, processor)
     tile = tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
@@ -245,11 +243,7 @@ def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
     nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]
     (channels,) = s.lengths[block, c.channels[-1].var.name]
     (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
-    _, channel = s.split(nest[place], [None, lesser(channels, lanes)])
-    outer, pixel = s.split(nest[-1], [None, lesser(pixels, lanes)])
-    s.reorder(outer, channel, pixel)
-    s.unroll(channel)
-    s.vectorize(pixel)
+    squares(s, nest[place], nest[-1], lesser(channels, lanes), lesser(pixels, lanes))
 
 
 __all__ = [

@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CPU
-from schedule.primitive import find_block
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule
 from tir.affine import polynomial
 from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 
 from .division import balanced
-from .structure import Contraction, contraction, extent, is_elementwise, is_plain, loop_of, size, stored
+from .gemm import tile_cycles
+from .marks import done, share_out
+from .structure import Contraction, contraction, epilogue, extent, is_elementwise, is_plain, loop_of, size, stored
+
+NAME = "depthwise convolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,50 +62,60 @@ def _stride(c: Contraction, axis: str) -> int:
     return max(1, *steps)
 
 
-def apply(s: Schedule, c: Contraction, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> list[str]:
-    """Schedule a depthwise convolution, its elementwise consumer `epilogue`, if there is one, and the block that pads its input;
-    returns the blocks that were scheduled. ScheduleError where a step is refused.
+def suits(c: Contraction, processor: CPU) -> bool:
+    """Whether the lanes of a vector read elements that follow each other, or lie at equal distances."""
+    return any(polynomial(i).get((Var(c.vector),), 0) for i in c.right.indices)
+
+
+def cycles(c: Contraction, processor: CPU) -> float:
+    """About how many cycles it takes on one core; where lanes read the same elements, each of them is loaded by itself."""
+    t, lanes = tiles(c, processor), processor.lanes(c.bits)
+    points = size((*c.batch, *c.columns)) / (t.rows * lanes)
+    loads = 1 if suits(c, processor) else lanes
+    return points * tile_cycles(t.rows, t.vectors, size(c.sums), broadcast=loads / processor.loads)
+
+
+def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
+    """Schedule a depthwise convolution, its elementwise consumer, if it has one, and the block that pads its input.
 
     Loops, outermost first: all other axes and strips of rows (threads); tiles of rows; tiles of the last axis; the kernel; rows
-    and lanes of a tile.
+    and lanes of a tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
-    t = tiles(c, processor) if sizes is None else sizes
+    machine: CPU = s.target.machine
+    t, lanes = sizes or tiles(c, machine), machine.lanes(c.bits)
     axes = {it.var.name: it for it in (*c.batch, *c.columns)}
-    row = _pixels(c)[-1]
+    row, vector = _pixels(c)[-1], axes[c.vector]
+    after = epilogue(s, c.block)
+    padding = _padding(s, c) if vector in c.columns else None
     order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
-    outer = [loop_of(it) for it in order if it is not row and it is not axes[c.vector]]
-    width = min(t.vectors * processor.lanes(c.bits), extent(axes[c.vector]))
-    h0, h1, h2 = s.split(loop_of(row), [None, t.strip, t.rows], preserve_unit_iters=False)
-    w0, w1 = s.split(loop_of(axes[c.vector]), [None, width], preserve_unit_iters=False)
+    outer = [loop_of(it) for it in order if it is not row and it is not vector]
+    strip, rows = s.sizes(c.block, row.var.name, 2, seed=(t.strip, t.rows))
+    (width,) = s.sizes(c.block, c.vector, seed=(min(t.vectors * lanes, extent(vector)),), vector=True)
+    h0, h1, h2 = s.split(loop_of(row), [None, strip, rows])
+    w0, w1 = s.split(loop_of(vector), [None, width])
     kernel = [loop_of(it) for it in c.sums]
     s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
-    done = [c.block]
-    padding = _padding(s, c) if axes[c.vector] in c.columns else None
-    if epilogue is not None:
-        s.reverse_compute_at(epilogue, w0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(epilogue)[-1])
-        done.append(epilogue)
-    if padding is not None:
-        s.compute_at(padding, h0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(padding)[-1])
-        done.append(padding)
+    for block, place, move in ((after, w0, s.reverse_compute_at), (padding, h0, s.compute_at)):
+        if block is not None:
+            move(block, place, preserve_unit_loops=True)
+            s.vectorize(s.get_loops(block)[-1])
     if len(kernel) > 1:
         s.unroll(kernel[-1])
     s.unroll(h2)
     s.vectorize(w1)
-    if processor.threads(size((*order, *c.sums)) * processor.computing(c.bits)) > 1:
-        s.parallel(s.fuse(*outer, h0))
-    return done
+    share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), c.bits)
+    done(s, c.block)
+    s.pending = [b for b in s.pending if b != padding]
 
 
-def _padding(s: Schedule, c: Contraction) -> str | None:
+def _padding(s: OpenSchedule, c: Contraction) -> str | None:
     """The block that makes the padded input, if there is one and nothing else reads what it makes."""
     for name in s.get_producers(c.block):
-        block = find_block(s.func, name)
+        block = s.block(name)
         makes = stored(block).buffer.name if is_elementwise(block) else None
         if makes == c.right.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
             return name if any(isinstance(n, Select) for n in walk(block.body)) else None
     return None
 
 
-__all__ = ["Tiles", "apply", "matches", "tiles"]
+__all__ = ["Tiles", "build", "cycles", "matches", "suits", "tiles"]

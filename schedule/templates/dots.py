@@ -8,7 +8,7 @@ end. The small operand is turned round where it lies across.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
@@ -19,6 +19,7 @@ from .lanes import in_lanes
 from .marks import done, share, teams
 from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, size, store_last
 
+NAME = "dot products"
 FEW = 24  # rows or columns up to which packing takes longer
 VECTORS = 8  # of a row from which on adding up the lanes takes little
 
@@ -48,6 +49,11 @@ def _large(c: Contraction) -> Load:
 def suits(c: Contraction, processor: CPU) -> bool:
     """Whether the sum is long enough for vectors along it."""
     return extent(c.sums[0]) >= VECTORS * processor.lanes(c.bits)
+
+
+def cycles(c: Contraction, processor: CPU) -> float:
+    """None to speak of, where it suits: it reads the larger operand once, as it lies, and nothing else does."""
+    return 0.0 if suits(c, processor) else inf
 
 
 def tiles(c: Contraction, processor: CPU) -> Tiles:

@@ -13,9 +13,8 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
-from .gemm import walk_columns
 from .marks import done, share, stream, teams
-from .structure import extent, is_elementwise, loop_of, stored
+from .structure import extent, is_elementwise, loop_of, squares, stored
 
 VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 PIECES = 5  # of a loop that is cut where conditions change
@@ -112,6 +111,5 @@ def _squares(s: OpenSchedule, block: str, loops: list[str], column: Iter, row: I
     r0, r1 = s.split(loops[-1], [None, wide * side], preserve_unit_iters=False)
     around = [*(loop for loop in loops[:-1] if loop != loop_of(column)), c0, r0]
     s.reorder(*around, c1, r1)
-    walk_columns(s, c1, r1, side, (extent(column), extent(row)))
-    s.vectorize(s.get_loops(block)[-1])
+    squares(s, c1, r1, side, side)
     return around

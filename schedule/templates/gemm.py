@@ -14,15 +14,13 @@ from math import ceil
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
-from schedule.primitive import find_block
-from schedule.schedule import Schedule
-from tir.ir import Block, Iter, Load, Var
-from tir.traverse import stores
+from tir.ir import Block, Iter
 
 from .division import balanced
 from .packs import AS_IT_IS
-from .structure import Contraction, epilogue, extent, is_plain, iterations, last_axis, loop_of, pairing, size
+from .structure import Contraction, epilogue, extent, is_plain, last_axis, loop_of, pairing, size
 
+NAME = "packing"
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART
 REUSED = 24  # tiles of rows for which packing the columns pays, if they don't fit into the second-level cache
 FEW = 4  # rows from which on turning round columns pays that lie across
@@ -56,6 +54,14 @@ def suits(c: Contraction, processor: CPU) -> bool:
     """Whether rows reuse columns, and pay for turning these round where they lie across."""
     least = 2 if last_axis(c.right) == c.vector else FEW
     return extent(c.rows[-1]) >= least and extent(c.columns[-1]) > 1
+
+
+def cycles(c: Contraction, processor: CPU) -> float:
+    """About how many cycles it takes on one core, without copies."""
+    lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
+    mr, nr = register_tile(rows, columns, size(c.sums), lanes, processor)
+    count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
+    return count * tile_cycles(mr, ceil(nr / lanes), size(c.sums))
 
 
 def tiles(c: Contraction, processor: CPU) -> Tiles:
@@ -206,66 +212,6 @@ def _threads(c: Contraction, processor: CPU) -> int:
     return processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.computing(c.bits))
 
 
-def packed(s: Schedule, block: str, load: Load, axis: str, tile: int, inner: bool) -> str:
-    """Let a block read an operand through a copy in tiles of an axis, the last of them filled up with zeros; returns the block
-    that copies. Dimensions: number of the tile, the others, place in the tile; or, with `inner`, that before the last dimension.
-    """
-    dims = [i.name if isinstance(i, Var) else "" for i in load.indices]
-    names = [f"d{n}" for n in range(len(dims))]
-    own = names[dims.index(axis)]
-    others = [n for n in names if n != own]
-    outer, within = f"{own} // {tile}", f"{own} % {tile}"
-    order = [outer, *others[:-1], within, *others[-1:]] if inner else [outer, *others, within]
-    index_map = f"lambda {', '.join(names)}: ({', '.join(order)},)"
-    copy = s.cache_read(block, load.buffer.name, "global", [block])
-    s.transform_layout(copy, ("write", 0), index_map, 0)
-    if [it.extent for it in find_block(s.func, copy).iters] != list(_shape(s, copy)):
-        s.transform_block_layout(copy, index_map)
-    return copy
-
-
-def walk_tiles(s: Schedule, copy: str, load: Load, axis: str, lanes: int) -> None:
-    """Fill the tiles that `packed` made, in vectors along `axis`; where that is not how the operand lies in memory, in squares
-    that are turned round in registers, and what lies behind an element of `axis` as one row."""
-    *others, rows = s.get_loops(copy)
-    if last_axis(load) != axis:
-        behind = len(load.indices) - 1 - [i.name if isinstance(i, Var) else "" for i in load.indices].index(axis)
-        columns = others[-1]
-        if behind > 1 and (iterations(s, columns) or 0) % lanes:
-            columns = s.fuse(*others[-behind:])
-        walk_columns(s, columns, rows, lanes)
-    s.vectorize(s.get_loops(copy)[-1])
-
-
-def walk_columns(s: Schedule, columns: str, rows: str, lanes: int, lengths: tuple[int, int] | None = None) -> None:
-    """Have the loop `rows`, which walks rows far apart and is to be vectorised, take as many elements of each row as there are
-    lanes before it goes on, written out; the loop `columns` around it, if it has as many iterations, walks along the rows. Their
-    `lengths` are given where they are open."""
-    length, width = lengths or (iterations(s, columns) or 0, iterations(s, rows) or 0)
-    if length < lanes:
-        return
-    _, column = s.split(columns, [None, lanes])
-    if width > lanes:
-        row, lane = s.split(rows, [None, lanes])
-        s.reorder(row, column, lane)
-    s.unroll(column)
-
-
-def _shape(s: Schedule, block: str):
-    return stores(find_block(s.func, block).body)[0].buffer.shape
-
-
 __all__ = [
-    "Sum",
-    "Tiles",
-    "build",
-    "matches",
-    "packed",
-    "register_tile",
-    "suits",
-    "tile_cycles",
-    "tiles",
-    "variants",
-    "walk_columns",
-    "walk_tiles",
-]
+    "Sum", "Tiles", "build", "cycles", "matches", "register_tile", "suits", "tile_cycles", "tiles", "variants",
+]  # fmt: skip

@@ -6,6 +6,7 @@ the processor fetches ahead. Where it runs across them, some rows are added to t
 
 from __future__ import annotations
 
+from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Way
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
@@ -16,6 +17,7 @@ from .lanes import in_lanes
 from .marks import done, share, teams
 from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
 
+NAME = "matrix and vector"
 ROWS = 8  # that are added to the result at a time
 AT_ONCE = (2, 3, 1, 4, 8)  # numbers of rows that are read at once
 VECTORS = (8, 4, 2, 1, 16)  # numbers of vectors of each
@@ -28,6 +30,16 @@ def matches(block: Block) -> Contraction | None:
     if c is None or not c.by_columns or not is_plain(c.right) or c.batch or c.rows or len(c.columns) != 1 or len(c.sums) != 1:
         return None
     return c
+
+
+def suits(c: Contraction, processor: CPU) -> bool:
+    """Always."""
+    return True
+
+
+def cycles(c: Contraction, processor: CPU) -> float:
+    """None to speak of: it reads the matrix once, as fast as memory gives it, and nothing else does."""
+    return 0.0
 
 
 def without_units(s: Schedule, block: str) -> None:

@@ -8,14 +8,19 @@ is read in whole vectors, of which each serves all output channels. Transposed c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, inf, prod
 
 from schedule.machine import CPU
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule
 from tir.ir import Block, Iter
 
 from . import transposed
-from .structure import extent, last_axis, loop_of, size, store_last
+from .gemm import tile_cycles
+from .marks import done, share_out
+from .structure import epilogue, extent, last_axis, loop_of, size, store_last
 from .transposed import Transposed
+
+NAME = "narrow convolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +49,45 @@ def suits(t: Transposed, processor: CPU) -> bool:
     return axis is not None and extent(t.channels) < lanes <= extent(axis) and extent(axis) % lanes == 0
 
 
+def cycles(t: Transposed, processor: CPU) -> float:
+    """About how many cycles it takes on one core; infinite where it does not suit."""
+    c, lanes = t.c, processor.lanes(t.c.bits)
+    if not suits(t, processor):
+        return inf
+    pixels, channels = tiles(t, processor).pixels, extent(t.channels)
+    steps = ceil(size(c.sums) / (lanes * prod(x.stride for x in t.classes)))
+    return size(c.rows) / pixels * tile_cycles(pixels, channels, steps, broadcast=1 / processor.loads)
+
+
 def tiles(t: Transposed, processor: CPU) -> Tiles:
     """As many pixels as there are registers for, the tiles of a row as equal as can be."""
-    channels, count = extent(t.channels), transposed.pixels_of_class(t)
-    most = max(1, processor.accumulators(channels) // channels)
-    return Tiles(-(-count // -(-count // most)))
+    count = transposed.pixels_of_class(t)
+    return Tiles(ceil(count / ceil(count / _most(t, processor))))
 
 
-def apply(s: Schedule, t: Transposed, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
-    """Schedule a convolution, whose loops are as they were made, and its elementwise consumer `epilogue`, if any.
+def _most(t: Transposed, processor: CPU) -> int:
+    """Pixels for which there are registers."""
+    return max(1, processor.accumulators(extent(t.channels)) // extent(t.channels))
+
+
+def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
+    """Schedule a convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
     Loops, outermost first: other axes, rows and tiles of pixels (threads); classes of pixels and of the kernel; the sums; pixels,
-    output channels and lanes of a tile. ScheduleError where a step is refused.
+    output channels and lanes of a tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
-    c, wanted = t.c, tiles(t, processor) if sizes is None else sizes
-    axis = _lane_axis(t)
+    c, machine = t.c, s.target.machine
+    wanted = sizes or tiles(t, machine)
+    axis, row = _lane_axis(t), c.rows[-1]
     assert axis is not None, "what suits has one"
-    channel = loop_of(t.channels)
-    chunks, lane = s.split(loop_of(axis), [None, processor.lanes(c.bits)])
+    after, channel, stride = epilogue(s, c.block), loop_of(t.channels), transposed.strides(t).get(row.var.name, 1)
+    count, most = transposed.pixels_of_class(t), _most(t, machine)
+    missing = count * stride - extent(row)
+    (pixels,) = s.sizes(c.block, row.var.name, seed=(wanted.pixels,), extent=count, limit=most, unit=stride, missing=missing)
+    chunks, lane = s.split(loop_of(axis), [None, machine.lanes(c.bits)])
     partial = s.rfactor(lane, len(c.store.indices))
     rows, sums = transposed.by_class(s, t, c.rows), transposed.by_class(s, t, tuple(it for it in c.sums if it is not axis))
-    p0, p1 = s.split(rows[-1][0], [None, wanted.pixels], preserve_unit_iters=False)
+    p0, p1 = s.split(rows[-1][0], [None, pixels])
     outer = [loop for loop, _ in rows[:-1]]
     classes = [loop for _, inner in rows for loop in inner]
     kernel = [loop for _, inner in sums for loop in inner]
@@ -75,14 +98,14 @@ def apply(s: Schedule, t: Transposed, processor: CPU, sizes: Tiles | None = None
 
     s.reverse_compute_at(c.block, p0, preserve_unit_loops=True)
     s.annotate(s.get_loops(c.block)[-1], "combine_lanes", True)
-    if epilogue is not None:
-        s.reverse_compute_at(epilogue, p0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(epilogue)[-1])
+    if after is not None:
+        s.reverse_compute_at(after, p0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(after)[-1])
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)
-    if processor.threads(size((*c.rows, *c.columns, *c.sums)) * processor.computing(c.bits)) > 1:
-        s.parallel(s.fuse(*outer, p0) if outer else p0)
+    share_out(s, c.block, [*outer, p0], size((*c.rows, *c.columns, *c.sums)), c.bits)
+    done(s, copy, c.block)
 
 
-__all__ = ["Tiles", "apply", "matches", "suits", "tiles"]
+__all__ = ["Tiles", "build", "cycles", "matches", "suits", "tiles"]

@@ -10,6 +10,8 @@ from schedule.open_trace import Role
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
+from .structure import squares
+
 AS_IT_IS = "as it is"  # an operand is not packed
 ALIGNED, SKEWED = 32, 16  # elements: rows of a copy start in different sets of the cache
 
@@ -141,11 +143,7 @@ def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
         state.unroll(last)
         return
     columns = state.fuse(*others[-len(along) :]) if along[0] % lanes and along[1:] else others[-1]
-    _, column = state.split(columns, [None, lanes])
-    row, lane = state.split(last, [None, lanes])
-    state.reorder(row, column, lane)
-    state.unroll(column)
-    state.vectorize(lane)
+    squares(state, columns, last, lanes, lanes)
 
 
 def _by_tiles(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:

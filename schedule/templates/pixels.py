@@ -9,20 +9,22 @@ Networks for Document Processing, IWFHR 2006).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from typing import Any
 
 from schedule.machine import CPU, PAGE
-from schedule.primitive import find_block
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
-from . import conv2d
-from .conv2d import Convolution
+from .conv2d import Convolution, matches, threads_for
 from .gemm import register_tile, tile_cycles
-from .structure import extent, is_elementwise, size, stored
+from .marks import done, share
+from .structure import epilogue, extent, is_elementwise, size, stored
 
+NAME = "pixels in lanes"
 APART = 0.15  # cycles for an element that is broadcast from rows far apart
 
 
@@ -57,11 +59,8 @@ def row(c: Convolution) -> tuple[Iter, ...]:
 
 
 def suits(c: Convolution, processor: CPU) -> bool:
-    """Whether the last dimensions of the result are pixels, enough for a vector, and channels as lanes would take longer."""
-    lanes = processor.lanes(c.contraction.bits)
-    if c.members is not None or not c.turned or size(row(c)) < lanes:
-        return False
-    return not conv2d.pays(c, processor) or cycles(c, processor) < conv2d.cycles(c, processor)
+    """Whether the last dimensions of the result are pixels, enough for a vector."""
+    return c.members is None and c.turned and size(row(c)) >= processor.lanes(c.contraction.bits)
 
 
 def tiles(c: Convolution, processor: CPU) -> Tiles:
@@ -72,7 +71,9 @@ def tiles(c: Convolution, processor: CPU) -> Tiles:
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
-    """About how many cycles it takes on one core."""
+    """About how many cycles it takes on one core; infinite where pixels don't fill a vector."""
+    if not suits(c, processor):
+        return inf
     t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
     pixels, steps = size(row(c)), size(c.sums)
     tile = tile_cycles(t.channels, t.pixels // lanes, steps, broadcast=APART)
@@ -98,42 +99,56 @@ def in_place(c: Convolution) -> bool:
     return size(pixels) * c.contraction.bits // 8 % PAGE != 0
 
 
-def apply(s: Schedule, c: Convolution, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> list[str]:
-    """Schedule a convolution, whose loops are still as they were made, its elementwise consumer `epilogue`, if there is one, and
-    what pads its image; returns the blocks that were scheduled. ScheduleError where a step is refused.
+def build(s: OpenSchedule, c: Convolution, sizes: Tiles | None = None) -> None:
+    """Tile a convolution, whose loops are still as they were made, with its elementwise consumer, which is made if there is none,
+    and unroll its image, with what pads it, where that is needed.
 
-    Loops, outermost first: groups, other axes; tiles of pixels and tiles of channels (threads), those outside of which there are
-    more bytes to read; sums, in the order of the weights; channels and pixels of a tile.
+    Loops, outermost first: groups and other axes; tiles of pixels and tiles of channels, in either order: at the seed those
+    outside of which there are more bytes to read; the sum, in the order of the weights; channels, unrolled; pixels, a vector. The
+    consumer is computed for each tile. `sizes` are other seeds than those of `tiles`. ScheduleError where a step is refused.
     """
-    t = tiles(c, processor) if sizes is None else sizes
-    block, pixels = c.contraction.block, row(c)
-    done = [block]
-    if epilogue is None:
-        epilogue = s.cache_write(block, 0, "global")
-    else:
-        done.append(epilogue)
-    axes = (*c.groups, *c.channels, *c.pixels, *c.sums)
-    threads = processor.threads(size(axes) * processor.computing(c.contraction.bits))
-    nest = as_rows(s, c, epilogue, threads)
-    if size(pixels) < t.pixels:
-        s.storage_align(block, 0, -2, t.pixels, 0)  # a tile may be wider than a row
-    c0, c1 = s.split(nest.channels, [None, t.channels], preserve_unit_iters=False)
-    p0, p1 = s.split(nest.pixels, [None, t.pixels], preserve_unit_iters=False)
-    weights = size((*c.channels, *c.sums)) * c.contraction.bits // 8
-    first = [p0, c0] if weights < processor.reused else [c0, p0]
-    s.reorder(*nest.outer, *first, *nest.sums, c1, p1)
-    s.reverse_compute_at(epilogue, first[1], preserve_unit_loops=True)
-    s.vectorize(s.get_loops(epilogue)[-1])
-    s.unroll(c1)
-    s.vectorize(p1)
-    if threads > 1:
-        s.parallel(s.fuse(*nest.outer, *first))
-    return [*done, *nest.inlined]
+    machine: CPU = s.target.machine
+    t, block, bits = sizes or tiles(c, machine), c.contraction.block, c.contraction.bits
+    after = epilogue(s, block) or s.cache_write(block, 0, "global")
+    threads, pixels, lanes = threads_for(c, machine), size(row(c)), machine.lanes(bits)
+    nest = as_rows(s, c, after, threads)
+    s.pending = [b for b in s.pending if b not in nest.inlined]
+    if pixels % lanes:
+        s.storage_align(block, 0, -2, lanes, 0)  # a tile may be wider than a row
+    whole = ceil(pixels / lanes) * lanes
+    c0, c1 = _split(s, c, nest.channels, c.channels[-1:], t.channels)
+    p0, p1 = _split(s, c, nest.pixels, row(c), t.pixels, vector=True, extent=whole, missing=whole - pixels)
+    orders = {"channels inside": (p0, c0), "pixels inside": (c0, p0)}
+    weights = size((*c.channels, *c.sums)) * bits // 8
+
+    def ordered(*first: str) -> Way:
+        return lambda new: new.reorder(*nest.outer, *first, *nest.sums, c1, p1)
+
+    s.branch(
+        f"{block} order",
+        {label: ordered(*first) for label, first in orders.items()},
+        seed="channels inside" if weights < machine.reused else "pixels inside",
+        block=block,
+    )
+    first = s.get_loops(block)[: len(nest.outer) + 2]
+    s.reverse_compute_at(after, first[-1], preserve_unit_loops=True)
+    s.vectorize(s.get_loops(after)[-1])
+    s.scheduled[after] = Stage.FUSED
+    tiled = Tiled.of(s, block, [first, [], nest.sums, [c1], [p1]], 2, (len(first),), panels=True)
+    s.scheduled[block] = replace(tiled, shared=len(first) if threads > 1 else 0)
 
 
-def as_rows(s: Schedule, c: Convolution, epilogue: str, threads: int) -> Nest:
+def _split(s: OpenSchedule, c: Convolution, loop: str, axes: Sequence[Iter], seed: int, **described: Any) -> list[str]:
+    """Split the loop of an axis that counts through others with an open inner length."""
+    block = c.contraction.block
+    axis = next(it.var.name for it in s.block(block).iters if loop in variables(it.binding))
+    parts = tuple(it.var.name for it in axes)
+    return s.split(loop, [None, *s.sizes(block, axis, seed=(seed,), bits=c.contraction.bits, parts=parts, **described)])
+
+
+def as_rows(s: OpenSchedule, c: Convolution, after: str, threads: int) -> Nest:
     """Make the pixels of `row` one axis, the last, of a convolution, whose loops are still as they were made, and of its
-    elementwise consumer; the image is unrolled, by so many threads, where that is needed. ScheduleError where a step is
+    elementwise consumer `after`; the image is unrolled, by so many threads, where that is needed. ScheduleError where a step is
     refused."""
     block, pixels = c.contraction.block, row(c)
     places = {i.name: n for n, i in enumerate(c.weights.indices) if isinstance(i, Var)}
@@ -144,24 +159,23 @@ def as_rows(s: Schedule, c: Convolution, epilogue: str, threads: int) -> Nest:
     s.transform_layout(block, ("write", 0), _map(dims, dims[: -len(pixels)], flat, pixels))
     order = [it.var.name for it in (*c.groups, *c.channels, *c.pixels[: -len(pixels)])]
     steps = [it.var.name for it in sums]
-    axes = [it.var.name for it in find_block(s.func, block).iters]
+    axes = [it.var.name for it in s.block(block).iters]
     s.transform_block_layout(block, _map(axes, [*order, *steps], flat, pixels))
-    after = find_block(s.func, epilogue)
-    dims = [i.name for i in stored(after).indices if isinstance(i, Var)]
-    axes = [it.var.name for it in after.iters]
-    s.transform_block_layout(epilogue, _map(axes, dims[: -len(pixels)], dims[-len(pixels) :], pixels))
+    dims = [i.name for i in stored(s.block(after)).indices if isinstance(i, Var)]
+    axes = [it.var.name for it in s.block(after).iters]
+    s.transform_block_layout(after, _map(axes, dims[: -len(pixels)], dims[-len(pixels) :], pixels))
     *made, last = s.get_loops(block)
     loops = dict(zip([*order, *steps], made, strict=True))
     channels = loops.pop(c.channels[-1].var.name)
     return Nest([loops[name] for name in order if name in loops], channels, [loops[name] for name in steps], last, inlined)
 
 
-def _unrolled(s: Schedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
+def _unrolled(s: OpenSchedule, c: Convolution, sums: list[Iter], threads: int) -> list[str]:
     """Let a convolution read its image from a copy with a row of pixels for each step of the sum; returns the block that pads the
     image, if it could become a part of the copy."""
     pixels = row(c)
     seen = set().union(*(variables(i) for i in c.image.indices))
-    axes = [it.var.name for it in find_block(s.func, c.contraction.block).iters if it.var.name in seen]
+    axes = [it.var.name for it in s.block(c.contraction.block).iters if it.var.name in seen]
     copy = s.reindex(c.contraction.block, c.image.buffer.name)
     outer = [it.var.name for it in (*c.groups, *c.pixels[: -len(pixels)], *sums)]
     flat = [it.var.name for it in pixels]
@@ -171,21 +185,22 @@ def _unrolled(s: Schedule, c: Convolution, sums: list[Iter], threads: int) -> li
     made = _padding(s, copy)
     for name in made:
         s.compute_inline(name)
-    made_by = zip(axes, find_block(s.func, copy).iters, strict=True)
+    made_by = zip(axes, s.block(copy).iters, strict=True)
     loops = {name: it.binding.name for name, it in made_by if isinstance(it.binding, Var)}  # those of extent 1 have none
     order = [loops[name] for name in outer if name in loops]
     within = [loops[name] for name in flat if name in loops]
     s.reorder(*order, *within)
     s.vectorize(within[-1])
     if threads > 1 and order:
-        s.parallel(s.fuse(*order))
+        share(s, copy, order)
+    done(s, copy)
     return made
 
 
-def _padding(s: Schedule, copy: str) -> list[str]:
+def _padding(s: OpenSchedule, copy: str) -> list[str]:
     """The elementwise block that makes what a copy reads, for nothing else."""
     made = s.get_producers(copy)
-    alone = len(made) == 1 and is_elementwise(find_block(s.func, made[0])) and s.get_consumers(made[0]) == [copy]
+    alone = len(made) == 1 and is_elementwise(s.block(made[0])) and s.get_consumers(made[0]) == [copy]
     return made if alone and made[0] not in s.get_output_blocks() else []
 
 
@@ -198,4 +213,4 @@ def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter
     return f"lambda {', '.join(names)}: ({', '.join([*outer, number])},)"
 
 
-__all__ = ["Nest", "Tiles", "apply", "as_rows", "cycles", "in_place", "row", "suits", "tiles"]
+__all__ = ["Nest", "Tiles", "as_rows", "build", "cycles", "in_place", "matches", "row", "suits", "tiles"]

@@ -193,6 +193,16 @@ def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> i
     return place
 
 
+def squares(s: Schedule, columns: str, rows: str, tall: int, wide: int) -> None:
+    """Have a nest walk two of its loops, of which `rows` will be vectorised but walks rows that lie far apart, in squares of so
+    many elements, which are transposed in registers: each row of a square is one load along `columns`."""
+    _, column = s.split(columns, [None, tall])
+    row, lane = s.split(rows, [None, wide])
+    s.reorder(row, column, lane)
+    s.unroll(column)
+    s.vectorize(lane)
+
+
 def merged(s: Schedule, first: str, second: str, count: int) -> list[str]:
     """Put two blocks, one after the other, below the same outermost loops, so many of each; returns these."""
     return [s.merge(a, b) for a, b in zip(s.get_loops(first)[:count], s.get_loops(second)[:count], strict=True)]

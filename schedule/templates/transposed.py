@@ -7,16 +7,19 @@ class, so that the condition leaves the inner loops, which then are those of a d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil, inf, prod
 
 from schedule.machine import CPU
-from schedule.schedule import Schedule
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
 from tir.affine import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
-from .conv2d import Tiles
-from .gemm import packed, register_tile
-from .structure import Contraction, contraction, extent, last_axis, loop_of, size
+from .conv2d import Tiles, split_axis, split_pixels
+from .gemm import register_tile, tile_cycles
+from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size
+
+NAME = "transposed convolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def matches(block: Block) -> Transposed | None:
         condition = body.value.condition
         body = body.with_(value=body.value.true_value)
     c = contraction(block.with_(body=body))
-    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or c.batch:
+    if c is None or len(c.columns) != 1 or not c.rows or last_axis(c.right) != c.vector or c.batch or is_plain(c.left):
         return None
     found = [_class(part, c) for part in conjuncts(condition)]
     classes = tuple(x for x in found if x is not None)
@@ -69,8 +72,19 @@ def _class(condition: Expr, c: Contraction) -> Class | None:
 
 
 def suits(t: Transposed, processor: CPU) -> bool:
-    """Whether there are channels enough for a vector."""
-    return extent(t.channels) >= processor.lanes(t.c.bits)
+    """Whether it is no plain convolution, and there are channels enough for half a vector."""
+    return 2 * extent(t.channels) >= processor.lanes(t.c.bits) and (bool(t.classes) or not is_plain(t.c.right))
+
+
+def cycles(t: Transposed, processor: CPU) -> float:
+    """About how many cycles it takes on one core, with the copies of the weights; infinite where vectors are not filled."""
+    c, wanted, lanes = t.c, tiles(t, processor), processor.lanes(t.c.bits)
+    if extent(t.channels) < lanes:
+        return inf
+    classes = prod(x.stride for x in t.classes)
+    rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
+    tile = tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
+    return rows * ceil(extent(t.channels) / wanted.channels) * tile + 0.2 * size((*c.columns, *c.sums))
 
 
 def tiles(t: Transposed, processor: CPU) -> Tiles:
@@ -82,7 +96,7 @@ def tiles(t: Transposed, processor: CPU) -> Tiles:
 def pixels_of_class(t: Transposed) -> int:
     """How many pixels of a class a row has at most."""
     row = t.c.rows[-1]
-    return -(-extent(row) // strides(t).get(row.var.name, 1))
+    return ceil(extent(row) / strides(t).get(row.var.name, 1))
 
 
 def strides(t: Transposed) -> dict[str, int]:
@@ -90,7 +104,7 @@ def strides(t: Transposed) -> dict[str, int]:
     return {it.var.name: x.stride for x in t.classes for it in (x.pixel, x.kernel)}
 
 
-def by_class(s: Schedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[str, list[str]]]:
+def by_class(s: OpenSchedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[str, list[str]]]:
     """The loop of each axis, and the one of its classes, if it has any, split off."""
     found: list[tuple[str, list[str]]] = []
     for it in axes:
@@ -101,31 +115,43 @@ def by_class(s: Schedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tuple[s
     return found
 
 
-def apply(s: Schedule, t: Transposed, processor: CPU, sizes: Tiles | None = None, epilogue: str | None = None) -> None:
-    """Schedule a transposed convolution, whose loops are as they were made, and its elementwise consumer `epilogue`, if any.
+def threads_for(t: Transposed, processor: CPU) -> int:
+    """Threads for a convolution: one where it is small."""
+    return processor.threads(size((*t.c.rows, *t.c.columns, *t.c.sums)) * processor.computing(t.c.bits))
 
-    Loops, outermost first: tiles of channels, other axes, classes of pixels (threads); rows and tiles of pixels; classes of the
-    kernel; the sums; pixels and channels of a tile. ScheduleError where a step is refused.
+
+def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
+    """Tile a transposed convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
+
+    Loops, outermost first: panels of channels and classes of pixels; other pixels; tiles of rows and of a row of pixels; classes
+    of the kernel and the sum; rows and pixels, unrolled; channels, a vector. The elementwise consumer is computed for each tile.
+    How the weights are packed, and what threads share, is left to annotation. `sizes` are other seeds than those of `tiles`.
+    ScheduleError where a step is refused.
     """
-    c, wanted = t.c, tiles(t, processor) if sizes is None else sizes
+    c, machine = t.c, s.target.machine
+    wanted = sizes or tiles(t, machine)
+    after = epilogue(s, c.block)
     rows, sums = by_class(s, t, c.rows), by_class(s, t, c.sums)
-    c0, c1 = s.split(loop_of(t.channels), [None, wanted.channels], preserve_unit_iters=False)
-    p0, p1 = s.split(rows[-1][0], [None, wanted.pixels], preserve_unit_iters=False)
-    classes = [loop for _, inner in rows for loop in inner]
-    outer = [loop for loop, _ in rows[:-1]]
-    kernel = [loop for _, inner in sums for loop in inner]
-    s.reorder(c0, *classes, *outer, p0, *kernel, *(loop for loop, _ in sums), p1, c1)
+    c0, c1 = split_axis(s, c.block, t.channels, loop_of(t.channels), wanted.channels, vector=True)
+    axes = [(it, loop, strides(t).get(it.var.name, 1)) for it, (loop, _) in zip(c.rows, rows, strict=True)]
+    others, within = split_pixels(s, c.block, axes, wanted.pixels)
+    p0 = others.pop()
+    panels = [c0, *(loop for _, classes in rows for loop in classes)]
+    reduced = [*(loop for _, classes in sums for loop in classes), *(loop for loop, _ in sums)]
+    levels = [panels, others, [p0], reduced, within, [c1]]
+    s.reorder(*(loop for level in levels for loop in level))
+    if after is not None:
+        s.reverse_compute_at(after, p0, preserve_unit_loops=True)
+        s.scheduled[after] = Stage.FUSED
+    depth = len(panels) + len(others)
+    s.scheduled[c.block] = replace(
+        Tiled.of(s, c.block, levels, 2, (len(panels), depth), panels=True),
+        shared=depth if threads_for(t, machine) > 1 else 0,
+        operands=Operands(seed=((c.right.buffer.name, "in front"),)),
+    )
 
-    copy = packed(s, c.block, c.right, t.channels.var.name, wanted.channels, False)
-    s.vectorize(s.get_loops(copy)[-1])
-    if epilogue is not None:
-        s.reverse_compute_at(epilogue, p0, preserve_unit_loops=True)
-        s.vectorize(s.get_loops(epilogue)[-1])
-    s.unroll(p1)
-    s.vectorize(c1)
-    if processor.threads(size((*c.rows, *c.columns, *c.sums)) * processor.computing(c.bits)) > 1:
-        s.parallel(s.fuse(*s.get_loops(copy)[:2]))
-        s.parallel(s.fuse(c0, *classes, *outer))
 
-
-__all__ = ["Class", "Transposed", "apply", "by_class", "matches", "pixels_of_class", "strides", "suits", "tiles"]
+__all__ = [
+    "Class", "Transposed", "build", "by_class", "cycles", "matches", "pixels_of_class", "strides", "suits", "threads_for",
+    "tiles",
+]  # fmt: skip

@@ -19,15 +19,20 @@ that it makes of one, a list of `OpenSchedule`.
 from .cache_write import CacheWrite
 from .chains import FuseProducts
 from .constants import UnrollConstants
-from .direct import TransposedConvolution
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
-from .pixels import PixelsInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, load_space, rule
 from .skip import Skip
-from .template import DirectConvolution, Packing
+from .template import (
+    DepthwiseConvolution,
+    DirectConvolution,
+    NarrowConvolution,
+    Packing,
+    PixelsInLanes,
+    TransposedConvolution,
+)
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling, reduces_across
 
 DEFAULT: tuple[Rule, ...] = (
@@ -39,6 +44,8 @@ DEFAULT: tuple[Rule, ...] = (
     DirectConvolution(),
     PixelsInLanes(),
     TransposedConvolution(),
+    NarrowConvolution(),
+    DepthwiseConvolution(),
     CacheWrite(unless=Packing().found),
     TilingWithFusion(only=True),
     MultiLevelTiling(),
@@ -72,7 +79,8 @@ LIMITED: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DirectConvolution", "FunctionRule", "FuseProducts", "FuseRows", "Inline",
-    "InlineAgain", "MultiLevelTiling", "Packing", "PixelsInLanes", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip",
-    "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
+    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DepthwiseConvolution", "DirectConvolution", "FunctionRule", "FuseProducts",
+    "FuseRows", "Inline", "InlineAgain", "MultiLevelTiling", "NarrowConvolution", "Packing", "PixelsInLanes", "ReduceInLanes",
+    "ReduceInThreads", "Rfactor", "Rule", "Skip", "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants",
+    "Verdict", "load_rules", "load_space", "rule",
 ]  # fmt: skip

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from schedule import ScheduleError
-from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
-from schedule.templates import conv2d, gemm
+from schedule.templates import conv2d, depthwise, gemm, narrow, pixels, transposed
 from schedule.templates.structure import epilogue
-from tir.ir import Block
+from schedule.templates.template import Template, ways
 
 from .rule import Verdict
 from .tiling import untouched
 
 
-class Template(Protocol):
-    """A module of `schedule.templates`: what a block is to it, whether that is worth a sketch, its variants, the one of the seed
-    first, of which each is one, and what builds them."""
-
-    def matches(self, block: Block) -> Any: ...
-
-    def suits(self, found: Any, processor: CPU) -> bool: ...
-
-    def variants(self, found: Any, processor: CPU) -> Sequence[Any]: ...
-
-    def build(self, s: OpenSchedule, found: Any, variant: Any) -> None: ...
-
-
 class FromTemplate:
     """Schedule a block as a template does, its numbers open: a sketch for each variant."""
 
-    name: str
     template: Template
 
     def found(self, state: OpenSchedule, block: str) -> Any:
@@ -46,26 +30,55 @@ class FromTemplate:
         return Verdict.SKIP if self.found(state, block) is None else Verdict.APPLY
 
     def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        found, results = self.found(state, block), []
-        for variant in self.template.variants(found, state.target.machine):
-            new = state.fired(f"{self.name}{variant}", block)
+        results = []
+        for label, way in ways(self.template, self.found(state, block), state.target.machine):
+            new = state.fired(label, block)
             try:
-                self.template.build(new, found, variant)
+                way(new)
             except ScheduleError:
                 continue
             results.append(new)
         return results
+
+    @property
+    def name(self) -> str:
+        return self.template.NAME
 
 
 class Packing(FromTemplate):
     """Matrix products over packed operands, in the loop order of GotoBLAS. Multi-level tiling may find a better order of blocks
     for one that is not packed."""
 
-    name, template = "packing", gemm
+    template = gemm
 
 
 class DirectConvolution(FromTemplate):
     """Convolutions with output channels in the lanes of vectors. Ansor knows one order of axes, that of the definition, in which
     the last one written has the lanes."""
 
-    name, template = "direct convolution", conv2d
+    template = conv2d
+
+
+class PixelsInLanes(FromTemplate):
+    """Convolutions with pixels in the lanes of vectors, the image unrolled unless they lie in a row."""
+
+    template = pixels
+
+
+class TransposedConvolution(FromTemplate):
+    """Transposed convolutions, of pixels sorted by their remainder modulo the stride. Ansor has an attribute of the computation
+    for that, which asks for axes to be unrolled, so that the code generator finds the zeros."""
+
+    template = transposed
+
+
+class NarrowConvolution(FromTemplate):
+    """Convolutions, transposed or not, with fewer output channels than lanes: those of the image are the lanes."""
+
+    template = narrow
+
+
+class DepthwiseConvolution(FromTemplate):
+    """Convolutions of each channel with a kernel of its own, over strips of rows that are padded where they are used."""
+
+    template = depthwise

@@ -7,8 +7,9 @@ import pytest
 
 import tir
 from schedule import replay, templates
+from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
-from schedule.templates.structure import epilogue
+from schedule.templates.annotate import annotate_tiled
 from tests.schedule.templates import patterns
 from tir import te
 
@@ -164,11 +165,18 @@ def test_channels_of_a_group_see_the_same_channels_of_the_image():
     assert templates.conv2d.matches(blocks("depthwise_nhwc", (1, 7, 9, 12, 3, 1, 1))["Y"]) is None
 
 
+def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pixels: int) -> OpenSchedule:
+    s = OpenSchedule(func, target, at_seed=True)
+    found = templates.conv2d.matches(s.block(block))
+    templates.pixels.build(s, found, sizes=templates.pixels.Tiles(channels, pixels))
+    annotate_tiled(s)
+    return s
+
+
 @pytest.mark.parametrize("cores", [1, 2])
 def test_pixels_as_lanes(cores):
     """Convolutions of any shape with channels before pixels, tiles of any size, whatever would be chosen for them."""
-    target = tir.Target("llvm", num_cores=cores)
-    processor, rng = target.machine, np.random.default_rng(cores)
+    target, rng = tir.Target("llvm", num_cores=cores), np.random.default_rng(cores)
     seen = 0
     while seen < ROUNDS:
         case = patterns.convolution(rng)
@@ -176,9 +184,7 @@ def test_pixels_as_lanes(cores):
         if found is None or not found.turned:
             continue
         seen += 1
-        s = tir.Schedule(case.func)
-        sizes = templates.pixels.Tiles(int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))
-        templates.pixels.apply(s, found, processor, sizes, epilogue=epilogue(s, "Y"))
+        s = with_pixels_in_lanes(case.func, "Y", target, int(rng.integers(1, 7)), 16 * int(rng.integers(1, 5)))
         assert replay(case.func, s.trace).func == s.func
         result = np.full(case.expected.shape, np.nan, "float32")
         tir.build(s.func, target)(*case.inputs, result)
@@ -192,23 +198,24 @@ def test_when_pixels_are_lanes():
     def found(*shape):
         return templates.conv2d.matches(blocks("conv2d", shape)["conv"])
 
+    def faster(c):
+        return templates.pixels.cycles(c, processor) < templates.conv2d.cycles(c, processor)
+
     few, many = found(1, 7, 7, 512, 512, 3, 3, 1, 1), found(1, 56, 56, 64, 64, 3, 3, 1, 1)
-    assert templates.pixels.suits(few, processor) and not templates.pixels.in_place(few)
-    assert not templates.pixels.suits(many, processor)
+    assert faster(few) and not templates.pixels.in_place(few)
+    assert not faster(many)
     short, strided = found(1, 13, 7, 31, 97, 1, 1, 1, 0), found(1, 13, 13, 31, 97, 1, 1, 2, 0)
-    assert templates.pixels.suits(short, processor) and templates.pixels.in_place(short)
+    assert faster(short) and templates.pixels.in_place(short)
     assert not templates.pixels.in_place(strided)
     assert not templates.pixels.in_place(found(1, 32, 32, 31, 97, 1, 1, 1, 0))  # rows of a page
     last = templates.conv2d.matches(blocks("conv2d_nhwc", (1, 7, 9, 12, 96, 3, 1, 1))["Y"])
-    assert not templates.pixels.suits(last, processor)
+    assert not templates.pixels.suits(last, processor) and not faster(last)
 
 
 def test_a_tile_wider_than_the_row_stays_in_registers():
     target = tir.Target("llvm -num-cores 1 -mcpu x86-64-v4 -l1 49152 -l2 1048576 -l3 33554432")
     func = tir.workloads.make("conv2d", (1, 7, 7, 64, 48, 3, 3, 1, 1)).func
-    found = templates.conv2d.matches(find_block(func, "conv"))
-    s = tir.Schedule(func)
-    templates.pixels.apply(s, found, target.machine, templates.pixels.Tiles(6, 64), epilogue="Y")
+    s = with_pixels_in_lanes(func, "conv", target, 6, 64)
     inner = max(tir.build(s.func, target).report().loops, key=lambda loop: loop.fma)
     assert (inner.fma, inner.stores) == (24, 0)
 
