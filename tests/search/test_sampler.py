@@ -13,6 +13,7 @@ import pytest
 from codegen.target import Target
 from schedule import Trace, replay
 from search.measure import Measurement
+from search.rules import ReduceInLanes
 from search.sampler import Sampler
 from search.space import generate
 from tests.search.programs import matmul, total
@@ -43,8 +44,8 @@ def test_candidates_are_new_and_legal():
 
 
 def test_a_small_space_is_exhausted():
-    """The sum of a vector has three candidates: with one, two or three registers of lanes."""
-    search, rng = sampler(total()), np.random.default_rng(0)
+    """By the rules the sum of a vector has three candidates: with one, two or three registers of lanes."""
+    search, rng = Sampler(generate(total(), TWO, (ReduceInLanes(),)), TWO), np.random.default_rng(0)
     assert {(c.sketch, c.row) for c in search.propose(16, rng)} == {("sketch 0", (n,)) for n in (16, 32, 48)}
     assert search.propose(16, rng) == []
 
@@ -109,6 +110,7 @@ PROPOSALS = """
 import numpy as np
 from codegen.target import Target
 from search.measure import Measurement
+from search.rules import ReduceInLanes
 from search.sampler import Sampler
 from search.space import generate
 from tir import workloads
