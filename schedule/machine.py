@@ -134,6 +134,10 @@ class CPU:
         """Cycles a multiply-add takes whose factors are in registers."""
         return 1 / (self.fmas * self.lanes(bits))
 
+    def loading(self, bits: int) -> float:
+        """Cycles a multiply-add takes both of whose factors are loaded for it, from the first-level cache."""
+        return max(self.computing(bits), 2 / (self.loads * self.lanes(bits)))
+
     def reading(self, bits: int) -> float:
         """Cycles an element takes to come from the second-level cache, where elements follow each other."""
         return LINE_CYCLES[0] * bits / (8 * LINE)

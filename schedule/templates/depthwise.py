@@ -103,7 +103,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
         s.unroll(kernel[-1])
     s.unroll(h2)
     s.vectorize(w1)
-    share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), c.bits)
+    share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), s.target.machine.loading(c.bits))
     done(s, c.block)
     s.pending = [b for b in s.pending if b != padding]
 

@@ -44,15 +44,15 @@ def _label(threads: int) -> str:
     return "none parallel" if threads == 1 else f"{threads} threads"
 
 
-def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, bits: int) -> None:
-    """Have threads share the outermost loops around a block of `work` multiply-adds, at the seed where waking them pays."""
-    machine = s.target.machine
+def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each: float) -> None:
+    """Have threads share the outermost loops around a block of `work` steps, which take `each` so many cycles, at the seed where
+    waking them pays."""
 
     def build(new: OpenSchedule, threads: int) -> None:
         if threads > 1:
             share(new, block, loops)
 
-    teams(s, block, machine.threads(work * machine.computing(bits)), work, build)
+    teams(s, block, s.target.machine.threads(work * each), work, build)
 
 
 def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)
-    share_out(s, c.block, [*outer, p0], size((*c.rows, *c.columns, *c.sums)), c.bits)
+    share_out(s, c.block, [*outer, p0], size((*c.rows, *c.columns, *c.sums)), s.target.machine.computing(c.bits))
     done(s, copy, c.block)
 
 
