@@ -101,8 +101,8 @@ def tiles(c: Convolution, processor: CPU) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
     lanes, members = processor.lanes(c.contraction.bits), c.members
     channels = extent(c.channels[-1]) if members is None else members
-    tile = register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, members is not None)
-    return Tiles(*tile)
+    dividing = members is not None and members % lanes == 0
+    return Tiles(*register_tile(extent(c.pixels[-1]), channels, size(c.sums), lanes, processor, dividing))
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
