@@ -21,12 +21,12 @@ from tir.ir import Block, Load, PrimFunc
 
 from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .annotate import annotate_tiled
-from .structure import contraction, epilogue, extent, is_plain, reused, stored
+from .structure import contraction, extent, is_plain, reused, stored
 from .template import ways
 
 __all__ = [
     "Processor", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise",
-    "schedule", "transposed",
+    "only_reduces", "schedule", "transposed",
 ]  # fmt: skip
 
 # Templates of sums of products (`template.Template`): of those that match, the one of the fewest cycles is the default.
@@ -48,7 +48,9 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
 def build(s: OpenSchedule) -> bool:
     """Schedule all blocks, with open numbers; says whether all were recognised: products first, as they take what follows them
     along. ScheduleError where a step is refused."""
-    _inline_chains(s)
+    for block in [b.name for b in blocks_below(s.func.body) if elementwise.matches(b)][::-1]:
+        if block in _blocks(s):
+            elementwise.inline_chain(s, block)
     _inline_permutations(s)
     names = [b.name for b in blocks_below(s.func.body)]
     for name in names:
@@ -67,7 +69,7 @@ def build(s: OpenSchedule) -> bool:
             continue
         if elementwise.matches(find_block(s.func, name)):
             elementwise.build(s, name)
-        elif _only_reduces(find_block(s.func, name)):
+        elif only_reduces(find_block(s.func, name)):
             reduction.build(s, name)
         else:
             return False
@@ -79,7 +81,7 @@ def _blocks(s: OpenSchedule) -> set[str]:
     return {b.name for b in blocks_below(s.func.body)}
 
 
-def _only_reduces(block: Block) -> bool:
+def only_reduces(block: Block) -> bool:
     """Whether a block is a reduction that gains nothing by tiles, and no convolution."""
     c = contraction(block)
     return reduction.matches(block) and not reused(block) and (c is None or (is_plain(c.left) and is_plain(c.right)))
@@ -96,13 +98,6 @@ def _contracted(s: OpenSchedule, name: str) -> None:
         label, way = ways(template, match, machine)[0]
         way(s)
         s.rules.append(f"{name}: {label}")
-
-
-def _inline_chains(s: Schedule) -> None:
-    """Put elementwise blocks into their elementwise consumer, where they have one only, and it works at the same points."""
-    for block in [b.name for b in blocks_below(s.func.body)]:
-        if elementwise.matches(find_block(s.func, block)) and epilogue(s, block) is not None:
-            s.compute_inline(block)
 
 
 def _inline_permutations(s: Schedule) -> None:

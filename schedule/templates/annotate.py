@@ -9,16 +9,16 @@ from schedule import ScheduleError
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
+from schedule.primitive import blocks_below
 from tir import dtypes
 from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
+from . import elementwise
 from .marks import note, note_shares, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
-LONG = 4096  # iterations of a lone loop from which on it is shared among threads
-CHUNKS = (1024, 256, 4096)  # iterations of its vectorised part
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 LEAST_WIDTH = 256  # bits of a vector that is half a register
 WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
@@ -113,12 +113,20 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
 
 def _annotate(state: OpenSchedule) -> None:
     for block in [b.name for b in blocks(state.func)]:
-        if state.tiled(block) is None and not _done(state, block):
+        if elementwise.matches(state.block(block)) and block not in state.scheduled and _alone(state, block):
+            elementwise.build(state, block)
+        elif state.tiled(block) is None and not _done(state, block):
             _vectorize_last(state, block)
             _combine_lanes(state, block)
     for nest in roots(state):
         if not all(_done(state, b.name) for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)):
             _annotate_nest(state, nest)
+
+
+def _alone(state: OpenSchedule, block: str) -> bool:
+    """Whether a block has its loops to itself."""
+    nest = state.get_loops(block)
+    return bool(nest) and len(blocks_below(state.loop(nest[0]))) == 1 and len(nest) == len(state.axes(block))
 
 
 def _done(state: OpenSchedule, block: str) -> bool:
@@ -171,11 +179,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     loop = next((x.name for x in reversed(nest) if x.name in driving and (open_lengths or x.extent != Const(1))), None)
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
-    if len(nest) == 1 and state.target.num_cores > 1 and isinstance(nest[0].extent, Const) and nest[0].extent.value >= LONG:
-        # So that there is something to share among threads.
-        *_, loop = state.split(loop, [None, state.choose(f"{block} chunk", CHUNKS, block=block, role=Role.PARALLEL)])
-        names = []
-    inner = names[names.index(loop) + 1 :] if loop in names else []
+    inner = names[names.index(loop) + 1 :]
     if not inner or attempt(state.reorder, *inner, loop):
         attempt(state.vectorize, loop)
 

@@ -8,13 +8,13 @@ from math import prod
 from schedule.guards import Bound, bound_on
 from schedule.open_schedule import OpenSchedule, element_bits
 from schedule.open_trace import Role
-from schedule.primitive import blocks_below, loops_of
+from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
 from .marks import done, share, stream, teams
-from .structure import extent, is_elementwise, loop_of, squares, stored
+from .structure import epilogue, extent, is_elementwise, loop_of, squares, stored
 
 VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 PIECES = 5  # of a loop that is cut where conditions change
@@ -25,6 +25,16 @@ TALL, WIDE = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
 def matches(block: Block) -> bool:
     """Whether a block computes each element of its output once, at axes with constant extents, each with a loop of its own."""
     return is_elementwise(block) and all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
+
+
+def inline_chain(s: Schedule, block: str) -> None:
+    """Put into an elementwise block the elementwise blocks that it alone reads, and only at the points that it works on, and what
+    these read in turn."""
+    for producer in s.get_producers(block):
+        if matches(find_block(s.func, producer)) and epilogue(s, producer) == block:
+            s.compute_inline(producer)
+            inline_chain(s, block)
+            return
 
 
 def build(s: OpenSchedule, block: str) -> None:

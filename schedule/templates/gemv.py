@@ -14,7 +14,7 @@ from tir.ir import Block, Const
 from tir.traverse import stores
 
 from .lanes import in_lanes
-from .marks import done, share, teams
+from .marks import done, one_of, share, teams
 from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
 
 NAME = "matrix and vector"
@@ -87,7 +87,7 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
         return lambda new: _rows(new, c, threads, together, width)
 
     numbers = [n for n in AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
-    s.branch(f"rows of {c.block}", {f"{n} at once": way(n) for n in numbers}, block=c.block)
+    one_of(s, f"rows of {c.block}", {f"{n} at once": way(n) for n in numbers}, block=c.block)
 
 
 def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Unpack
 
+from schedule.error import ScheduleError, listing
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import About, Role
@@ -26,6 +27,12 @@ def done(s: OpenSchedule, *names: str) -> None:
         s.scheduled |= dict.fromkeys(inside, Stage.DONE)
 
 
+def one_of(s: OpenSchedule, name: str, ways: Mapping[str, Way], seed: str | None = None, **about: Unpack[About]) -> None:
+    """A branch of which one way at least has to be legal; ScheduleError if none is."""
+    if not s.branch(name, ways, seed=seed, **about):
+        raise ScheduleError(f"{name}: no way is legal; there are {listing(list(ways))}")
+
+
 def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[OpenSchedule, int], object]) -> None:
     """A branch for how many threads a nest with a block is built for, of which the seed has `seed`; `work` is the number of its
     steps. One alone is tried where waking another may cost more than it saves."""
@@ -37,7 +44,7 @@ def teams(s: OpenSchedule, block: str, seed: int, work: int, build: Callable[[Op
         return lambda new: build(new, threads)
 
     ways = {_label(threads): way(threads) for threads in sorted(tried, reverse=True)}
-    s.branch(f"parallel loops of {block}", ways, seed=_label(seed), block=block, role=Role.PARALLEL)
+    one_of(s, f"parallel loops of {block}", ways, seed=_label(seed), block=block, role=Role.PARALLEL)
 
 
 def _label(threads: int) -> str:

@@ -10,7 +10,7 @@ from tir.ir import Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
 from .lanes import REGISTERS, in_lanes, partial_results
-from .marks import done, share, teams
+from .marks import done, one_of, share, teams
 from .structure import extent, loop_of, merged, stored
 
 ROWS = 8  # that are added to many results before the next
@@ -70,7 +70,7 @@ def _shared(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) ->
     if threads == 1 or results >= 16 * threads:
         ways.pop("parts")
     seed = "parts" if threads > 1 and results < 4 * threads else "results"
-    s.branch(f"threads share of {b.name}", ways, seed=seed, block=b.name, role=Role.PARALLEL)
+    one_of(s, f"threads share of {b.name}", ways, seed=seed, block=b.name, role=Role.PARALLEL)
 
 
 def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -> None:
@@ -96,7 +96,7 @@ def _results(s: OpenSchedule, b: Block, along: Iter, threads: int, lanes: int) -
             new.unroll(new.get_loops(block)[-2])
 
     wide = kept and extent(next(it for it in b.iters if loop_of(it) == kept[-1])) > 1
-    s.branch(f"{b.name} side by side", {"one row": alone} | ({"some rows": side_by_side} if wide else {}), block=b.name)
+    one_of(s, f"{b.name} side by side", {"one row": alone} | ({"some rows": side_by_side} if wide else {}), block=b.name)
 
 
 def _parts(s: OpenSchedule, b: Block, along: Iter, longest: Iter, threads: int, lanes: int) -> None:
@@ -160,7 +160,7 @@ def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
 
     many = columns >= 4 * REGISTERS * lanes and rows >= 4 * ROWS
     ways = {"some rows at a time": by_rows, "all rows": at_once}
-    s.branch(f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)
+    one_of(s, f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)
 
 
 __all__ = ["build", "matches"]

@@ -18,7 +18,7 @@ from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
-from .marks import done, share, stream, teams
+from .marks import done, one_of, share, stream, teams
 from .structure import contraction, extent, is_elementwise, loop_of, stored
 
 
@@ -139,4 +139,4 @@ def _place(s: OpenSchedule, stage: str, row: str, whole: bool, cheap: bool) -> N
             new.vectorize(new.get_loops(stage)[-1])
 
     ways = {"kept": keep} | ({} if s.block(stage).is_reduction else {"again": lambda new: new.compute_inline(stage)})
-    s.branch(f"place of {stage}", ways, seed="again" if cheap else "kept", block=stage, role=Role.LOCATION)
+    one_of(s, f"place of {stage}", ways, seed="again" if cheap else "kept", block=stage, role=Role.LOCATION)

@@ -19,6 +19,7 @@ that it makes of one, a list of `OpenSchedule`.
 from .cache_write import CacheWrite
 from .chains import FuseProducts
 from .constants import UnrollConstants
+from .finished import DotProducts, Elementwise, MatrixVector, Reduction, Rowwise
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
@@ -33,11 +34,16 @@ from .template import (
     PixelsInLanes,
     TransposedConvolution,
 )
-from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling, reduces_across
+from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
 DEFAULT: tuple[Rule, ...] = (
+    Rowwise(),
     Inline(once=True),
     UnrollConstants(),
+    MatrixVector(),
+    DotProducts(),
+    Elementwise(),
+    Reduction(),
     ReduceInThreads(),
     FuseProducts(),
     Packing(),
@@ -52,7 +58,6 @@ DEFAULT: tuple[Rule, ...] = (
     InlineAgain(),
     FuseRows(),
     ReduceInLanes(),
-    MultiLevelTiling(Tiling("SRS", needed=reduces_across)),
     Skip(),
 )
 
@@ -79,8 +84,9 @@ LIMITED: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DepthwiseConvolution", "DirectConvolution", "FunctionRule", "FuseProducts",
-    "FuseRows", "Inline", "InlineAgain", "MultiLevelTiling", "NarrowConvolution", "Packing", "PixelsInLanes", "ReduceInLanes",
-    "ReduceInThreads", "Rfactor", "Rule", "Skip", "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants",
-    "Verdict", "load_rules", "load_space", "rule",
+    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DepthwiseConvolution", "DirectConvolution", "DotProducts", "Elementwise",
+    "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain", "MatrixVector", "MultiLevelTiling",
+    "NarrowConvolution", "Packing", "PixelsInLanes", "ReduceInLanes", "ReduceInThreads", "Reduction", "Rfactor", "Rowwise",
+    "Rule", "Skip", "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules",
+    "load_space", "rule",
 ]  # fmt: skip

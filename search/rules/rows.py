@@ -87,7 +87,7 @@ class FuseRows:
             return None
         consumers = state.get_consumers(block)
         made = [state.scheduled.get(c) for c in consumers]
-        if not made or any(isinstance(m, Tiled) or m == Stage.FUSED for m in made):
+        if not made or any(isinstance(m, Tiled) or m in (Stage.FUSED, Stage.DONE) for m in made):
             return None
         paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
         common = []

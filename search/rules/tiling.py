@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
 from schedule.templates.structure import epilogue, lacking, reuses_data, walks_memory
-from tir.ir import Block, Store, Var, annotation
+from tir.ir import Block, Var, annotation
 from tir.traverse import stores
 
 from .rule import Verdict
@@ -27,12 +27,6 @@ def needs_tiling(block: Block) -> bool:
 def reuses_vectors(block: Block) -> bool:
     """Whether a block reuses data and vectors of it are loaded in one piece."""
     return reuses_data(block) and walks_memory(block)
-
-
-def reduces_across(block: Block) -> bool:
-    """Whether a block reduces across the memory that it reads, so that each lane of a vector has a result of its own: it reuses
-    no data, and a tile of results stays in registers."""
-    return block.is_reduction and not reuses_data(block) and isinstance(block.body, Store) and walks_memory(block)
 
 
 def untouched(state: OpenSchedule, block: str) -> bool:

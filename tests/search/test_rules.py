@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import dedent, indent
 
 import pytest
@@ -10,7 +11,9 @@ from codegen.target import Target
 from schedule import replay
 from schedule.open_schedule import OpenSchedule, Stage
 from schedule.templates.structure import epilogue, reuses_data
+from search import space
 from search.rules import (
+    DEFAULT,
     CacheWrite,
     FuseRows,
     Inline,
@@ -18,12 +21,12 @@ from search.rules import (
     Packing,
     ReduceInLanes,
     ReduceInThreads,
+    Rule,
     Skip,
     TilingWithFusion,
     Verdict,
 )
 from search.sketch import Sketch
-from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed, without_header
 from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tir import te, workloads
@@ -32,6 +35,11 @@ from tir.traverse import blocks, loops, path_to
 
 ONE = Target("llvm", num_cores=1, vector_bits=512)
 TWO = Target("llvm", num_cores=2, vector_bits=512)
+
+
+def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] = DEFAULT) -> list[Sketch]:
+    """The sketches that rules derive, without that of the templates for all blocks at once."""
+    return space.generate(func, target, rules=rules)
 
 
 def state(func: PrimFunc) -> OpenSchedule:
@@ -243,7 +251,7 @@ def test_a_reduction_in_lanes():
 
 def test_rows_are_reduced_side_by_side():
     func = row_sum(109)
-    (sketch,) = generate(func, TWO)
+    (sketch,) = generate(func, TWO, rules=(ReduceInLanes(), Skip()))
     for rows in (1, 2, 4):
         scheduled = replay(func, sketch.trace([rows, 32, *sketch.stand_ins()[2:]]))
         assert f"in T.unroll({rows})" in scheduled.script
@@ -269,16 +277,12 @@ def test_threads_share_a_reduction_with_few_results():
     (new,) = ReduceInThreads().apply(state(total(10000)), "S")
     assert [(c.name, c.options) for c in new.choices] == [("S parts", (2, 4, 8, 10, 16))]
     assert new.scheduled["S"] == Stage.COMBINED and ReduceInThreads().applies(new, "S_rf") is Verdict.SKIP
-    assert rules_of(generate(total(10000), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes", "S: reduce in lanes"]
-    assert rules_of(generate(total(1 << 20), TWO)) == ["S: reduce in threads; S_rf: reduce in lanes"]  # surely worth it
-    assert rules_of(generate(total(1 << 20), ONE)) == ["S: reduce in lanes"]
+    rules = (ReduceInThreads(), ReduceInLanes(), Skip())
+    both = ["S: reduce in threads; S_rf: reduce in lanes", "S: reduce in lanes"]
+    assert rules_of(generate(total(10000), TWO, rules=rules)) == both
+    assert rules_of(generate(total(1 << 20), TWO, rules=rules)) == both[:1]  # surely worth it
+    assert rules_of(generate(total(1 << 20), ONE, rules=rules)) == both[1:]
     same_numbers(total(10000), new.func, seeds=(0,))
-
-
-def test_reductions_across_memory_keep_a_tile_of_results():
-    sketches = generate(column_sum(), TWO)
-    assert rules_of(sketches) == ["Y: multi-level tiling"]
-    assert {t.axis: (len(t.columns), t.vector) for t in sketches[0].tiles} == {"v_i": (1, True)}
 
 
 def test_rows_are_fused_where_each_consumer_reads_its_own_row():
@@ -398,33 +402,27 @@ def test_sketches_of_convolution_and_relu():
 
 
 def test_sketches_of_reductions():
-    assert rules_of(generate(row_sum(109), TWO)) == ["Y: reduce in lanes"]
-    assert rules_of(generate(row_sum(7), TWO)) == ["Y: skip"]
-    assert rules_of(generate(total(), TWO)) == ["S: reduce in lanes"]
+    for func in (row_sum(109), row_sum(7), column_sum()):
+        assert rules_of(generate(func, TWO)) == ["Y: reduction"]
+    assert rules_of(generate(total(), TWO)) == ["S: reduction"]
     assert rules_of(generate(argmax(), TWO)) == ["M: skip"]
 
 
 def test_sketches_of_rows():
-    """Where there are rows for all threads, no stage is elsewhere; what several stages read is kept or computed again."""
-    softmax = workloads.make("softmax", (1024, 109)).func
-    kept, again = "fuse rows", "inline again"
-    assert rules_of(generate(softmax, TWO)) == [
-        f"Y: skip; total: fuse rows; total: reduce in lanes; power: {power}; top: fuse rows; top: reduce in lanes"
-        for power in (again, kept)
-    ]
-    assert len(generate(workloads.make("layernorm", (1024, 109)).func, TWO)) == 1
+    """Where there are rows for all threads, no stage is elsewhere."""
+    for name in ("softmax", "layernorm"):
+        assert rules_of(generate(workloads.make(name, (1024, 109)).func, TWO)) == ["Y: rows"]
 
 
 def test_one_long_row_is_reduced_by_all_threads():
-    for rules in rules_of(generate(workloads.make("softmax", (1, 1 << 19)).func, TWO)):
-        assert "total: reduce in threads" in rules and "top: reduce in threads" in rules and "fuse rows" not in rules
+    first, *others = rules_of(generate(workloads.make("softmax", (1, 1 << 19)).func, TWO))
+    assert first == "Y: rows" and all("total: reduction" in rules and "fuse rows" not in rules for rules in others)
 
 
-def test_the_first_sketch_of_rows_fuses():
-    first = generate(SOFTMAX, TWO)[0]
-    assert {"total: reduce in lanes", "total: fuse rows", "top: reduce in lanes", "top: fuse rows"} <= set(first.rules)
-    first = generate(LAYERNORM, TWO)[0]
-    assert {"factor: fuse rows", "squares: fuse rows", "centred: inline", "mean: inline"} <= set(first.rules)
+def test_rows_of_which_a_product_makes_the_elements():
+    """They are a nest of their own, or computed for each block of rows of the product."""
+    found = rules_of(generate(workloads.make("attention_weights", (1, 109, 7, 13)).func, TWO))
+    assert found[0].startswith("Y: rows; score: ") and any("score: fuse products" in rules for rules in found)
 
 
 # --- scripts -----------------------------------------------------------------------------------------------------------
