@@ -223,7 +223,7 @@ def test_mutations_of_ones_own_and_who_rewards_them():
             rewards.append((name, wins, tries))
 
     search = Evolution(
-        generate(matmul(40, 13, 109), TWO), TWO, Likes(1, 1, 1, 1, 1), mutations={"halve": Mutation(halve, 1.0, lambda sketch: True)},
+        generate(matmul(40, 13, 109), TWO), TWO, Likes(1, 1, 1, 1, 1), mutations={"halve": Mutation(halve, lambda sketch: True)},
         credit=Counted({"halve": 1.0}),
     )  # fmt: skip
     search.propose(16, np.random.default_rng(0))
