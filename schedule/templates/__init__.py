@@ -2,8 +2,8 @@
 
     s = templates.schedule(func, target)    # a Schedule; None where the function is not made of known patterns
 
-A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, and how to `apply`
-it to a Schedule, with tile sizes of your own or computed ones.
+A pattern is recognised by the structure of a block, never by a name. Each module has one: what it `matches`, and how to `build`
+it on an `OpenSchedule`, whose open numbers have the computed ones as seeds: `schedule` takes the seeds, the search draws others.
 """
 
 from __future__ import annotations
