@@ -33,7 +33,7 @@ def loop_partition(
     target, above = loop_at(func, loop)
     need_serial(target, "partitioned")
     known = fixed_factors(factors, example=f"loop_partition({loop!r}, [1, None])")
-    extent, total = int(constant_extent(target)), sum(known)
+    extent, total = constant_extent(target), sum(known)
     if total > extent:
         raise ScheduleError(
             f"the factors make {total} iterations, but `{loop}` has {extent}",

@@ -98,7 +98,9 @@ def _pieces(s: Schedule, block: Block, order: list[Iter], loops: list[str]) -> l
     inside = [0, *sorted(c for c in cuts if 0 < c < extent(order[-1])), extent(order[-1])]
     if len(order) == 1 or not 2 < len(inside) <= PIECES + 1:
         return loops[-1:]
-    return s.loop_partition(loops[-1], [b - a for a, b in pairwise(inside)])
+    lengths = [b - a for a, b in pairwise(inside)]
+    longest = lengths.index(max(lengths))  # it grows with the axis; the others are what conditions cut off
+    return s.loop_partition(loops[-1], [None if n == longest else length for n, length in enumerate(lengths)])
 
 
 def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:

@@ -16,7 +16,7 @@ from search.space import annotated, derived, generate, named
 from search.symbolic import Memory, Multiples, alignments, symbolic, witness
 from tests.search.agreement import disagreements
 from tests.search.candidates import SHAPES
-from tests.search.programs import batched_matmul, matmul, total, transposed_matmul
+from tests.search.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tir import te, workloads
 from tir.ir import Const
 from tir.size import Size
@@ -48,6 +48,19 @@ def test_extents_shorter_than_the_levels_of_tiles(func):
     rng = np.random.default_rng(0)
     for sketch in generate(func, TWO, space="ansor"):
         agree(sketch, sample(sketch, TWO, 4, rng))
+
+
+def test_a_padding_in_pieces():
+    """A loop over what is cut off at both ends and what is between has as many pieces on a longer axis."""
+    rng = np.random.default_rng(0)
+    found = [
+        s
+        for s in generate(conv_norm_relu(), TWO)
+        if any(step.name == "loop_partition" for step in s.planned(s.variant(s.stand_ins())))
+    ]
+    assert found
+    for sketch in found:
+        agree(sketch, sample(sketch, TWO, 2, rng))
 
 
 @pytest.mark.parametrize("shape", [(7, 13, 109), (7, 13, 40, 3)])
