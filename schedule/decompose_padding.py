@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tir.affine import excess, linear
 from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts, nest
 from tir.simplify import prove, simplify
@@ -13,7 +14,6 @@ from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
-from .guards import excess
 from .loops import ranges_of
 from .primitive import primitive
 from .requirements import need_complete, need_late_readers, single_store
@@ -105,14 +105,12 @@ def _inside(block: Block, condition: Expr) -> Inside:
 def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
     """A comparison of one variable with a constant, as `low <= name < high`."""
     p = excess(condition)
-    offset = 0 if p is None else p.pop((), 0)
-    if p is None or len(p) != 1:
-        return None
-    ((monomial, sign),) = p.items()
-    if len(monomial) != 1 or type(monomial[0]) is not Var or abs(sign) != 1:
-        return None
-    name = monomial[0].name
-    return (name, None, 1 - offset) if sign > 0 else (name, offset, None)
+    match None if p is None else linear(p):
+        case (name, 1, offset):
+            return name, None, 1 - offset
+        case (name, -1, offset):
+            return name, offset, None
+    return None
 
 
 def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tir.affine import Interval, polynomial, to_expr
+from tir.affine import Interval, excess, polynomial, to_expr
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import simplify
 from tir.size import single
 from tir.traverse import substitute, variables, walk
 
 from .error import Mark, ScheduleError
-from .guards import excess
 from .loops import ranges_of
 
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tir.affine import Interval, Polynomial, add, polynomial, to_expr
+from tir.affine import Interval, coefficient, excess, scale, split_terms, to_expr
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
 from tir.simplify import bounds, prove
-from tir.traverse import map_statements, substatements, variables
+from tir.traverse import map_statements, substatements
 
 from .error import ScheduleError, listing
 from .loops import ranges_of
@@ -91,19 +91,6 @@ def sharpened(condition: Expr, ranges: Mapping[str, Interval]) -> Expr:
     return conjunction(*parts)
 
 
-def excess(condition: Expr) -> Polynomial | None:
-    """An integer comparison as a polynomial that is at most 0 exactly where it holds; None for anything else."""
-    match condition:
-        case Binary("<" | "<=" as op, less, more):
-            pass
-        case Binary(">" | ">=" as op, more, less):
-            pass
-        case _:
-            return None
-    difference = add(polynomial(less), polynomial(more), -1)
-    return add(difference, {(): 1}) if op in ("<", ">") else difference
-
-
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A condition `factor * variable + rest >= 0`."""
@@ -115,18 +102,11 @@ class Bound:
 def bound_on(condition: Expr, variable: str) -> Bound | None:
     """An integer comparison as a bound on one variable; None where it is none."""
     p = excess(condition)
-    if p is None:
+    factor = None if p is None else coefficient(p, variable)
+    if not p or not factor:
         return None
-    factor = 0
-    rest: Polynomial = {}
-    for m, c in p.items():
-        if len(m) == 1 and type(m[0]) is Var and m[0].name == variable:
-            factor = -c
-        else:
-            rest[m] = -c
-    if factor == 0 or any(variable in variables(atom) for m in rest for atom in m):
-        return None
-    return Bound(factor, to_expr(rest))
+    _, rest = split_terms(p, {variable})
+    return Bound(-factor, to_expr(scale(rest, -1)))
 
 
 def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], always: bool) -> tuple[int, int] | None:

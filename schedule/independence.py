@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from tir.affine import polynomial, to_expr
+from tir.affine import polynomial, split_terms, to_expr
 from tir.ir import Axis, Block, Const, Expr, For, Kind, Seq, Stmt, Store
 from tir.points import distinct, evaluate, grid, size
 from tir.simplify import wraps
@@ -166,8 +166,7 @@ def apart(path: list[Stmt]) -> bool:
     for it in inner.iters:
         if it.axis is not Axis.SPATIAL:
             continue
-        terms = [(m, c) for m, c in polynomial(it.binding).items() if any(variables(atom) & below for atom in m)]
-        moving.append(to_expr(dict(terms), it.var.dtype))
+        moving.append(to_expr(split_terms(polynomial(it.binding), below)[0], it.var.dtype))
         fixed |= variables(moving[-1]) - below
     used = sorted(set().union(*(variables(e) for e in moving), {loop.name}))
     counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}

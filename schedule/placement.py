@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tir.affine import Interval, Ranges, polynomial
+from tir.affine import Interval, Ranges, linear, polynomial
 from tir.analysis.regions import Regions, extent_range
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
 from tir.simplify import bounds, prove, simplify
@@ -13,7 +13,7 @@ from tir.traverse import stores
 
 from .edits import Names
 from .loops import KEPT, ranges_of
-from .window import Window, affine_index, difference, shifted
+from .window import Window, difference, shifted
 
 ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
 
@@ -108,20 +108,14 @@ def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
 
 def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[str, Window] | None:
     """The values of an iteration variable for which an index is within a range."""
-    plain = affine_index(index, spatial)
-    if plain is not None:
-        return plain[0], Window(simplify(shifted(r.min, -plain[1]), ranges), r.extent)
     match index:
         case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
             return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
-    p = dict(polynomial(index))
-    offset = p.pop((), 0)
-    if len(p) == 1:
-        ((m, a),) = p.items()
-        if a > 1 and len(m) == 1 and type(m[0]) is Var and m[0].name in spatial:
-            return m[0].name, Window(
-                simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges)
-            )
+    match linear(polynomial(index)):
+        case (v, 1, offset) if v in spatial:
+            return v, Window(simplify(shifted(r.min, -offset), ranges), r.extent)
+        case (v, a, offset) if v in spatial and a > 1:
+            return v, Window(simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges))
     return None
 
 

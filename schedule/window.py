@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tir.affine import Polynomial, Ranges, add, as_constant, constant, polynomial, to_expr
+from tir.affine import Ranges, add, as_constant, constant, linear, polynomial, to_expr
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import prove, simplify
 from tir.size import lesser
@@ -192,12 +192,9 @@ def _plain(block: Block, loops: Iterable[For]) -> dict[str, For]:
 
 def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
     """(v, c) where an index is the iteration variable v of `names` plus the constant c; None otherwise."""
-    p: Polynomial = dict(polynomial(index))
-    offset = p.pop((), 0)
-    if len(p) == 1:
-        ((m, c),) = p.items()
-        if c == 1 and len(m) == 1 and type(m[0]) is Var and m[0].name in set(names):
-            return m[0].name, offset
+    match linear(polynomial(index)):
+        case (name, 1, offset) if name in set(names):
+            return name, offset
     return None
 
 

@@ -8,12 +8,13 @@ expression which comes back unchanged also prints unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import gcd
 
 from . import dtypes
 from .ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from .size import single
+from .traverse import variables
 
 Monomial = tuple[Expr, ...]
 Polynomial = dict[Monomial, int]
@@ -186,30 +187,43 @@ def _polynomial(expr: Expr) -> Polynomial:
             return {(expr,): 1}
 
 
-def split_terms(p: Polynomial, inner: set[str] | frozenset[str]) -> tuple[Polynomial, Polynomial]:
+def split_terms(p: Polynomial, inner: Collection[str]) -> tuple[Polynomial, Polynomial]:
     """The terms that mention a variable of `inner`, and the rest."""
-    from .traverse import variables
-
     with_inner: Polynomial = {}
     rest: Polynomial = {}
     for m, c in p.items():
-        touched = any((a.name in inner) if type(a) is Var else bool(variables(a) & inner) for a in m)
+        touched = any(a.name in inner if type(a) is Var else not variables(a).isdisjoint(inner) for a in m)
         (with_inner if touched else rest)[m] = c
     return with_inner, rest
 
 
+def names_in(p: Polynomial) -> set[str]:
+    """The names of the variables that a polynomial mentions."""
+    return {name for m in p for a in m for name in variables(a)}
+
+
 def coefficient(p: Polynomial, name: str) -> int | None:
     """The constant factor of variable `name`, if `p` is affine in it (0 where it is absent); None otherwise."""
-    from .traverse import variables
+    touched, _ = split_terms(p, {name})
+    found = linear(touched)
+    return found[1] if found is not None else None if touched else 0
 
-    result = 0
-    for m, c in p.items():
-        if len(m) == 1 and type(m[0]) is Var:
-            if m[0].name == name:
-                result = c
-        elif any(name in variables(a) for a in m):
-            return None
-    return result
+
+def linear(p: Polynomial) -> tuple[str, int, int] | None:
+    """(v, a, c) where a polynomial is a * v + c for a variable v and constants a and c; None otherwise."""
+    match [(m, a) for m, a in p.items() if m]:
+        case [((Var(name),), a)]:
+            return name, a, p.get((), 0)
+    return None
+
+
+def excess(condition: Expr) -> Polynomial | None:
+    """An order of integers as a polynomial that is at most 0 exactly where it holds; None for anything else."""
+    match condition:
+        case Binary("<" | "<=" as op, less, more) | Binary(">" | ">=" as op, more, less) if dtypes.is_int(less.dtype):
+            difference = add(polynomial(less), polynomial(more), -1)
+            return add(difference, constant(1)) if op in ("<", ">") else difference
+    return None
 
 
 def floordiv(p: Polynomial, c: int, ranges: Ranges, dtype: str = "int32") -> Polynomial:

@@ -17,6 +17,7 @@ from .affine import (
     add,
     as_constant,
     constant,
+    excess,
     floordiv,
     multiply,
     polynomial,
@@ -78,11 +79,11 @@ def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
     result = _simplify(condition, ranges)
     if result == TRUE:
         return True
-    known = [p for f in facts for c in conjuncts(_simplify(f, ranges)) for p in nonnegative(c, ranges)]
+    known = [p for f in facts for c in conjuncts(_simplify(f, ranges)) for p in nonnegative(c)]
     if not known:
         return False
     for part in conjuncts(result):
-        goals = nonnegative(part, ranges)
+        goals = nonnegative(part)
         if not goals or not all(_follows(g, known, ranges, depth=2) for g in goals):
             return False
     return True
@@ -112,15 +113,14 @@ def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
     return low is not None and low >= 0
 
 
-def nonnegative(condition: Expr, ranges: Ranges) -> list[Polynomial]:
+def nonnegative(condition: Expr) -> list[Polynomial]:
     """Polynomials that are all >= 0 exactly where the integer comparison holds; [] for any other condition."""
     match condition:
-        case Binary(">" | ">=" as op, a, b):
-            return nonnegative(Binary("<" if op == ">" else "<=", b, a), ranges)
-        case Binary("<" | "<=" | "==" as op, a, b) if dtypes.is_int(a.dtype):
-            d = add(_integer(b, ranges), _integer(a, ranges), -1)
-            return [add(d, constant(-1))] if op == "<" else [d] if op == "<=" else [d, scale(d, -1)]
-    return []
+        case Binary("==", a, b) if dtypes.is_int(a.dtype):
+            d = add(polynomial(b), polynomial(a), -1)
+            return [d, scale(d, -1)]
+    p = excess(condition)
+    return [] if p is None else [scale(p, -1)]
 
 
 def _integer(e: Expr, ranges: Ranges) -> Polynomial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.affine import Interval, add, bounds, coefficient, constant, polynomial, scale, to_expr
+from tir.affine import Interval, add, bounds, coefficient, constant, excess, scale, split_terms, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
@@ -107,27 +107,17 @@ def _inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
 
 def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | None:
     """The number of values of `name`, from 0, that can satisfy `condition`; None if it is not an upper bound on `name`."""
-    if not _pure(condition):
+    p = excess(condition) if _pure(condition) else None
+    factor = None if p is None else coefficient(p, name)
+    if not p or not factor or factor < 0:
         return None
-    match condition:
-        case Binary("<", a, b):
-            p = add(polynomial(a), polynomial(b), -1)  # must be < 0
-        case Binary("<=", a, b):
-            p = add(add(polynomial(a), polynomial(b), -1), constant(-1))
-        case _:
-            return None
-    factor = coefficient(p, name)
-    if factor is None or factor <= 0:
-        return None
-    rest = {m: c for m, c in p.items() if not any(name in variables(atom) for atom in m)}
-    moving = {m: c for m, c in rest.items() if any(variables(atom) & set(inner) for atom in m)}
-    fixed = {m: c for m, c in rest.items() if m not in moving}
+    _, rest = split_terms(p, {name})
+    moving, fixed = split_terms(rest, inner)
     low, _ = bounds(moving, {**outer, **inner})
     if low is None:
         return None
-    bound = scale(add(fixed, constant(low)), -1)  # factor * v < bound
-    # ceil(bound / factor) = (bound + factor - 1) // factor
-    return simplify(Binary("//", to_expr(add(bound, constant(factor - 1))), Const(factor)), outer)
+    bound = scale(add(fixed, constant(low)), -1)  # factor * v <= bound, so that there are bound // factor + 1
+    return simplify(Binary("//", to_expr(add(bound, constant(factor))), Const(factor)), outer)
 
 
 def _drop_proved(s: Stmt, facts: list[Expr], ranges: Ranges) -> Stmt:
@@ -247,19 +237,12 @@ def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr 
 
 def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     """The condition with the tile's variables at their least favourable values; None if it is not an affine inequality."""
-    if not _pure(condition):
+    p = excess(condition) if _pure(condition) else None
+    if p is None:
         return None
-    match condition:
-        case Binary("<" | "<=" as op, a, b):
-            p = add(polynomial(a), polynomial(b), -1)
-        case Binary(">" | ">=" as op, b, a):
-            p = add(polynomial(a), polynomial(b), -1)
-        case _:
-            return None
-    moving = {m: c for m, c in p.items() if any(variables(atom) & set(tile) for atom in m)}
-    fixed = {m: c for m, c in p.items() if m not in moving}
+    moving, fixed = split_terms(p, tile)
     _, high = bounds(moving, {**ranges, **tile})
     if high is None:
         return None
-    bound = -high - fixed.pop((), 0)
-    return Binary("<" if op in ("<", ">") else "<=", to_expr(fixed), Const(bound))
+    bound = 1 - high - fixed.pop((), 0)
+    return Binary("<", to_expr(fixed), Const(bound))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..affine import Interval, Polynomial, add, as_constant, coefficient, polynomial, to_expr
+from ..affine import Interval, Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
 from ..ir import (
     Allocate,
     Axis,
@@ -29,7 +29,7 @@ from ..ir import (
     seq,
 )
 from ..simplify import nonnegative, prove, simplify, wraps
-from ..traverse import children, substitute, variables, walk
+from ..traverse import children, substitute, walk
 from .regions import extent_range
 
 
@@ -126,7 +126,7 @@ class _Reader:
             case Let(var, value, inner):
                 self.expr(value, written, place)
                 made = self.stmt(inner, written, place)
-                return [box for box in made if not any(_mentions(d.base, var.name) for d in box)]
+                return [box for box in made if not any(var.name in names_in(d.base) for d in box)]
             case Allocate(_, inner):
                 return self.stmt(inner, written, place)
             case Block():
@@ -156,10 +156,6 @@ def _expanded(block: Block) -> Stmt:
     return guarded(block.predicate, body)
 
 
-def _mentions(p: Polynomial, name: str) -> bool:
-    return any(name in variables(atom) for m in p for atom in m)
-
-
 def _holds(box: _Box, access: Load, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
     """Whether the element read lies in the box, wherever it lies in the buffer."""
     for written, index, dim in zip(box, access.indices, access.buffer.shape, strict=True):
@@ -181,14 +177,14 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
         return []
     result: list[_Box] = []
     for box in boxes:
-        moved = [n for n, d in enumerate(box) if _mentions(d.base, name)]
+        moved = [n for n, d in enumerate(box) if name in names_in(d.base)]
         if not moved:
             result.append(box)
         elif len(moved) == 1:
             old = box[moved[0]]
             step = coefficient(old.base, name)
             if step is not None and step > 0:
-                base = {m: c for m, c in old.base.items() if not any(name in variables(atom) for atom in m)}
+                _, base = split_terms(old.base, {name})
                 new = _Extent(base, (*old.steps, (step, int(extent.value))))
                 result.append((*box[: moved[0]], new, *box[moved[0] + 1 :]))
     return result
@@ -204,7 +200,7 @@ def _under(condition: Expr, box: _Box, buffer: Buffer, first: frozenset[str]) ->
 
 def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
     """Whether the condition says of an index no more than that it is less than its dimension, or at least 0."""
-    limits = [] if wraps(condition) else nonnegative(condition, {})
+    limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return False
     for d, dim in zip(box, buffer.shape, strict=True):
@@ -222,7 +218,7 @@ def _first_iteration(condition: Expr, box: _Box, first: frozenset[str]) -> bool:
     match condition:
         case Binary("==", a, b):
             p = add(polynomial(a), polynomial(b), -1)
-            used = set().union(*(variables(atom) for m in p for atom in m), set())
-            return () not in p and used <= first and not any(_mentions(d.base, name) for d in box for name in used)
+            used = names_in(p)
+            return () not in p and used <= first and not any(used & names_in(d.base) for d in box)
         case _:
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..affine import Interval, Polynomial, add, constant, polynomial, split_terms
+from ..affine import Interval, Polynomial, add, constant, names_in, polynomial, split_terms
 from ..affine import bounds as polynomial_bounds
 from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
 from ..points import POINTS, evaluate, points_of
@@ -105,8 +105,7 @@ def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], r
 
 def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
     """The terms over the variables `own` alone, and the bounds of all others, constants included."""
-    names = set().union(*(variables(a) for m in p for a in m)) if p else set()
-    other, mine = split_terms(p, names - own)
+    other, mine = split_terms(p, names_in(p) - own)
     offset = mine.pop((), 0)
     low, high = polynomial_bounds(add(other, constant(offset)), ranges)
     return mine, low, high
