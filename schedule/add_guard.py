@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tir.ir import FALSE, TRUE, Const, Expr, If, PrimFunc, Stmt, Unary
-from tir.simplify import prove, simplify
+from tir.simplify import assuming, prove, ranges_of, simplify
 from tir.traverse import substitute, variables
 
 from .copies import renamed, with_starting_inits
 from .edits import Names
 from .error import ScheduleError
-from .guards import assuming, parsed_condition, sharpened
-from .loops import ranges_of
+from .guards import parsed_condition, sharpened
 from .primitive import named_at, primitive, replace_path
 
 

@@ -8,13 +8,13 @@ from math import gcd
 
 from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
-from tir.simplify import bounds, prove, simplify
+from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
 from .copies import renamed_loops
 from .edits import Names
 from .error import ScheduleError
-from .loops import nest_at, ranges_of, substitute_loops
+from .loops import nest_at, substitute_loops
 from .primitive import loops_on, path_to_loop, primitive, replace_path
 from .requirements import need_loops_for_init, need_no_threads, updated_reads
 from .window import Unproved, need_distinct

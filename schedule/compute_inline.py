@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tir.affine import Ranges
-from tir.analysis.regions import iter_ranges
 from tir.ir import Block, Const, Expr, Load, PrimFunc, Stmt
-from tir.simplify import simplify
+from tir.simplify import ranges_of, simplify
 from tir.traverse import rewrite, substitute
 
 from .dataflow import locate
@@ -62,7 +61,7 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
 
     changes: list[tuple[Stmt, Stmt | None]] = [(producer, None)]
     for c in consumers:
-        ranges = iter_ranges(c.stmt) if type(c.stmt) is Block else {}
+        ranges = ranges_of([c.stmt])
         changes.append((c.stmt, inlined(c.stmt, store.buffer.name, lambda load, ranges=ranges: formula(load, ranges))))
     return without_buffers(edited(func, changes), [store.buffer.name]), None
 

@@ -17,10 +17,8 @@ from math import gcd
 from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale, to_expr
 from tir.ir import Allocate, Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
 from tir.points import ON_NUMBERS
-from tir.simplify import simplify
+from tir.simplify import ranges_of, simplify
 from tir.traverse import children, substatements, substitute, variables, walk, walk_stmts
-
-from .loops import ranges_of
 
 Indices = tuple[Expr, ...]
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tir.affine import Interval
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var
-from tir.simplify import bounds, prove
+from tir.simplify import bounds, prove, ranges_of
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk_stmts
 
 from .edits import Names
 from .error import ScheduleError
-from .loops import ranges_of
 
 
 def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tir.affine import UNBOUNDED, Interval, Ranges
-from tir.analysis.regions import block_regions, iter_ranges
+from tir.analysis.regions import block_regions
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
-from tir.simplify import bounds, prove, simplify
+from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import replace_stmt, rewrite, stores, substitute, variables, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
 from .edits import Names, parts
 from .error import ScheduleError, listing
-from .loops import nest_at, ranges_of
+from .loops import nest_at
 from .placement import loops_and_ranges
 from .window import Unproved, Window, affine_index, shifted, windows
 
@@ -146,7 +146,7 @@ def _reached(block: Block, name: str, rank: int) -> list[Interval]:
     region = block_regions(block)[0].get(name)
     if region is None:  # it is read to find out where the block runs
         return [UNBOUNDED] * rank
-    ranges = iter_ranges(block)
+    ranges = ranges_of([block])
     return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
 
 
@@ -184,7 +184,7 @@ def _on_axes(block: Block) -> tuple[list[Expr], Block]:
     """
     bindings: dict[Node, Expr] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
     axes = {v.name for v in bindings.values()}  # type: ignore[attr-defined]
-    ranges = iter_ranges(block)
+    ranges = ranges_of([block])
     conditions, rest = [], []
     for c in conjuncts(block.predicate):
         over_axes = rewrite(c, lambda n: bindings.get(n))

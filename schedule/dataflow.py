@@ -10,10 +10,10 @@ from itertools import takewhile
 from tir.affine import Interval
 from tir.ir import Allocate, Binary, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
 from tir.nearest import did_you_mean
+from tir.simplify import ranges_of
 from tir.traverse import children, loads, walk
 
 from .error import Mark, ScheduleError, listing
-from .loops import ranges_of
 from .primitive import KIND_WORDS, block_at, find_loop, loop_at
 
 

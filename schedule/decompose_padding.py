@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tir.affine import excess, linear
-from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts, nest
-from tir.simplify import prove, simplify
+from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, substitute, variables
 
 from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
-from .loops import ranges_of
 from .primitive import primitive
 from .requirements import need_complete, need_late_readers, single_store
 
@@ -150,6 +148,6 @@ def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[in
     around = {**ranges_of(leaf.loops), **sizes}
     kept = [simplify(c, around) for c in conditions if not prove(c, around)]
     new = block.with_(iters=tuple(iters), predicate=conjunction(block.predicate, *kept), reads=None, writes=None)
-    ranges = iter_ranges(new)
+    ranges = ranges_of([new])
     place = tuple(simplify(substitute(i, moved), ranges) for i in store.indices)
     return new.with_(body=store.with_(indices=place, value=simplify(substitute(store.value, moved), ranges)))

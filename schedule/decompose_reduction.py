@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from tir.affine import Interval
 from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt, conjunction, conjuncts, nest
-from tir.simplify import prove, simplify
+from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, substitute, variables
 
 from .copies import renamed_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .edits import Insertion, Names, edited
 from .error import ScheduleError
-from .loops import ranges_of
 from .primitive import primitive
 from .requirements import need_late_readers, need_loops_for_init, need_no_threads, updated_reads
 from .window import Unproved, need_distinct

@@ -12,12 +12,11 @@ from itertools import pairwise
 
 from tir.affine import Interval, excess, polynomial, to_expr
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
-from tir.simplify import simplify
+from tir.simplify import ranges_of, simplify
 from tir.size import single
 from tir.traverse import substitute, variables, walk
 
 from .error import Mark, ScheduleError
-from .loops import ranges_of
 
 
 class Unproved(Exception):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import reduce
 
-from tir.analysis.regions import iter_ranges
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store, Unary, Var
-from tir.simplify import simplify
+from tir.simplify import ranges_of, simplify
 from tir.traverse import loads, substitute
 
 from .dataflow import Leaf, Scope, locate, shared, span
@@ -70,7 +69,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     combined = [substitute(e, axes) for e in rest]
     neutral = type(start) is Const and start.value == _IDENTITIES.get(op)
     parts = combined if neutral and combined else [start, *combined]
-    into = tuple(simplify(substitute(i, axes), iter_ranges(reduction)) for i in store.indices)
+    into = tuple(simplify(substitute(i, axes), ranges_of([reduction])) for i in store.indices)
 
     body = with_accesses(reduction.body, result.name, output, lambda _: into)
     init = Store(output, into, reduce(lambda a, b: Binary(op, a, b), parts))

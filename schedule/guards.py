@@ -10,11 +10,10 @@ from tir.affine import Interval, coefficient, excess, scale, split_terms, to_exp
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
-from tir.simplify import bounds, prove
+from tir.simplify import assuming, bounds, ranges_of
 from tir.traverse import map_statements, substatements
 
 from .error import ScheduleError, listing
-from .loops import ranges_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,31 +49,6 @@ def guarded_statements(stmt: Stmt) -> list[Guarded]:
 
     visit(stmt, (), ())
     return result
-
-
-def assuming(stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = ()) -> Stmt:
-    """`stmt` without the conditions that hold anyway, given the ranges of the variables around it and some facts about them."""
-
-    def left(condition: Expr, inside: dict[str, Interval]) -> Expr:
-        parts = conjuncts(condition)
-        kept = [c for c in parts if not prove(c, inside, facts)]
-        return condition if len(kept) == len(parts) else conjunction(*kept)
-
-    def visit(s, inside: dict[str, Interval]):
-        match s:
-            case Block():
-                predicate = left(s.predicate, inside)
-                s = s if predicate is s.predicate else s.with_(predicate=predicate)
-            case If(condition, then, None):
-                rest = left(condition, inside)
-                body = visit(then, inside)
-                if not conjuncts(rest):
-                    return body
-                return s if rest is condition and body is then else If(rest, body)
-        within = ranges_of([s], inside)
-        return map_statements(s, lambda c: visit(c, within))
-
-    return visit(stmt, dict(ranges))
 
 
 def sharpened(condition: Expr, ranges: Mapping[str, Interval]) -> Expr:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tir.ir import If, PrimFunc, conjunction
-from tir.simplify import prove
+from tir.simplify import assuming, prove, ranges_of
 from tir.traverse import loops, variables
 
 from .error import ScheduleError
-from .guards import assuming, guarded_statements
-from .loops import ranges_of
+from .guards import guarded_statements
 from .primitive import loop_at, primitive, replace_path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from tir.affine import Ranges
-from tir.analysis.regions import extent_range, iter_ranges
+from tir.analysis.regions import extent_range
 from tir.ir import (
     TRUE,
     Allocate,
@@ -29,7 +29,7 @@ from tir.ir import (
     nest,
 )
 from tir.nearest import did_you_mean
-from tir.simplify import simplify
+from tir.simplify import ranges_of, simplify
 from tir.traverse import blocks, loads, map_children, substatements, substitute, walk
 
 from .dataflow import Leaf, buffer_of, locate
@@ -94,7 +94,7 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
             case Block(iters=iters):
                 if not any(type(x) is Buffer and x.name == name for x in walk(n)):
                     return n
-                inside = {**ranges, **iter_ranges(n)}
+                inside = ranges_of([n], ranges)
                 return unstated(n, name).with_(
                     iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in iters),
                     predicate=visit(n.predicate, ranges),

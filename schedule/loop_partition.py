@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tir.ir import Const, For, PrimFunc, Var, seq
+from tir.simplify import ranges_of
 
 from .copies import renamed, with_starting_inits
 from .edits import Names
 from .error import ScheduleError
-from .loops import ranges_of, substitute_loops
+from .loops import substitute_loops
 from .primitive import constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
 
 

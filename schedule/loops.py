@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from tir.affine import Interval, Ranges
-from tir.analysis.regions import extent_range, iter_ranges
 from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Seq, Stmt, Var, conjunction, conjuncts
-from tir.simplify import prove, simplify
+from tir.simplify import extent_range, prove, ranges_of, simplify
 from tir.traverse import map_children, substitute, variables, walk, walk_stmts
 
 from .error import ScheduleError
 
 UNIT: Interval = (0, 0)
 KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
-
-
-def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> dict[str, Interval]:
-    """The inclusive ranges of the variables of loops and blocks, given outermost first, and of those from outside."""
-    ranges = dict(outside)
-    for s in stmts:
-        if type(s) is For:
-            ranges[s.name] = extent_range(s.extent, ranges)
-        elif type(s) is Block:
-            ranges |= iter_ranges(s)
-    return ranges
 
 
 def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tir.ir import PrimFunc
+from tir.simplify import ranges_of
 from tir.traverse import variables
 
 from .error import ScheduleError, listing
 from .guards import guarded_statements, iterations_where, trimmed
 from .loop_partition import loop_partition
-from .loops import ranges_of
 from .primitive import constant_extent, loop_at, primitive, replace_path
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from tir.affine import Interval, Ranges, linear, polynomial
 from tir.analysis.regions import Regions, extent_range
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
-from tir.simplify import bounds, prove, simplify
+from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.size import fixed, less, lesser
 from tir.traverse import stores
 
 from .edits import Names
-from .loops import KEPT, ranges_of
+from .loops import KEPT
 from .window import Window, difference, shifted
 
 ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)

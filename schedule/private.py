@@ -6,11 +6,10 @@ from tir.affine import Polynomial, Ranges, add, bounds, constant, polynomial
 from tir.analysis.regions import accessed
 from tir.analysis.written import self_contained
 from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
-from tir.simplify import prove
+from tir.simplify import prove, ranges_of
 from tir.traverse import stores, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
-from .loops import ranges_of
 from .placement import loops_and_ranges
 from .window import Unproved, affine_index, covered, difference
 

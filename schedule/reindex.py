@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tir.analysis.regions import accessed, iter_ranges
+from tir.analysis.regions import accessed
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
+from tir.simplify import ranges_of
 from tir.traverse import substitute, variables, walk
 
 from .copying import need_reads_alone, need_scope, need_stores, place_to_copy, unknown_part, where_read
@@ -112,7 +113,7 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
     target = tuple(substitute(o, own) for o in outputs)
     value = Load(source, tuple(substitute(i, own) for i in place))
     copying = Block(names.block(wanted), iters, Store(copy, target, value))
-    if not in_bounds(copying, {**scope.ranges, **iter_ranges(copying)}):
+    if not in_bounds(copying, ranges_of([copying], scope.ranges)):
         raise ScheduleError(
             f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
             (reader, f"reads {source.name}"),

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import product
 
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
-from tir.simplify import bounds
+from tir.simplify import bounds, ranges_of
 from tir.traverse import loops, variables
 
 from .conflicts import ANY, GREATER, LESS, SAME, Instances, Unit, clash, local_buffers, related, spatial, touching, units
 from .error import ScheduleError, listing
-from .loops import not_nested, ranges_of
+from .loops import not_nested
 from .primitive import KIND_WORDS, SAME_FOR_ALL, path_to_loop, primitive, replace_path
 from .requirements import in_any_order
 

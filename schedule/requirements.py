@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tir.affine import Interval
-from tir.analysis.regions import accessed, iter_ranges
+from tir.analysis.regions import accessed
 from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let, Load, Region, Select, Stmt, Store, Var, conjuncts
-from tir.simplify import prove
+from tir.simplify import prove, ranges_of
 from tir.traverse import children, loads, stores, variables, walk
 
 from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
 from .error import ScheduleError
-from .loops import ranges_of
 from .primitive import KIND_WORDS
 from .private import holds
 
@@ -199,9 +198,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
         return
     ranges = {**scope.ranges, **ranges_of(leaf.above)}
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
-    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(
-        block, {**scope.ranges, **iter_ranges(block)}
-    ):
+    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(block, ranges_of([block], scope.ranges)):
         return
     raise ScheduleError(
         f"`{block.name}` runs only where `{block.predicate}`; {what}, it would run at all points of its axes, and could then "

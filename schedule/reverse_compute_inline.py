@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.analysis.regions import iter_ranges
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt, Store, Var, conjunction
-from tir.simplify import prove, simplify
+from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .dataflow import Leaf, Scope, locate, shared_loops, span
@@ -46,7 +45,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     _need_nothing_between(scope, made, leaf, name)
     mapping = _matched_axes(made, leaf, name)
 
-    ranges = iter_ranges(producer)
+    ranges = ranges_of([producer])
     inside = [
         c
         for it in consumer.iters

@@ -25,14 +25,13 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.simplify import prove
+from tir.simplify import prove, ranges_of
 from tir.traverse import stores, substitute, variables
 
 from .copies import renamed_loops
 from .dataflow import Leaf, locate
 from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
-from .loops import ranges_of
 from .primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
 from .reducer import Reducer, reducer_of
 from .requirements import need_complete, need_only_writer

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from tir.ir import Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest
-from tir.simplify import prove, simplify
+from tir.simplify import prove, ranges_of, simplify
 
 from .error import ScheduleError
-from .loops import ranges_of, substitute_loops
+from .loops import substitute_loops
 from .primitive import blocks_below, fixed_factors, fresh_names, loop_at, need_serial, primitive, replace_path
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tir.ir import Const, PrimFunc
+from tir.simplify import assuming, ranges_of
 
 from .error import ScheduleError
-from .guards import assuming, useful_iterations
-from .loops import ranges_of
+from .guards import useful_iterations
 from .primitive import constant_extent, loop_at, primitive, replace_path
 
 

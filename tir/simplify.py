@@ -6,7 +6,9 @@ expressions are never reassociated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from . import dtypes
@@ -50,12 +52,14 @@ from .ir import (
     Stmt,
     Unary,
     Var,
+    conjunction,
     conjuncts,
+    guarded,
     seq,
 )
 from .points import ON_NUMBERS
 from .size import fixed
-from .traverse import map_children
+from .traverse import map_children, map_statements
 
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", "<=": ">", ">": "<="}
 
@@ -357,7 +361,7 @@ def _block(n: Block, env: dict[str, Interval]) -> Block | None:
     if predicate == FALSE:
         return None
     iters = tuple(map_children(it, lambda c: _tree(c, env)) for it in n.iters)
-    inside = {**env, **{it.var.name: extent_range(it.extent, env) for it in n.iters}}
+    inside = ranges_of([n], env)
     body = _tree(n.body, inside)
     init = None if n.init is None else _tree(n.init, inside)
     same = body is n.body and init is n.init and predicate is n.predicate
@@ -372,6 +376,63 @@ def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
         return 0, extent.value - 1
     _, high = bounds(extent, ranges or {})
     return 0, None if high is None else high - 1
+
+
+def ranges_of(stmts: Iterable[Stmt], outside: Ranges = MappingProxyType({})) -> dict[str, Interval]:
+    """The inclusive ranges of the variables of loops and blocks, given outermost first, and of those from outside."""
+    ranges = dict(outside)
+    for s in stmts:
+        if type(s) is For:
+            ranges[s.name] = extent_range(s.extent, ranges)
+        elif type(s) is Block:
+            ranges |= {it.var.name: extent_range(it.extent, ranges) for it in s.iters}
+    return ranges
+
+
+def assuming(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
+    """`stmt` without the conditions, and the bounds of loops, that say nothing new, given the ranges of the variables around it
+    and some facts about them."""
+
+    def left(condition: Expr, inside: Ranges) -> Expr:
+        parts = conjuncts(condition)
+        kept = [c for c in parts if not prove(c, inside, facts)]
+        return condition if len(kept) == len(parts) else conjunction(*kept)
+
+    def visit(s: Any, inside: Ranges) -> Any:
+        match s:
+            case Block():
+                predicate = left(s.predicate, inside)
+                s = s if predicate is s.predicate else s.with_(predicate=predicate)
+            case If(condition, then, None):
+                rest = left(condition, inside)
+                body = visit(then, inside)
+                return s if rest is condition and body is then else guarded(rest, body)
+            case For(_, Binary("min") as extent):
+                shorter = _shortest(extent, inside, facts)
+                s = s if shorter is extent else s.with_(extent=shorter)
+        within = ranges_of([s], inside)
+        return map_statements(s, lambda c: visit(c, within))
+
+    return visit(stmt, ranges)
+
+
+def least_of(extent: Expr) -> list[Expr]:
+    """The expressions of which one is the least."""
+    match extent:
+        case Binary("min", a, b):
+            return least_of(a) + least_of(b)
+        case _:
+            return [extent]
+
+
+def _shortest(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
+    """The extent without those bounds that the facts put beyond another."""
+    parts = least_of(extent)
+    kept = list(parts)
+    for part in parts:
+        if any(other is not part and prove(Binary("<=", other, part), ranges, facts) for other in kept):
+            kept.remove(part)
+    return extent if len(kept) == len(parts) else reduce(lambda a, b: Binary("min", a, b), kept)
 
 
 def _or_nothing(n: Node | None) -> Node:

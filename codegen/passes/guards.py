@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tir.affine import Interval, add, bounds, coefficient, constant, excess, scale, split_terms, to_expr
-from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
     Binary,
@@ -20,9 +19,8 @@ from tir.ir import (
     Unary,
     conjunction,
     conjuncts,
-    guarded,
 )
-from tir.simplify import prove, simplify, simplify_tree, wraps
+from tir.simplify import assuming, extent_range, least_of, prove, simplify, simplify_tree, wraps
 from tir.traverse import map_statements, variables, walk, walk_stmts
 
 Ranges = dict[str, Interval]
@@ -49,11 +47,10 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                             if shorter != extent:
                                 extent = shorter
                 inner_lanes = lanes | {var.name} if kind is Kind.VECTORIZED else lanes
-                new_body = visit(body, {**ranges, var.name: extent_range(extent, ranges)}, inner_lanes)
+                inside = {**ranges, var.name: extent_range(extent, ranges)}
+                new_body = visit(body, inside, inner_lanes)
                 if extent is not s.extent:
-                    new_body = _drop_proved(
-                        new_body, loop_facts(s.with_(extent=extent)), {**ranges, var.name: extent_range(extent, ranges)}
-                    )
+                    new_body = assuming(new_body, inside, loop_facts(s.with_(extent=extent)))
                 return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, lanes))
@@ -72,15 +69,7 @@ def _pure(condition: Expr) -> bool:
 
 def loop_facts(loop: For) -> list[Expr]:
     """What holds in a loop because of its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
-    return [Binary("<", loop.var, part) for part in _parts(loop.extent) if not isinstance(part, Const)]
-
-
-def _parts(extent: Expr) -> list[Expr]:
-    match extent:
-        case Binary("min", a, b):
-            return _parts(a) + _parts(b)
-        case _:
-            return [extent]
+    return [Binary("<", loop.var, part) for part in least_of(loop.extent) if not isinstance(part, Const)]
 
 
 def _common_guards(s: Stmt) -> list[Expr]:
@@ -120,35 +109,6 @@ def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | N
     return simplify(Binary("//", to_expr(add(bound, constant(factor))), Const(factor)), outer)
 
 
-def _drop_proved(s: Stmt, facts: list[Expr], ranges: Ranges) -> Stmt:
-    """`s` without the conditions that the facts imply."""
-    match s:
-        case If(condition, then, None):
-            kept = conjunction(*(c for c in conjuncts(condition) if not prove(c, ranges, facts)))
-            return guarded(kept, _drop_proved(then, facts, ranges))
-        case For(var, extent, body):
-            extent = _shortest(extent, facts, ranges)
-            return s.with_(extent=extent, body=_drop_proved(body, facts, {**ranges, var.name: extent_range(extent, ranges)}))
-        case Seq(stmts):
-            return s.with_(stmts=tuple(_drop_proved(x, facts, ranges) for x in stmts))
-        case Allocate(body=body):
-            return s.with_(body=_drop_proved(body, facts, ranges))
-        case _:
-            return s
-
-
-def _shortest(extent: Expr, facts: list[Expr], ranges: Ranges) -> Expr:
-    """The extent without those bounds that the facts put beyond another."""
-    kept = _parts(extent)
-    for part in list(kept):
-        if any(other is not part and prove(Binary("<=", other, part), ranges, facts) for other in kept):
-            kept.remove(part)
-    result = kept[0]
-    for part in kept[1:]:
-        result = Binary("min", result, part)
-    return result
-
-
 def version_guards(func: PrimFunc, target) -> PrimFunc:
     """Rewrite   for i: for ii (unrolled or vectorised): if i * f + ii < n: S
               => for i: if i * f + f - 1 < n: (for ii: S) else: (for ii: if i * f + ii < n: S)
@@ -180,7 +140,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
 
 def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
-    fast = simplify_tree(_drop_proved(body, list(conjuncts(test)), ranges), ranges)
+    fast = simplify_tree(assuming(body, ranges, conjuncts(test)), ranges)
     verdict = simplify(test, ranges)
     if isinstance(verdict, Const):
         return fast if verdict.value else body  # type: ignore[return-value]

@@ -8,16 +8,11 @@ from dataclasses import dataclass, replace
 from ..affine import Interval, Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
 from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region, Stmt, Store
 from ..simplify import bounds as expr_bounds
-from ..simplify import extent_range, simplify
+from ..simplify import extent_range, ranges_of, simplify
 from ..size import lesser
 from ..traverse import N, children, substatements, substitute, walk
 
 Regions = dict[str, Region]  # by buffer name
-
-
-def iter_ranges(block: Block) -> dict[str, Interval]:
-    """The ranges of a block's iteration variables."""
-    return {it.var.name: extent_range(it.extent) for it in block.iters}
 
 
 def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges) -> Region:
@@ -141,7 +136,7 @@ class _Accessed:
 
 def block_regions(block: Block) -> tuple[Regions, Regions]:
     """The regions that one instance of a block reads and writes, over its iteration variables."""
-    found = _Accessed(iter_ranges(block), None)
+    found = _Accessed(ranges_of([block]), None)
     found.visit_all(substatements(block), _Around({}, {}))
     reads, writes = found.reads, found.writes
     if block.reads is not None:
