@@ -282,6 +282,9 @@ class Evaluate(Stmt):
     value: Expr
 
 
+NOTHING = Evaluate(Const(0))  # a statement that has none
+
+
 @node
 class Range(Node):
     """The integers `min .. min + extent - 1`."""
@@ -474,10 +477,6 @@ def binary(op: str, a, b) -> Binary:
     if op == "/" and not dtypes.is_float(a.dtype):
         raise TypeError(f"`/` needs floating operands, got {a.dtype} in `{a} / {b}`; use // or .astype('float32')")
     return Binary(op, a, b)
-
-
-def true_divide(a, b) -> Binary:
-    return binary("/", a, b)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

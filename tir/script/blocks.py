@@ -5,43 +5,33 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..ir import TRUE, Axis, Block, Const, Evaluate, Expr, Iter, Let, Region, Stmt, Var, binary
+from ..ir import NOTHING, Axis, Block, Const, Expr, Iter, Let, Region, Stmt, Var, binary
 from ..simplify import simplify
 from ..traverse import variables
 from . import tir as namespace_tir
 from .declarations import Declarations, Domain, Frame
 
-_ITERS = {"spatial": Axis.SPATIAL, "reduce": Axis.REDUCE, "opaque": Axis.OPAQUE, "scan": Axis.OPAQUE}
-
 
 class Blocks(Declarations):
     """Reads blocks."""
 
-    def block(self, call: ast.Call, body: list[ast.stmt], node: ast.With) -> Stmt:
+    def block(self, call: ast.Call, body: list[ast.stmt]) -> Stmt:
         arguments = self.arguments(namespace_tir.block, call)
         name = self.string(arguments["name"]) if "name" in arguments else ""
         outer = self.enter()
-        frame = Frame(node, self.scope, block=True)
+        frame = Frame(self.scope, block=True)
         self.frames.append(frame)
         label = self.names.block(name)
         result = self.statements(body)
         self.frames.pop()
         self.leave(outer)
-        return Block(
-            label,
-            tuple(frame.iters),
-            result or Evaluate(Const(0)),
-            frame.init,
-            TRUE if frame.predicate is None else frame.predicate,
-            frame.reads,
-            frame.writes,
-            tuple(frame.allocs),
-            tuple(sorted(frame.annotations.items())),
-        )
+        fields = {"allocs": tuple(frame.allocs), "annotations": tuple(sorted(frame.annotations.items())), **frame.stated}
+        return Block(label, tuple(frame.iters), result or NOTHING, **fields)
 
     def axes(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        """`vi = T.axis.spatial(128, i)`, and the like."""
         frame = self.frame(node)
-        if "statements" in frame.has:
+        if frame.begun:
             raise self.error("the axes of a block stand before its statements", node)
         arguments = self.arguments(form, node)
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else None
@@ -57,7 +47,8 @@ class Blocks(Declarations):
             binding = self.index(arguments["binding"])
             if start != Const(0, start.dtype):
                 binding = simplify(binary("-", binding, start))
-            self.iteration(frame, name, _ITERS[form.name], start, extent, binding, dtype)
+            axis = Axis.OPAQUE if form is namespace_tir.axis.scan else Axis[form.name.upper()]
+            self.iteration(frame, name, axis, start, extent, binding, dtype)
             return
         targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
         kinds = self.string(arguments["kinds"])
@@ -95,32 +86,30 @@ class Blocks(Declarations):
     def init(self, call: ast.Call, body: list[ast.stmt]) -> None:
         """`with T.init():`, what a block does before its first reduction."""
         frame = self.frame(call)
-        if "init" in frame.has:
+        if "init" in frame.stated:
             raise self.error("T.init is stated twice in this block", call)
-        frame.has.add("init")
-        frame.init = self.inside(body)
-        if frame.lets and frame.init is not None:
-            used = variables(frame.init)
+        init = self.inside(body)
+        if frame.lets and init is not None:
+            used = variables(init)
             for let, value in frame.lets.items():
                 if let in used:
-                    frame.init = Let(Var(let, value.dtype), value, frame.init)
+                    init = Let(Var(let, value.dtype), value, init)
+        frame.stated["init"] = init
 
     def state(self, form: Any, node: ast.Call) -> None:
         """What a block says of itself: its predicate, its regions, its annotations."""
         frame = self.frame(node)
         arguments = self.arguments(form, node)
-        if form.name in frame.has and form.name != "block_attr":
+        if form is namespace_tir.block_attr:
+            frame.annotations |= self.mapping(arguments["attrs"])
+            return
+        field = "predicate" if form is namespace_tir.where else form.name
+        if field in frame.stated:
             raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
-        frame.has.add(form.name)
-        match form.name:
-            case "where":
-                frame.predicate = frame.closed(self.condition(self.value(arguments["predicate"]), arguments["predicate"]))
-            case "reads":
-                frame.reads = tuple(frame.closed(r) for r in self.regions(node.args))
-            case "writes":
-                frame.writes = tuple(frame.closed(r) for r in self.regions(node.args))
-            case _:
-                frame.annotations |= self.mapping(arguments["attrs"])
+        if form is namespace_tir.where:
+            frame.stated[field] = frame.closed(self.condition(self.value(arguments[field]), arguments[field]))
+        else:
+            frame.stated[field] = tuple(frame.closed(r) for r in self.regions(node.args))
 
     def frame(self, node: ast.Call) -> Frame:
         """The block that a statement stands directly in."""

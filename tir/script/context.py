@@ -79,6 +79,10 @@ class Context(ABC):
         """The value of a node, as an integer expression."""
         return self.integer(self.value(node), node)
 
+    def indices(self, nodes: Sequence[ast.expr]) -> list[Expr]:
+        """The values of several nodes, as integer expressions; `*tuple` is spread."""
+        return [self.integer(value, n) for n in nodes for value in self.items([n])]
+
     def integer(self, value: Any, node: ast.AST) -> Expr:
         """A value as an integer expression."""
         return self.guard(as_index, node, self.checked(value, node))

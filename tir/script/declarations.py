@@ -9,20 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import dtypes
-from ..ir import (
-    TRUE,
-    Allocate,
-    Buffer,
-    Const,
-    Expr,
-    Iter,
-    Let,
-    Region,
-    Stmt,
-    Var,
-    as_expr,
-    binary,
-)
+from ..ir import TRUE, Allocate, Buffer, Const, Expr, Iter, Let, Region, Stmt, Var, as_expr, binary
 from ..memory import check_scope
 from ..simplify import equal, simplify
 from ..traverse import N, substitute
@@ -30,7 +17,7 @@ from . import tir as namespace_tir
 from .expressions import Expressions
 from .names import Names
 from .source import Source
-from .values import Data, Handle, Pointer, Scope, plain
+from .values import Data, Handle, Pointer, Scope, Thread, plain
 from .views import Reshaped, Window, size, strides
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
@@ -47,17 +34,13 @@ _NOT_KEPT: dict[str, tuple[tuple[Any, ...], str]] = {
 class Frame:
     """What belongs to a block, or to the function: collected while its statements are read."""
 
-    node: ast.AST
     scope: Scope
     block: bool
     iters: list[Iter] = field(default_factory=list)
     allocs: list[Buffer] = field(default_factory=list)
     annotations: dict[str, Any] = field(default_factory=dict)
-    predicate: Expr | None = None
-    reads: tuple[Region, ...] | None = None
-    writes: tuple[Region, ...] | None = None
-    init: Stmt | None = None
-    has: set[str] = field(default_factory=set)  # what has been stated
+    stated: dict[str, Any] = field(default_factory=dict)  # the other fields of the block
+    begun: bool = False  # whether a statement has been read
     lets: dict[str, Expr] = field(default_factory=dict)  # bound directly in it: what it states may use them
 
     def closed(self, node: N) -> N:
@@ -135,6 +118,14 @@ class Declarations(Expressions):
             return _placed(inner, node)
         return node
 
+    def var(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        """`n = T.var("int32")`."""
+        arguments = self.arguments(form, node)
+        self.size(target, self.string(arguments["dtype"]) if "dtype" in arguments else "int32", node)
+
+    def env_thread(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        self.bind(self.identifier(target), Thread(self.string(self.arguments(form, node)["thread_tag"])))
+
     def size(self, target: ast.expr, dtype: str, node: ast.AST) -> None:
         """A symbolic size: a parameter after all the others."""
         name = self.identifier(target)
@@ -144,6 +135,12 @@ class Declarations(Expressions):
         self.sizes.append(var)
         self.root.variables.add(var.name)
         self.bind(name, var)
+
+    def let_statement(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
+        """`with T.let(x, value):` or `with T.LetStmt(value) as x:`."""
+        arguments = self.arguments(form, node)
+        name = self.identifier(arguments["var"] if form is namespace_tir.let else target)
+        return self.let(name, self.expr(arguments["value"]), node)
 
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
         """Bind a name for the statements that follow; what Python knows is put in where the name stands."""
@@ -208,12 +205,8 @@ class Declarations(Expressions):
         if isinstance(node, (ast.Tuple, ast.List)):
             result: list[Expr] = []
             for n in node.elts:
-                if isinstance(n, ast.Constant) and isinstance(n.value, str):
-                    result.append(self.symbolic(n))
-                elif isinstance(n, ast.Starred):
-                    result.extend(self.integer(v, n) for v in self.items([n]))
-                else:
-                    result.append(self.index(n))
+                quoted = isinstance(n, ast.Constant) and isinstance(n.value, str)
+                result += [self.symbolic(n)] if quoted else self.indices([n])  # type: ignore[arg-type]
             return tuple(result)
         value = self.value(node)
         items = value if isinstance(value, (tuple, list)) else (value,)
@@ -251,10 +244,10 @@ class Declarations(Expressions):
                 raise self.error(f"{reason} are not in the dialect", arguments[name])
         return shape, dtype, scope, arguments
 
-    def match_buffer(self, name: str, node: ast.Call) -> None:
-        arguments = self.arguments(namespace_tir.match_buffer, node)
-        param = self.as_region(self.value(arguments["param"]))
-        shape, dtype, scope, arguments = self.declaration(namespace_tir.match_buffer, node)
+    def match_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        name = self.identifier(target)
+        param = self.as_region(self.value(self.arguments(form, node)["param"]))
+        shape, dtype, scope, arguments = self.declaration(form, node)
         if isinstance(param, Region):
             self.bind(name, self.window(param, shape if "shape" in arguments else None, dtype, scope, arguments, node))
             return
@@ -302,8 +295,16 @@ class Declarations(Expressions):
             )
         return Window(region.buffer, shape, starts, tuple(dims))
 
-    def allocate(self, name: str, node: ast.Call) -> Wrapper:
-        arguments = self.arguments(namespace_tir.allocate, node)
+    def alloc_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
+        shape, dtype, scope, arguments = self.declaration(form, node)
+        if "data" in arguments:
+            raise self.error("T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view")
+        name = self.identifier(target)
+        shape = tuple(self.frames[-1].closed(d) for d in shape)
+        self.frames[-1].allocs.append(self.bind(name, Buffer(self.names.buffer(name), shape, dtype, scope)))
+
+    def allocate(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
+        name, arguments = self.identifier(target), self.arguments(form, node)
         extents = self.shape(arguments["extents"])
         dtype = self.dtype(arguments["dtype"]) if "dtype" in arguments else "float32"
         scope = self.storage_scope(arguments)
@@ -313,8 +314,9 @@ class Declarations(Expressions):
         self.bind(name, pointer)
         return lambda rest: Allocate(pointer.seen_as(extents, size(extents)), rest)
 
-    def declare_buffer(self, name: str, node: ast.Call, form: Any) -> Wrapper | None:
+    def declare_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """A view of memory, or without `data` a buffer for the statements that follow."""
+        name = self.identifier(target)
         shape, dtype, scope, arguments = self.declaration(form, node)
         if "shape" not in arguments:
             raise self.error(f"`{self.text(node.func)}`: the shape is missing", node)

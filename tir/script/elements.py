@@ -55,13 +55,7 @@ class Elements(Context):
 
     def element(self, base: Buffer | View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the indices that a subscript means."""
-        nodes = self.index_nodes(node)
-        indices: list[Expr] = []
-        for n in nodes:
-            if isinstance(n, ast.Starred):
-                indices.extend(self.integer(v, n) for v in self.items([n]))
-            else:
-                indices.append(self.index(n))
+        indices = self.indices(self.index_nodes(node))
         self.rank(base, len(indices), node)
         if isinstance(base, Buffer):
             return base, tuple(indices)

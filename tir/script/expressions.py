@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes, te
-from ..ir import Binary, Buffer, Const, Expr, as_expr, binary, true_divide
+from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
 from ..simplify import prove
 from . import ir as namespace_ir
@@ -30,7 +30,7 @@ NAMESPACES: dict[ModuleType, str] = {namespace_tir: "T", namespace_ir: "I"}
 # What every script may use of Python itself; values only.
 BUILTINS = ("abs", "bool", "divmod", "float", "int", "len", "list", "max", "min", "range", "round", "sum", "tuple")
 
-_OUR_MODULES = (namespace_tir.__name__, te.__name__, true_divide.__module__)
+_OUR_MODULES = (namespace_tir.__name__, te.__name__)
 
 
 class Expressions(Operators, Elements):

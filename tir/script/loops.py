@@ -6,20 +6,12 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import THREAD_AXES, Annotations, Const, Evaluate, Expr, For, Kind, Stmt, Var, binary
+from ..ir import NOTHING, THREAD_AXES, Annotations, Const, Expr, For, Kind, Stmt, Var, binary
 from ..nearest import did_you_mean
 from ..simplify import simplify
 from . import tir as namespace_tir
-from .declarations import Declarations, Domain
+from .declarations import Declarations, Domain, Wrapper
 from .values import Thread
-
-_KINDS = {
-    "serial": Kind.SERIAL,
-    "parallel": Kind.PARALLEL,
-    "vectorized": Kind.VECTORIZED,
-    "unroll": Kind.UNROLLED,
-    "thread_binding": Kind.THREAD,
-}
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ class Loops(Declarations):
             self.extent_range(var.name, extent)
             names[name] = value
             loops.append((var, extent))
-        body = self.inside(node.body, names, {var.name for var, _ in loops}) or Evaluate(Const(0))
+        body = self.inside(node.body, names, {var.name for var, _ in loops}) or NOTHING
         for var, extent in reversed(loops):
             body = For(var, extent, body, header.kind, header.annotations, header.thread)
         return body
@@ -78,11 +70,9 @@ class Loops(Declarations):
         if form is namespace_tir.grid:
             if call.keywords:
                 raise self.error("T.grid takes extents only", call.keywords[0].value)
-            if any(isinstance(a, ast.Starred) for a in call.args):
-                return Header(tuple((Const(0), self.integer(v, call)) for v in self.items(call.args)))
-            return Header(tuple((Const(0), self.index(a)) for a in call.args))
+            return Header(tuple((Const(0), extent) for extent in self.indices(call.args)))
         given = {k: n for k, n in self.arguments(form, call).items() if not (isinstance(n, ast.Constant) and n.value is None)}
-        kind, thread = _KINDS[form.name], ""
+        kind, thread = Kind(form.name), ""
         if kind is Kind.THREAD:
             stop = given.get("stop")
             if "thread" not in given and isinstance(stop, ast.Constant) and isinstance(stop.value, str):
@@ -114,23 +104,18 @@ class Loops(Declarations):
             raise self.error(f"{tag!r} is no thread axis", node, hint)
         return tag
 
-    def launch(self, name: str, node: ast.Call, rest: list[ast.stmt] | None = None) -> Any:
-        """A thread axis around the statements that follow, or around those of a `with`."""
-        arguments = self.arguments(namespace_tir.launch_thread, node)
+    def launch(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper:
+        """A thread axis around the statements that follow."""
+        name, arguments = self.identifier(target), self.arguments(form, node)
         thread = self.value(arguments["thread"])
         tag = thread.tag if isinstance(thread, Thread) else thread
         if not isinstance(tag, str):
             raise self.error(f"`{self.text(arguments['thread'])}` is no thread axis", arguments["thread"], '"threadIdx.x"')
         self.thread_axis(tag, arguments["thread"])
         extent = self.index(arguments["extent"])
-        var = Var(self.names.loop(name), extent.dtype)
+        var = self.bind(name, Var(self.names.loop(name), extent.dtype))
+        if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
+            self.bind(arguments["thread"].id, var)
         self.domains[var] = Domain(Const(0), extent, var)
         self.extent_range(var.name, extent)
-        if rest is not None:
-            bound = {name: var}
-            if isinstance(thread, Thread) and isinstance(arguments["thread"], ast.Name):
-                bound[arguments["thread"].id] = var
-            body = self.inside(rest, bound, {var.name})
-            return For(var, extent, body or Evaluate(Const(0)), Kind.THREAD, (), tag)
-        self.bind(name, var)
         return lambda body: For(var, extent, body, Kind.THREAD, (), tag)

@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from .. import te
-from ..ir import Const, Expr, Unary, binary, true_divide
+from ..ir import Const, Expr, Unary, binary
 from . import tir as namespace_tir
 from .context import Context
 from .source import syntax
@@ -28,6 +28,13 @@ _BINARY: dict[type[ast.operator], tuple[str, Any]] = {
     ast.BitXor: ("^", operator.xor),
     ast.MatMult: ("@", operator.matmul),
 }
+_UNARY: dict[type[ast.unaryop], Any] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+    ast.Invert: operator.invert,
+}
+# Those without a sign compare only what Python knows.
 _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
@@ -35,6 +42,10 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.LtE: ("<=", operator.le),
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
+    ast.In: ("", lambda a, b: a in b),
+    ast.NotIn: ("", lambda a, b: a not in b),
+    ast.Is: ("", operator.is_),
+    ast.IsNot: ("", operator.is_not),
 }
 _BITS = {
     "<<": namespace_tir.shift_left,
@@ -50,31 +61,25 @@ class Operators(Context):
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
         """A binary operator: on numbers alone Python's, else a node."""
         op, python = _BINARY[type(node.op)]
-        if not isinstance(a, Expr) and not isinstance(b, Expr) and plain(a) and plain(b):
+        if plain(a) and plain(b):
             return self.guard(python, node, a, b)
         a, b = self.checked(a, node.left), self.checked(b, node.right)
         match op:
-            case "/":
-                return self.guard(true_divide, node, a, b)
             case "**":
                 raise self.error("`**` is not in the dialect", node, "write T.pow(x, y), or multiply")
             case "@" | "^":
                 raise self.error(f"`{op}` is not in the dialect", node)
             case "<<" | ">>" | "&" | "|":
                 return self.guard(_BITS[op], node, a, b)
-            case "+" | "-" | "*" | "//" | "%":
+            case _:
                 result = self.guard(binary, node, op, a, b)
                 if result.a.dtype == "bool":
                     raise self.error(f"`{op}` does not take bool", node, 'convert it: T.Cast("int32", x)')
                 return result
-        raise AssertionError(op)
 
     def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
-        if not isinstance(value, Expr) and plain(value):
-            python = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}[
-                type(op)
-            ]
-            return self.guard(python, node, value)
+        if plain(value):
+            return self.guard(_UNARY[type(op)], node, value)
         value = self.checked(value, node.operand)
         match op:
             case ast.UAdd():
@@ -112,22 +117,15 @@ class Operators(Context):
         left = self.value(left_node)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node)
-            if type(op) not in _COMPARE:
-                if isinstance(left, Expr) or isinstance(right, Expr):
-                    raise self.error(f"`{syntax(op)}` does not compare expressions", node)
-                part: Any = {
-                    ast.In: lambda a, b: a in b,
-                    ast.NotIn: lambda a, b: a not in b,
-                    ast.Is: lambda a, b: a is b,
-                    ast.IsNot: lambda a, b: a is not b,
-                }[type(op)](left, right)
+            sign, python = _COMPARE[type(op)]
+            known = not isinstance(left, Expr) and not isinstance(right, Expr)
+            if not sign and not known:
+                raise self.error(f"`{syntax(op)}` does not compare expressions", node)
+            if not sign or (known and plain(left) and plain(right)):
+                part: Any = self.guard(python, node, left, right)
             else:
-                text, python = _COMPARE[type(op)]
-                if not isinstance(left, Expr) and not isinstance(right, Expr) and plain(left) and plain(right):
-                    part = self.guard(python, node, left, right)
-                else:
-                    left, right = self.checked(left, left_node), self.checked(right, right_node)
-                    part = self.guard(binary, node, text, left, right)
+                left, right = self.checked(left, left_node), self.checked(right, right_node)
+                part = self.guard(binary, node, sign, left, right)
             if result is None or (not isinstance(result, Expr) and result):
                 result = part
             elif isinstance(result, Expr):

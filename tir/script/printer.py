@@ -14,7 +14,6 @@ from ..ir import (
     COMPARISONS,
     TRUE,
     Allocate,
-    Axis,
     Binary,
     Block,
     Buffer,
@@ -326,9 +325,6 @@ def _loops(out: Printed, loop: For, depth: int) -> None:
     _stmt(out, loop.body, depth + 1)
 
 
-_AXIS = {Axis.SPATIAL: "spatial", Axis.REDUCE: "reduce", Axis.OPAQUE: "opaque"}
-
-
 def _block(out: Printed, b: Block, depth: int) -> None:
     out.add(depth, f"with T.block({_string(b.name)}):", b)
     depth += 1
@@ -339,7 +335,8 @@ def _block(out: Printed, b: Block, depth: int) -> None:
     else:
         for it in b.iters:
             dtype = "" if it.var.dtype == it.extent.dtype else f', dtype="{it.var.dtype}"'
-            out.add(depth, f"{it.var.name} = T.axis.{_AXIS[it.axis]}({_expr(it.extent, 0)}, {_expr(it.binding, 0)}{dtype})")
+            bound = f"{_expr(it.extent, 0)}, {_expr(it.binding, 0)}"
+            out.add(depth, f"{it.var.name} = T.axis.{it.axis.name.lower()}({bound}{dtype})")
     if b.predicate != TRUE:
         out.add(depth, f"T.where({_expr(b.predicate, 0)})")
     if b.reads is not None:

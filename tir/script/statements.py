@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..ir import (
-    Buffer,
-    Const,
-    Evaluate,
-    Expr,
-    If,
-    PrimFunc,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    cast,
-    seq,
-)
+from ..ir import NOTHING, Buffer, Evaluate, Expr, If, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
 from . import tir as namespace_tir
 from .blocks import Blocks
 from .declarations import Frame, Wrapper
 from .error import ScriptError
 from .loops import Loops
 from .names import BUFFERS, Names
-from .values import Handle, Pointer, Thread, plain
+from .values import Handle, Pointer, plain
 from .views import Reshaped, Window
-
-_A_VALUE = object()
 
 # Remarks that cannot change what a program computes.
 _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
@@ -76,7 +62,7 @@ class Function(Loops, Blocks):
                 late.append((p, annotation))
         for p, annotation in late:
             params[p.arg] = self.bind(p.arg, self.parameter(p, annotation))
-        self.frames.append(Frame(node, self.scope, block=False))
+        self.frames.append(Frame(self.scope, block=False))
         body = self.statements(self.without_root(node.body))
         result: list[Buffer | Var] = []
         for p in a.args:
@@ -88,7 +74,7 @@ class Function(Loops, Blocks):
             result.append(value)
         frame = self.frames.pop()
         attrs = tuple(sorted(frame.annotations.items()))
-        return PrimFunc(node.name, (*result, *self.sizes), body or Evaluate(Const(0)), tuple(frame.allocs), attrs)
+        return PrimFunc(node.name, (*result, *self.sizes), body or NOTHING, tuple(frame.allocs), attrs)
 
     def parameter(self, p: ast.arg, node: ast.expr) -> Buffer | Handle:
         form: Any = None
@@ -158,9 +144,9 @@ class Function(Loops, Blocks):
             if isinstance(result, Stmt):
                 done.append(result)
                 if self.frames[-1].scope is self.scope:
-                    self.frames[-1].has.add("statements")
+                    self.frames[-1].begun = True
             elif result is not None:  # it holds for the rest
-                done.append(result(self.statements(nodes[n + 1 :]) or Evaluate(Const(0))))
+                done.append(result(self.statements(nodes[n + 1 :]) or NOTHING))
                 break
         return seq(*done) if done else None
 
@@ -176,11 +162,8 @@ class Function(Loops, Blocks):
                 if not isinstance(condition, Expr) and plain(condition):  # known to Python
                     chosen = body if condition else orelse
                     return self.inside(chosen) if chosen else None
-                return If(
-                    self.condition(condition, test),
-                    self.inside(body) or Evaluate(Const(0)),
-                    (self.inside(orelse) or Evaluate(Const(0))) if orelse else None,
-                )
+                condition, then = self.condition(condition, test), self.inside(body) or NOTHING
+                return If(condition, then, (self.inside(orelse) or NOTHING) if orelse else None)
             case ast.Assign(targets=[target], value=value):
                 return self.assign(target, value, node)
             case ast.Assign():
@@ -221,7 +204,7 @@ class Function(Loops, Blocks):
                 self.remark(node)
                 return None
             case "launch_thread" if isinstance(thread := self.arguments(form, node)["thread"], ast.Name):
-                return self.launch(thread.id, node)
+                return self.launch(thread, node, form)
             case "where" | "reads" | "writes" | "block_attr":
                 self.state(form, node)
                 return None
@@ -245,10 +228,11 @@ class Function(Loops, Blocks):
         if isinstance(target, ast.Subscript):
             return self.store(target, value)
         form = self.form(value)
-        if form is not None and isinstance(value, ast.Call):
-            declared = self.declare(target, value, form)
-            if declared is not _A_VALUE:
-                return declared
+        if isinstance(value, ast.Call) and isinstance(form, namespace_tir.Form) and form.name in _DECLARATIONS:
+            return _DECLARATIONS[form.name](self, target, value, form)
+        if isinstance(value, ast.Call) and isinstance(form, namespace_tir.Type) and not value.args and not value.keywords:
+            self.size(target, form.name, value)
+            return None
         found = self.value(value)
         if isinstance(target, ast.Name):
             return self.let(target.id, found, value)
@@ -258,40 +242,6 @@ class Function(Loops, Blocks):
             wrappers = [self.let(self.identifier(t), v, value) for t, v in zip(target.elts, found, strict=True)]
             return _nested([w for w in wrappers if w is not None])
         raise self.error(f"`{self.text(target)}` cannot be assigned to", target, "a name, or an element A[i, j]")
-
-    def declare(self, target: ast.expr, value: ast.Call, form: Any) -> Any:
-        """What a form to the right of `=` declares; `_A_VALUE` where it is a value after all."""
-        match form.name:
-            case "match_buffer":
-                return self.match_buffer(self.identifier(target), value)
-            case "alloc_buffer":
-                shape, dtype, scope, arguments = self.declaration(form, value)
-                if "data" in arguments:
-                    raise self.error(
-                        "T.alloc_buffer makes memory of its own", arguments["data"], "T.Buffer(shape, data=...) is a view"
-                    )
-                shape = tuple(self.frames[-1].closed(d) for d in shape)
-                buffer = Buffer(self.names.buffer(self.identifier(target)), shape, dtype, scope)
-                self.frames[-1].allocs.append(buffer)
-                self.bind(self.identifier(target), buffer)
-                return None
-            case "allocate":
-                return self.allocate(self.identifier(target), value)
-            case "decl_buffer" | "Buffer":
-                return self.declare_buffer(self.identifier(target), value, form)
-            case "spatial" | "reduce" | "opaque" | "scan" | "remap":
-                return self.axes(target, value, form)
-            case "var" | "env_thread":
-                arguments = self.arguments(form, value)
-                if form.name == "env_thread":
-                    self.bind(self.identifier(target), Thread(self.string(arguments["thread_tag"])))
-                    return None
-                return self.size(target, self.string(arguments["dtype"]) if "dtype" in arguments else "int32", value)
-            case "launch_thread":
-                return self.launch(self.identifier(target), value)
-            case name if isinstance(form, namespace_tir.Type) and not value.args and not value.keywords:
-                return self.size(target, name, value)
-        return _A_VALUE
 
     def typed(self, target: ast.Name, annotation: ast.expr, value: ast.expr) -> Wrapper | None:
         annotation = self.annotation(annotation)
@@ -340,46 +290,44 @@ class Function(Loops, Blocks):
         if not isinstance(call, ast.Call) or not isinstance(form, namespace_tir.Form):
             raise self.error(f"`{self.text(call)}` has no meaning in a `with`", call, 'with T.block("C"):')
         bound = item.optional_vars
-        name = self.identifier(bound) if bound is not None else None
-        if name is None and form.name in ("LetStmt", "allocate", "decl_buffer", "launch_thread"):
-            thread = self.arguments(form, call).get("thread")
-            if isinstance(thread, ast.Name):
-                name = thread.id
-            else:
+        if bound is not None:
+            self.identifier(bound)
+            if form.name in ("block", "init", "let", "attr"):
+                raise self.error(f"`{self.text(call.func)}` binds no name", bound)
+        elif form.name in ("LetStmt", "allocate", "decl_buffer", "launch_thread"):
+            bound = self.arguments(form, call).get("thread")
+            if not isinstance(bound, ast.Name):
                 raise self.error(f"`{self.text(call.func)}` needs a name", call, f"with {self.text(call)} as x:")
-        if name is not None and form.name in ("block", "init", "let", "attr"):
-            raise self.error(f"`{self.text(call.func)}` binds no name", bound or call)
         match form.name:
             case "block":
-                return self.block(call, body, node)
+                return self.block(call, body)
             case "init":
                 self.init(call, body)
                 return None
             case "attr":
                 self.remark(call)
                 return self.inside(body)
-            case "launch_thread":
-                return self.launch(str(name), call, body)
-            case "let" | "LetStmt" | "allocate" | "decl_buffer":
+            case "let" | "LetStmt" | "allocate" | "decl_buffer" | "launch_thread":
                 outer = self.enter()
-                wrap = self.declared(form, call, name)
+                wrap = _DECLARATIONS.get(form.name, Function.let_statement)(self, bound, call, form)
                 result = self.statements(body)
                 self.leave(outer)
-                return wrap(result or Evaluate(Const(0))) if wrap is not None else result
+                return wrap(result or NOTHING) if wrap is not None else result
         raise self.error(f"`{self.text(call.func)}` {form.place}", call)
 
-    def declared(self, form: Any, call: ast.Call, name: str | None) -> Wrapper | None:
-        """What a `with` declares for the statements in it."""
-        arguments = self.arguments(form, call)
-        match form.name:
-            case "let":
-                return self.let(self.identifier(arguments["var"]), self.expr(arguments["value"]), call)
-            case "LetStmt":
-                return self.let(str(name), self.expr(arguments["value"]), call)
-            case "allocate":
-                return self.allocate(str(name), call)
-            case _:
-                return self.declare_buffer(str(name), call, form)
+
+# The forms that bind names, and what reads them, given the target, the call and the form.
+_DECLARATIONS: dict[str, Callable[[Function, Any, ast.Call, Any], Wrapper | None]] = {
+    "match_buffer": Function.match_buffer,
+    "alloc_buffer": Function.alloc_buffer,
+    "allocate": Function.allocate,
+    "decl_buffer": Function.declare_buffer,
+    "Buffer": Function.declare_buffer,
+    **dict.fromkeys(("spatial", "reduce", "opaque", "scan", "remap"), Function.axes),
+    "var": Function.var,
+    "env_thread": Function.env_thread,
+    "launch_thread": Function.launch,
+}
 
 
 def _nested(wrappers: list[Wrapper]) -> Wrapper | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes, te
-from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const, true_divide
+from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const
 from ..ir import Cast as CastNode
 from ..ir import cast as cast_expr
 
@@ -22,15 +22,16 @@ from ..ir import cast as cast_expr
 
 
 class Form:
-    """A name with a meaning only inside a script: `place` says where there, `meaning` what, `function` its parameters."""
+    """A name with a meaning only inside a script: `call` is it with its parameters, `place` says where it stands."""
 
-    def __init__(self, name: str, place: str, meaning: str, function: Callable):
-        self.name, self.place, self.__doc__ = name, place, meaning
-        self.signature = inspect.signature(function)
-        parameters = self.signature.parameters.values()
-        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
-        self.positional = tuple(p.name for p in parameters) if plain else ()  # where all parameters are positional
-        self.required = sum(p.default is p.empty for p in parameters)
+    def __init__(self, call: str, place: str, meaning: str):
+        self.name, _, parameters = call.removesuffix(")").partition("(")
+        self.place, self.__doc__ = place, meaning
+        self.signature = inspect.signature(eval(f"lambda {parameters}: ..."))
+        kinds = self.signature.parameters.values()
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)
+        self.positional = tuple(p.name for p in kinds) if plain else ()  # where all parameters are positional
+        self.required = sum(p.default is p.empty for p in kinds)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"T.{self.name} has a meaning only inside a function under @T.prim_func; it {self.place}")
@@ -79,135 +80,99 @@ _DECLARES_OR_WITH = "stands to the right of `=`, or in a `with ... as`"
 _LOOP = "is the range of a `for`"
 _WITH = "stands in a `with`"
 _STATEMENT = "stands alone as a statement"
+_VALUE = "is an expression"
 
 
-def _view(
-    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=0, offset_factor=0, buffer_type="",
-    axis_separators=None,
-):  # fmt: skip
-    """What a view of memory may state."""
-
-
-def _memory(
-    shape, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
-    buffer_type="default", axis_separators=None,
-):  # fmt: skip
-    """What a new buffer may state."""
-
-
-def _match(
-    param, shape=None, dtype="float32", data=None, strides=None, elem_offset=None, scope="global", align=-1, offset_factor=0,
-    buffer_type="default", axis_separators=None,
-):  # fmt: skip
-    """What a parameter may state, or a window."""
-
-
-def _span(start, stop=None, *, annotations=None, dtype=None):
-    """What a loop runs over."""
-
+# The parameters of what declares a buffer, of a loop, and of an axis.
+_STATES = (
+    "({}, dtype='float32', data=None, strides=None, elem_offset=None, scope='global', align={}, offset_factor=0, "
+    "buffer_type={!r}, axis_separators=None)"
+).format
+_SPAN = "(start, stop=None, *, annotations=None, dtype=None)"
+_AXIS = "(dom, binding, dtype=None)"
 
 Buffer = Annotation(
-    "Buffer",
+    "Buffer" + _STATES("shape", 0, ""),
     "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
     "A parameter that is an array, or with `data` another view of an array's elements.",
-    _view,
 )
 handle = Annotation(
-    "handle",
-    "declares a parameter",
-    "A parameter that `T.match_buffer` gives a shape.",
-    lambda dtype="void", storage_scope="global": ...,
+    "handle(dtype='void', storage_scope='global')", "declares a parameter", "A parameter that `T.match_buffer` gives a shape."
 )
 match_buffer = Form(
-    "match_buffer", _DECLARES, "The array behind a handle parameter, or in a block a window of another buffer.", _match
+    "match_buffer" + _STATES("param, shape=None", -1, "default"),
+    _DECLARES,
+    "The array behind a handle parameter, or in a block a window of another buffer.",
 )
-alloc_buffer = Form("alloc_buffer", _DECLARES, "A buffer of the block around, or of the function.", _memory)
+alloc_buffer = Form(
+    "alloc_buffer" + _STATES("shape", -1, "default"), _DECLARES, "A buffer of the block around, or of the function."
+)
 decl_buffer = Form(
-    "decl_buffer",
+    "decl_buffer" + _STATES("shape", 0, ""),
     _DECLARES_OR_WITH,
     "A buffer that exists for the statements that follow; with `data`, another view of an array's elements.",
-    _view,
 )
 allocate = Form(
-    "allocate",
+    "allocate(extents, dtype='float32', scope='global', condition=None, annotations=None)",
     _DECLARES_OR_WITH,
     "Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`.",
-    lambda extents, dtype="float32", scope="global", condition=None, annotations=None: ...,
 )
-grid = Form("grid", _LOOP, "Nested serial loops.", lambda *extents: ...)
-serial = Form("serial", _LOOP, "A loop whose iterations run in order.", _span)
-parallel = Form("parallel", _LOOP, "A loop whose iterations run on several threads.", _span)
-vectorized = Form("vectorized", _LOOP, "A loop whose iterations are the lanes of a vector.", _span)
-unroll = Form("unroll", _LOOP, "A loop whose iterations are written out.", _span)
+grid = Form("grid(*extents)", _LOOP, "Nested serial loops.")
+serial = Form("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
+parallel = Form("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")
+vectorized = Form("vectorized" + _SPAN, _LOOP, "A loop whose iterations are the lanes of a vector.")
+unroll = Form("unroll" + _SPAN, _LOOP, "A loop whose iterations are written out.")
 thread_binding = Form(
-    "thread_binding",
+    "thread_binding(start, stop=None, thread=None, *, annotations=None, dtype=None)",
     _LOOP,
     'A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ...',
-    lambda start, stop=None, thread=None, *, annotations=None, dtype=None: ...,
 )
-block = Form("block", _WITH, 'A block: `with T.block("C"):`.', lambda name="", no_realize=False: ...)
-init = Form("init", _WITH, "What a block does before the first iteration of its reduction.", lambda: ...)
+block = Form("block(name='', no_realize=False)", _WITH, 'A block: `with T.block("C"):`.')
+init = Form("init()", _WITH, "What a block does before the first iteration of its reduction.")
 LetStmt = Form(
-    "LetStmt",
+    "LetStmt(value, type_annotation=None, *, var=None)",
     "stands in a `with ... as`",
     "Bind a name to a value: `with T.LetStmt(i * 4) as x:`.",
-    lambda value, type_annotation=None, *, var=None: ...,
 )
 let = Form(
-    "let",
+    "let(var, value, body=None)",
     "stands in a `with`, or binds a name within an expression",
     "Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression.",
-    lambda var, value, body=None: ...,
 )
-Let = Form("Let", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.", lambda body, where: ...)
-where = Form("where", _STATEMENT, "The condition, over loop variables, under which a block runs.", lambda predicate: ...)
-reads = Form("reads", _STATEMENT, "The regions that a block reads.", lambda *regions: ...)
-writes = Form("writes", _STATEMENT, "The regions that a block writes.", lambda *regions: ...)
-block_attr = Form("block_attr", _STATEMENT, "Annotations of a block.", lambda attrs: ...)
-func_attr = Form("func_attr", _STATEMENT, "Attributes of the function.", lambda attrs: ...)
-evaluate = Form("evaluate", _STATEMENT, "Evaluate an expression for its effect.", lambda value: ...)
+Let = Form("Let(body, where)", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.")
+where = Form("where(predicate)", _STATEMENT, "The condition, over loop variables, under which a block runs.")
+reads = Form("reads(*regions)", _STATEMENT, "The regions that a block reads.")
+writes = Form("writes(*regions)", _STATEMENT, "The regions that a block writes.")
+block_attr = Form("block_attr(attrs)", _STATEMENT, "Annotations of a block.")
+func_attr = Form("func_attr(attrs)", _STATEMENT, "Attributes of the function.")
+evaluate = Form("evaluate(value)", _STATEMENT, "Evaluate an expression for its effect.")
 attr = Form(
-    "attr",
+    "attr(node, attr_key, value)",
     "stands alone as a statement or in a `with`",
     "A remark to the compiler: those that cannot change the result are read over, others refused.",
-    lambda node, attr_key, value: ...,
 )
-launch_thread = Form(
-    "launch_thread",
-    _DECLARES_OR_WITH,
-    "A GPU thread axis for the statements that follow.",
-    lambda thread, extent: ...,
-)
-env_thread = Form(
-    "env_thread", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.", lambda thread_tag, dtype="int32": ...
-)
-var = Form("var", _DECLARES, "A size that is not known yet.", lambda dtype="int32", name="": ...)
-truncdiv = Form(
-    "truncdiv",
-    "is an expression",
-    "a / b toward zero: taken where both are provably not negative, when it is `//`.",
-    lambda a, b: ...,
-)
-truncmod = Form("truncmod", "is an expression", "The remainder of `truncdiv`.", lambda a, b: ...)
+launch_thread = Form("launch_thread(thread, extent)", _DECLARES_OR_WITH, "A GPU thread axis for the statements that follow.")
+env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
+var = Form("var(dtype='int32', name='')", _DECLARES, "A size that is not known yet.")
+truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero: taken where both are provably not negative, when it is `//`.")
+truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
 
 
 class axis:
     """The iteration variables of a block."""
 
     spatial = Form(
-        "spatial",
+        "spatial" + _AXIS,
         _DECLARES,
         "A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables.",
-        lambda dom, binding, dtype=None: ...,
     )
-    reduce = Form("reduce", _DECLARES, "An axis of a commutative reduction.", lambda dom, binding, dtype=None: ...)
-    opaque = Form("opaque", _DECLARES, "An axis of which nothing is known.", lambda dom, binding, dtype=None: ...)
-    scan = Form("scan", _DECLARES, "An axis whose iterations run in order.", lambda dom, binding, dtype=None: ...)
+    reduce = Form("reduce" + _AXIS, _DECLARES, "An axis of a commutative reduction.")
+    opaque = Form("opaque" + _AXIS, _DECLARES, "An axis of which nothing is known.")
+    scan = Form("scan" + _AXIS, _DECLARES, "An axis whose iterations run in order.")
     remap = Form(
-        "remap",
+        "remap(kinds, bindings, dtype=None)",
         _DECLARES,
         'Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`.',
-        lambda kinds, bindings, dtype=None: ...,
     )
     S, R = spatial, reduce
 
@@ -271,10 +236,9 @@ def _operator(op: str) -> Callable[[Any, Any], Expr]:
     return operate
 
 
-Add, Sub, Mul, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "//", "%"))
+Add, Sub, Mul, Div, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "/", "//", "%"))
 EQ, NE, LT, LE, GT, GE = (_operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
 And, Or = _operator("and"), _operator("or")
-Div = true_divide
 floordiv = indexdiv = FloorDiv
 floormod = indexmod = FloorMod
 
