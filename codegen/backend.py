@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from schedule.machine import Machine
 
     from .cache import ObjectCache
-    from .cuda import CudaKernel
-    from .kernel import Kernel
     from .target import Target
+
+
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported when it is first called: who has one kind of target need not load the others."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
 def _processor(target: Target) -> Machine:
@@ -102,37 +106,6 @@ def _llvm_spelled(target: Target) -> str:
     return text
 
 
-def _llvm_ir(func: PrimFunc, target: Target) -> str:
-    from .build import lower
-    from .llvm.emit import emit
-
-    return emit(lower(func, target), target)
-
-
-def _assembly(func: PrimFunc, target: Target) -> str:
-    from .llvm.compile import assembly
-
-    return assembly(_llvm_ir(func, target), target)
-
-
-def _llvm_build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> Kernel:
-    from .build import lower
-    from .cache import object_key
-    from .kernel import Kernel
-    from .llvm.compile import object_code
-    from .llvm.emit import emit
-
-    lowered = lower(func, target)
-    text = emit(lowered, target)
-    key = "" if cache is None else object_key(text, target)
-    code = None if cache is None else cache.get(key)
-    if code is None:
-        code = object_code(text, target)
-        if cache is not None:
-            cache.put(key, code)
-    return Kernel(func, lowered, target, text, code)
-
-
 # --- cuda ----------------------------------------------------------------------------------------------------------------
 
 
@@ -150,48 +123,10 @@ def _cuda_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"arch": arch, "fast_math": fast == "1"}
 
 
-def _cuda_build(func: PrimFunc, target: Target, cache: ObjectCache | None) -> CudaKernel:
-    from . import cuda
-
-    return cuda.build(func, target)
-
-
-def _cuda_source(func: PrimFunc, target: Target) -> str:
-    from .cuda import cuda_source
-
-    return cuda_source(func, target)
-
-
 def _cuda_machine(target: Target) -> Machine:
     from schedule.machine import GPU
 
     return GPU.of(target.arch)
-
-
-def _cuda_device() -> str:
-    from .cuda.driver import device_name
-
-    return device_name()
-
-
-def _cuda_here() -> dict[str, Any]:
-    from .cuda.driver import architecture, devices
-
-    return {"arch": architecture()} if devices() else {}
-
-
-def _cuda_missing() -> str:
-    from .cuda.compile import available
-    from .cuda.driver import DeviceError, call
-
-    missing = available()
-    if missing:
-        return missing
-    try:
-        call("cuInit", 0)
-        return "" if call("cuDeviceGetCount") else "the CUDA driver knows no GPU"
-    except (DeviceError, ImportError) as error:
-        return f"there is no GPU here ({error})"
 
 
 BACKENDS: dict[str, Backend] = {
@@ -199,25 +134,25 @@ BACKENDS: dict[str, Backend] = {
     for b in (
         Backend(
             "llvm",
-            build=_llvm_build,
+            build=_later("codegen.llvm.build", "build"),
             passes=CPU_PASSES,
-            texts={"llvm_ir": _llvm_ir, "asm": _assembly},
+            texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm", "asm")},
             options=_llvm_options,
             spelled=_llvm_spelled,
         ),
         Backend(
             "cuda",
-            build=_cuda_build,
+            build=_later("codegen.cuda", "build"),
             passes=GPU_PASSES,
-            texts={"cuda": _cuda_source},
+            texts={"cuda": _later("codegen.cuda", "cuda_source")},
             shown="cuda",
             options=_cuda_options,
             spelled=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
             machine=_cuda_machine,
-            device=_cuda_device,
+            device=_later("codegen.cuda.driver", "device_name"),
             described=("arch", "fast_math"),
-            here=_cuda_here,
-            missing=_cuda_missing,
+            here=_later("codegen.cuda.driver", "here"),
+            missing=_later("codegen.cuda.driver", "missing"),
             builder="search.measure.gpu_builder",
         ),
     )

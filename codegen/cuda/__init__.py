@@ -14,7 +14,7 @@ from .kernel import CudaKernel
 from .program import DeviceFunction, Program, lower_cuda
 
 
-def build(func: PrimFunc, target: Any) -> CudaKernel:
+def build(func: PrimFunc, target: Any, cache: Any = None) -> CudaKernel:
     """Compile a scheduled function. Raises GPUError for a schedule without a meaning on a GPU, CompileError, ImportError."""
     program = lower_cuda(func, target)
     source = emit(program)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .compile import INSTALL
+from .compile import INSTALL, available
 
 # Errors after which every call in this process fails: only a new process helps.
 STICKY = frozenset(
@@ -109,6 +109,22 @@ def devices() -> int:
         return int(call("cuDeviceGetCount"))
     except (DeviceError, ImportError):
         return 0
+
+
+def here() -> dict[str, str]:
+    """Options of a target that describe the device here; none without one."""
+    return {"arch": architecture()} if devices() else {}
+
+
+def missing() -> str:
+    """Why no kernel can run here; empty if one can."""
+    if reason := available():
+        return reason
+    try:
+        call("cuInit", 0)
+        return "" if call("cuDeviceGetCount") else "the CUDA driver knows no GPU"
+    except (DeviceError, ImportError) as error:
+        return f"there is no GPU here ({error})"
 
 
 class Module:
