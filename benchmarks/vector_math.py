@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from codegen import Target, build
-from codegen.llvm.math import ARITY, FORMATS, FUNCTIONS
+from codegen.llvm.math import FORMATS, FUNCTIONS
 from schedule import Schedule
 from tir import te
+from tir.intrinsics import INTRINSICS
 from tir.ir import PrimFunc
 
 from .options import Options
@@ -39,7 +40,7 @@ PEERS: dict[str, Callable[..., np.ndarray]] = {  # numpy has no erf
 
 def vectorised(op: str, dtype: str, lanes: int) -> PrimFunc:
     """The function over ELEMENTS elements, `lanes` at a time."""
-    inputs = [te.placeholder((ELEMENTS,), dtype, name=name) for name in ("x", "y")[: ARITY[op]]]
+    inputs = [te.placeholder((ELEMENTS,), dtype, name=name) for name in ("x", "y")[: INTRINSICS[op].arity]]
     output = te.compute((ELEMENTS,), lambda i: getattr(te, op)(*(a[i] for a in inputs)), name="out")
     s = Schedule(te.create_prim_func([*inputs, output]))
     _, lane = s.split(s.get_loops("out")[0], [None, lanes])
@@ -54,7 +55,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     avx512 = {"+avx512f", "+avx512vl"} <= set(target.mattr.split(","))
     for dtype in FORMATS:
         lanes = target.lanes(8 * np.dtype(dtype).itemsize)
-        arguments = [rng.uniform(0.1, 4.0, ELEMENTS).astype(dtype) for _ in range(ARITY[row])]
+        arguments = [rng.uniform(0.1, 4.0, ELEMENTS).astype(dtype) for _ in range(INTRINSICS[row].arity)]
         out = np.empty(ELEMENTS, dtype)
         contenders: dict[str, Callable[[], object]] = {
             "tir": build(vectorised(row, dtype, lanes), target).bind(*arguments, np.empty(ELEMENTS, dtype))

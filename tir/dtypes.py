@@ -60,6 +60,16 @@ def is_int(name: str) -> bool:
     return TABLE[name].kind in ("int", "uint")
 
 
+def is_half(name: str) -> bool:
+    """Whether it is a float of 16 bits. Such values are computed in float32, and rounded after each operation."""
+    return TABLE[name].kind == "float" and TABLE[name].bits == 16
+
+
+def computed(name: str) -> str:
+    """The dtype in which values are computed."""
+    return "float32" if is_half(name) else name
+
+
 def bits(name: str) -> int:
     return TABLE[name].bits
 

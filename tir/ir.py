@@ -23,10 +23,6 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 LOGICAL = ("and", "or")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "min", "max")
 
-# Intrinsics of one floating argument, elementwise; `pow` takes two, `abs` also integers.
-UNARY_MATH = ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil")
-INTRINSICS = (*UNARY_MATH, "pow")
-
 # What the iterations of a THREAD loop may be.
 THREAD_AXES = (*(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
 
@@ -160,7 +156,7 @@ class Select(Expr):
 
 @node
 class Call(Expr):
-    """An intrinsic applied to arguments; `op` is one of INTRINSICS."""
+    """An intrinsic applied to arguments; `op` is one of `intrinsics.INTRINSICS`."""
 
     op: str
     args: tuple[Expr, ...]

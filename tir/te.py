@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from . import dtypes
+from .intrinsics import INTRINSICS
 from .ir import (
     TRUE,
     Annotations,
@@ -384,30 +385,22 @@ def not_equal(a, b) -> Expr:
     return binary("!=", a, b)
 
 
-def _math(op: str, meaning: str) -> Callable[[Any], Call]:
+def _math(op: str) -> Callable[[Any], Call]:
     """The function that applies an intrinsic to a value: it and the result have one floating dtype, for others TypeError."""
 
     def apply(x) -> Call:
         x = as_expr(x)
-        if not dtypes.is_float(x.dtype) and not (op == "abs" and dtypes.is_int(x.dtype)):
+        if not dtypes.is_float(x.dtype) and not (INTRINSICS[op].integers and dtypes.is_int(x.dtype)):
             raise TypeError(f"{op} needs a floating argument, got {x.dtype}; use .astype('float32')")
         return Call(op, (x,), x.dtype)
 
     apply.__name__ = apply.__qualname__ = op
-    apply.__doc__ = meaning
+    apply.__doc__ = INTRINSICS[op].meaning
     return apply
 
 
-exp = _math("exp", "e to the power x; x and the result have one floating dtype, for others TypeError, as in all functions below.")
-log = _math("log", "The natural logarithm.")
-sqrt = _math("sqrt", "The square root.")
-rsqrt = _math("rsqrt", "1 / sqrt(x).")
-tanh = _math("tanh", "The hyperbolic tangent.")
-erf = _math("erf", "The error function.")
-sigmoid = _math("sigmoid", "1 / (1 + exp(-x)).")
-abs = _math("abs", "The absolute value, of floating and integer dtypes.")
-floor = _math("floor", "The largest whole number that is at most x, in its floating dtype.")
-ceil = _math("ceil", "The smallest whole number that is at least x, in its floating dtype.")
+exp, log, sqrt, rsqrt, tanh = map(_math, ("exp", "log", "sqrt", "rsqrt", "tanh"))
+erf, sigmoid, abs, floor, ceil = map(_math, ("erf", "sigmoid", "abs", "floor", "ceil"))
 
 
 def pow(x, y) -> Expr:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tir import dtypes
 from tir.affine import Interval, Polynomial, coefficient, polynomial
-from tir.ir import COMPARISONS, INTRINSICS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.memory import SHARED
 from tir.simplify import bounds, simplify, wraps
 from tir.traverse import substitute, variables
@@ -22,10 +22,8 @@ STORAGE = {
     "int64": "long long", "int32": "int", "int16": "short", "int8": "signed char",
     "uint64": "unsigned long long", "uint32": "unsigned int", "uint16": "unsigned short", "uint8": "unsigned char",
 }  # fmt: skip
-VALUE = STORAGE | {"float16": "float", "bfloat16": "float"}
-HALVES = ("float16", "bfloat16")
+VALUE = {dtype: STORAGE[dtypes.computed(dtype)] for dtype in STORAGE}
 UNSIGNED = {"int32": "unsigned int", "int64": "unsigned long long"}
-MATH = {name: name for name in INTRINSICS} | {"abs": "fabs"}
 OPERATORS = {"and": ("&&", 2), "or": ("||", 1), "==": ("==", 3), "!=": ("!=", 3), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4),
              ">=": (">=", 4), "+": ("+", 5), "-": ("-", 5), "*": ("*", 6), "/": ("/", 6)}  # fmt: skip
 ATOM = 9
@@ -102,7 +100,7 @@ class Expressions:
         if dtypes.is_int(a.dtype) and wraps(e):
             return self._wrapped(symbol, self.at(a, own), self.at(b, own + 1), a.dtype), 7
         text = f"{self.at(a, own)} {symbol} {self.at(b, own + 1)}"
-        return (rounded(text, a.dtype), ATOM) if a.dtype in HALVES else (text, own)
+        return (rounded(text, a.dtype), ATOM) if dtypes.is_half(a.dtype) else (text, own)
 
     def _wrapped(self, symbol: str, a: str, b: str, dtype: str) -> str:
         """Signed overflow has no meaning in C, so what may wrap around is computed without signs."""
@@ -118,10 +116,10 @@ class Expressions:
         origin = value.dtype
         if dtype == "bool":
             return f"{self.at(value, 4)} != 0", 3
-        if dtype in HALVES:
+        if dtypes.is_half(dtype):
             text = self(value) if VALUE[origin] == "float" else f"(float)({self(value)})"
             return rounded(text, dtype), ATOM
-        if origin in HALVES and dtype == "float32":
+        if dtypes.is_half(origin) and dtype == "float32":
             return self._text(value)
         if dtypes.is_float(origin) and dtypes.is_int(dtype):
             if dtype == "uint64":
@@ -139,7 +137,8 @@ class Expressions:
             return f"({VALUE[dtype]})magnitude<{VALUE[dtype]}>({texts[0]})"
         if op == "sigmoid":
             return rounded(f"sigmoid<{VALUE[dtype]}>({texts[0]})", dtype)
-        return rounded(f"{_function(MATH[op], dtype)}({', '.join(texts)})", dtype)
+        name = _function("fabs" if op == "abs" else op, dtype)
+        return rounded(f"{name}({', '.join(texts)})", dtype)
 
     # places
 
@@ -216,16 +215,16 @@ def literal(c: Const) -> tuple[str, int]:
 
 
 def loaded(element: str, dtype: str) -> str:
-    return f"{dtype}_value({element})" if dtype in HALVES else element
+    return f"{dtype}_value({element})" if dtypes.is_half(dtype) else element
 
 
 def stored(value: str, dtype: str) -> str:
-    return f"{dtype}_bits({value})" if dtype in HALVES else value
+    return f"{dtype}_bits({value})" if dtypes.is_half(dtype) else value
 
 
 def rounded(text: str, dtype: str) -> str:
     """A float rounded to a half; anything else as it is."""
-    return f"{dtype}_value({dtype}_bits({text}))" if dtype in HALVES else text
+    return f"{dtype}_value({dtype}_bits({text}))" if dtypes.is_half(dtype) else text
 
 
 def _function(name: str, dtype: str) -> str:

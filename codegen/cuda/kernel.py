@@ -23,10 +23,6 @@ from .launch import evaluate, launches
 from .program import Program
 
 ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
-_SCALARS = {
-    "int64": ctypes.c_int64, "int32": ctypes.c_int32, "int16": ctypes.c_int16, "int8": ctypes.c_int8, "uint64": ctypes.c_uint64,
-    "uint32": ctypes.c_uint32, "uint16": ctypes.c_uint16, "uint8": ctypes.c_uint8,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class CudaKernel:
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
             values = tuple(words[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
-            types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else _SCALARS[p.dtype] for p in k.params)
+            types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else getattr(ctypes, f"c_{p.dtype}") for p in k.params)
             steps.append((self._module.function(k.name, shared), grid, k.block, shared, values, types))
         return steps, alive
 

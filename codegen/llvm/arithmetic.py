@@ -173,8 +173,7 @@ class Arithmetic(Memory):
         """The value that changes nothing when combined by `op`, in the type in which `dtype` is computed."""
         low, high = dtypes.limits(dtype)
         value = {"+": 0, "*": 1, "min": high, "max": low}[op]
-        computed = "float32" if dtype in halves.TYPES else dtype
-        return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, computed), dtype)
+        return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
 
     def int_binary(self, op: str, x: Value, y: Value, unsigned: bool, exact: bool) -> Value:
         x, y = self.together(x, y)
@@ -230,7 +229,7 @@ class Arithmetic(Memory):
         """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
         if dtype == "bool":
             return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
-        if dtype not in halves.TYPES:
+        if not dtypes.is_half(dtype):
             return v
         known = ("unpacked", v.name)
         if known not in self.top.known:
@@ -242,13 +241,13 @@ class Arithmetic(Memory):
         """A value as it is stored."""
         if dtype == "bool":
             return self.op(f"zext {v} to {typed('i8', v.lanes)}", "i8", v.lanes)
-        if dtype not in halves.TYPES:
+        if not dtypes.is_half(dtype):
             return self.as_type(v, dtype)
         return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
 
     def rounded(self, v: Value, dtype: str) -> Value:
         """A float or double rounded to a 16-bit type, if `dtype` is one."""
-        if dtype not in halves.TYPES:
+        if not dtypes.is_half(dtype):
             return v
         if v.type == "double":
             v = self._convert(v, "float64", "float32", "float")
@@ -258,7 +257,7 @@ class Arithmetic(Memory):
         name = halves.function_name(source, result, v.lanes)
         if name not in self.module.library:
             target = self.module.target
-            short = source if source in halves.TYPES else result
+            short = source if dtypes.is_half(source) else result
             feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
             native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)  # type: ignore[attr-defined]
             self.module.library[name] = halves.definition(source, result, v.lanes, native)
@@ -314,13 +313,13 @@ class Arithmetic(Memory):
         full = typed(to, v.lanes)
         if dtypes.is_float(dtype):
             if kind == "float":
-                if dtype in halves.TYPES:
+                if dtypes.is_half(dtype):
                     return v if source == dtype else self.rounded(v, dtype)
                 if v.type == to:
                     return v
                 return self.op(f"{'fpext' if to == 'double' else 'fptrunc'} {v} to {full}", to, v.lanes)
             verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
-            if dtype in halves.TYPES:  # by way of a type that holds the integer, so that it is rounded once
+            if dtypes.is_half(dtype):  # by way of a type that holds the integer, so that it is rounded once
                 wide = "double" if v.type in ("i32", "i64") else "float"
                 return self.rounded(self.op(f"{verb} {v} to {typed(wide, v.lanes)}", wide, v.lanes), dtype)
             return self.op(f"{verb} {v} to {full}", to, v.lanes)

@@ -1,8 +1,9 @@
 """The vector math library of the CPU backend: exp, log, tanh, erf, sigmoid, pow and the rounding operations as LLVM IR text.
 
 llvmlite carries no vector math library, so the transcendental functions are polynomials of ours: branch-free, straight-line, for
-any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal arguments and results) and within
-`ULP_BOUNDS`. They take no fast-math flags and assume fused multiply-add in hardware (without it llvm.fma becomes a library call).
+any number of lanes, correct on the whole range (NaN, infinities, signed zeros, subnormal arguments and results) and within the
+bounds of `tir.intrinsics`. They take no fast-math flags and assume fused multiply-add in hardware (without it llvm.fma becomes a
+library call).
 
 The polynomial tables are weighted minimax fits made by tests/codegen/minimax.py.
 """
@@ -14,18 +15,9 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tir.intrinsics import INTRINSICS
+
 from .body import Body, Operand, Type, Value, function
-
-# Largest errors in units in the last place of the result; tests/codegen/test_math.py holds the functions to it.
-ULP_BOUNDS: dict[tuple[str, str], float] = {
-    (op, dtype): bound
-    for op, bounds in {
-        "exp": (1.0, 1.0), "log": (1.0, 1.0), "tanh": (3.0, 3.0), "erf": (2.0, 1.5), "sigmoid": (2.0, 2.0), "pow": (1.0, 1.5),
-        "sqrt": (0.5, 0.5), "rsqrt": (1.5, 1.5), "abs": (0.0, 0.0), "floor": (0.0, 0.0), "ceil": (0.0, 0.0),
-    }.items()
-    for dtype, bound in zip(("float32", "float64"), bounds, strict=True)
-}  # fmt: skip
-
 
 # --- Coefficients ---------------------------------------------------------------------------------------------------------
 
@@ -383,8 +375,6 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 # --- The interface --------------------------------------------------------------------------------------------------------
 
-ARITY = {op: 2 if op == "pow" else 1 for op in FUNCTIONS}
-
 
 def function_name(op: str, dtype: str, lanes: int) -> str:
     """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
@@ -408,7 +398,7 @@ def declarations(op: str, dtype: str, lanes: int, avx512: bool = False) -> set[s
 @functools.cache
 def _function(op: str, dtype: str, lanes: int, avx512: bool) -> tuple[str, frozenset[str]]:
     name, fmt = function_name(op, dtype, lanes), _format(dtype)
-    return function(name, [Type(fmt.scalar, lanes)] * ARITY[op], lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
+    return function(name, [Type(fmt.scalar, lanes)] * INTRINSICS[op].arity, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
 
 
 def _known(op: str) -> str:

@@ -13,14 +13,9 @@ from tir import dtypes
 from tir.affine import Polynomial
 from tir.ir import Load, Store
 
-from . import halves
-
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
-TYPES = {
-    "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "bool": "i1",
-    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
-    "uint64": "i64", "uint32": "i32", "uint16": "i16", "uint8": "i8",
-}  # fmt: skip
+_FLOATS = {"float64": "double", "float32": "float"}
+TYPES = {d: _FLOATS.get(dtypes.computed(d), "i1" if d == "bool" else f"i{dtypes.bits(d)}") for d in dtypes.TABLE}
 ALIGNMENT = 64
 
 
@@ -100,7 +95,7 @@ def ascii_name(name: str) -> str:
 
 
 def memory_type(dtype: str) -> str:
-    return "i8" if dtype == "bool" else "i16" if dtype in halves.TYPES else TYPES[dtype]
+    return "i8" if dtype == "bool" else "i16" if dtypes.is_half(dtype) else TYPES[dtype]
 
 
 def register_type(dtype: str) -> str:

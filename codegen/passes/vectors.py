@@ -62,9 +62,7 @@ def _at(s: Stmt, name: str, value: Expr) -> Stmt:
 
 def widest(s: Stmt) -> int:
     """The width in bits of the widest element that `s` stores or loads; 32 where it touches nothing."""
-    widths = [dtypes.bits(n.buffer.dtype) for n in walk(s) if isinstance(n, (Load, Store))]
-    computed = [32 for n in walk(s) if isinstance(n, (Load, Store)) and n.buffer.dtype in ("float16", "bfloat16")]
-    return max(widths + computed, default=32)
+    return max((dtypes.bits(dtypes.computed(n.buffer.dtype)) for n in walk(s) if isinstance(n, (Load, Store))), default=32)
 
 
 def maskable(s: Stmt, target) -> bool:

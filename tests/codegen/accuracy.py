@@ -17,9 +17,12 @@ from codegen.llvm import math
 from codegen.llvm.body import Type
 from codegen.llvm.compile import Library, object_code
 from codegen.target import Target
+from tir.intrinsics import INTRINSICS
 
 HOST = Target("llvm")
 AVX512 = {"+avx512f", "+avx512vl"} <= set(HOST.mattr.split(","))  # whether this machine has what `avx512=True` asks for
+
+BOUNDS = {(op, dtype): bound for op, i in INTRINSICS.items() for dtype, bound in zip(math.FORMATS, i.ulps, strict=True)}
 
 SPECIALS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 1e-30, 1e-3, 1e3, 1e30, scalar.inf)
 
@@ -45,7 +48,7 @@ class Elementwise:
     def __init__(self, op: str, dtype: str, lanes: int, avx512: bool = False, target: Target = HOST):
         self.dtype, self.lanes = dtype, lanes
         code = object_code(module_text(op, dtype, lanes, avx512), target)
-        self.run = Library(code, "run", target).function(math.ARITY[op] + 2)
+        self.run = Library(code, "run", target).function(INTRINSICS[op].arity + 2)
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         size = arrays[0].size
@@ -59,7 +62,7 @@ class Elementwise:
 def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
     """An LLVM module whose function `run(n, x, out)`, or `run(n, x, y, out)`, maps `op` over n elements, `lanes` at a time."""
     kind = Type(math.FORMATS[dtype].scalar, lanes)
-    names = ("x", "y")[: math.ARITY[op]]
+    names = ("x", "y")[: INTRINSICS[op].arity]
     align = 4 if kind.scalar == "float" else 8
     loads = [
         f"  %p{n} = getelementptr {kind.scalar}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
@@ -97,7 +100,7 @@ def specials(op: str, dtype: str) -> tuple[np.ndarray, ...]:
     small = float(info.smallest_subnormal)
     ends = (float(info.max), float(info.tiny), small, 3 * small, float(1 + info.eps), float(1 - info.epsneg))
     values = [sign * v for v in (*SPECIALS, *ends) for sign in (1, -1)] + [scalar.nan]
-    columns = zip(*itertools.product(values, repeat=math.ARITY[op]), strict=True)
+    columns = zip(*itertools.product(values, repeat=INTRINSICS[op].arity), strict=True)
     return tuple(np.array(column, dtype) for column in columns)
 
 
@@ -110,7 +113,7 @@ def inputs(op: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[n
         return rng.integers(0, np.iinfo(unsigned).max, n, dtype=unsigned, endpoint=True).view(float_type)
 
     quarter = count // 4
-    if math.ARITY[op] == 1:
+    if INTRINSICS[op].arity == 1:
         low, high = RANGES.get((op, dtype), (-100.0, 100.0))
         uniform = np.concatenate([rng.uniform(low, high, 2 * quarter), rng.uniform(-1.5, 1.5, quarter)])
         drawn = [np.concatenate([patterns(quarter), uniform.astype(dtype)])]
@@ -203,7 +206,7 @@ def main() -> None:
             error, at = max(
                 (worst(op, dtype, options.points, 16, rng) for _ in range(options.rounds)), key=lambda found: found[0]
             )
-            row += [f"{math.ULP_BOUNDS[op, dtype]:g}", f"{error:.3f}", ", ".join(f"{float(a):.9g}" for a in at) if error else ""]
+            row += [f"{BOUNDS[op, dtype]:g}", f"{error:.3f}", ", ".join(f"{float(a):.9g}" for a in at) if error else ""]
         print(f"| {' | '.join(row)} |", flush=True)
 
 

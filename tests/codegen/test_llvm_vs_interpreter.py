@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from codegen.llvm.math import ULP_BOUNDS
 from schedule import Schedule
 from tests.arrays import integers, narrowed
 from tests.codegen import fuzz
+from tests.codegen.accuracy import BOUNDS
 from tests.codegen.harness import ONE, same
 from tir import dtypes, te
-from tir.ir import INTRINSICS, Call, PrimFunc, cast
+from tir.intrinsics import INTRINSICS
+from tir.ir import Call, PrimFunc, cast
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -215,7 +216,7 @@ def test_intrinsics(op, dtype):
         args = integers(func, 0)
         args[0], args[1] = (narrowed(rng.uniform(low, 3, N).astype(np.float32), dtype) for _ in range(2))
         wide = dtype if dtype in ("float32", "float64") else "float32"
-        units = ULP_BOUNDS[op, wide] + 0.5 if wide == dtype else 1.0
+        units = BOUNDS[op, wide] + 0.5 if wide == dtype else 1.0
         same(func, args, tolerance=lambda p, x: units * ulp(x, dtype))  # noqa: B023
 
 

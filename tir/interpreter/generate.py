@@ -359,7 +359,7 @@ class Generator:
                 return quotient
             product = _rounded(f"{quotient} * {self._expr(b, 7)}", dtype)
             text = f"{self._expr(a, 5)} - {product}"
-            return _rounded(text, dtype) if dtype in ("float16", "bfloat16") else f"({text})"
+            return _rounded(text, dtype) if dtypes.is_half(dtype) else f"({text})"
         checked = op in ("//", "%") and not (isinstance(b, Const) and b.value != 0)
         if checked:
             site = self._site(DivisionByZero, f"`{e}` divides {{value}} by zero")
@@ -370,7 +370,7 @@ class Generator:
         if p > 4:
             if dtypes.is_int(dtype) and wraps(e):
                 return f"{dtype}({text})"
-            if dtype in ("float16", "bfloat16"):
+            if dtypes.is_half(dtype):
                 return f"{dtype}({text})"
         return f"({text})" if p < outer else text
 
@@ -379,7 +379,7 @@ class Generator:
             return f"({self._expr(value, 5)} != 0)"
         text, origin = self._expr(value), value.dtype
         if dtypes.is_float(dtype):
-            if origin in ("float16", "bfloat16") and dtype == "float32":
+            if dtypes.is_half(origin) and dtype == "float32":
                 return text
             return f"{dtype}({text})"
         if dtypes.is_float(origin):
@@ -390,10 +390,7 @@ class Generator:
 
     def _call(self, op: str, args: tuple[Expr, ...], dtype: str) -> str:
         texts = [self._expr(a) for a in args]
-        if op == "abs":
-            text = f"abs({texts[0]})"
-            return f"{dtype}({text})" if dtypes.is_int(dtype) else text
-        return f"{dtype}({'power' if op == 'pow' else op}({', '.join(texts)}))"
+        return f"{dtype}({op}({', '.join(texts)}))"
 
 
 def _accumulates(loop: For) -> bool:
@@ -404,7 +401,7 @@ def _accumulates(loop: For) -> bool:
 
 
 def _rounded(text: str, dtype: str, always: bool = False) -> str:
-    return f"{dtype}({text})" if always or dtype in ("float16", "bfloat16") else f"({text})"
+    return f"{dtype}({text})" if always or dtypes.is_half(dtype) else f"({text})"
 
 
 def _braces(text: str, literal: bool = False) -> str:
@@ -418,7 +415,7 @@ def _last(extent: Expr) -> str:
 
 
 def _loaded(text: str, dtype: str) -> str:
-    if dtype in ("float16", "bfloat16"):
+    if dtypes.is_half(dtype):
         return f"{dtype}_value({text})"
     if dtype == "bool":
         return f"bool({text})"
@@ -426,7 +423,7 @@ def _loaded(text: str, dtype: str) -> str:
 
 
 def _stored(text: str, dtype: str) -> str:
-    return f"{dtype}_bits({text})" if dtype in ("float16", "bfloat16") else text
+    return f"{dtype}_bits({text})" if dtypes.is_half(dtype) else text
 
 
 def _constant(c: Const) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..intrinsics import INTRINSICS
 from .errors import Trap
 
 
@@ -64,19 +65,10 @@ def bfloat16_bits(x):
     return np.uint16(np.float32(x).view(np.uint32) >> np.uint32(16)) if x == x else np.uint16(0x7FC0)
 
 
-def sigmoid(x):
-    if x >= 0:
-        return 1.0 / (1.0 + np.exp(-np.float64(x)))
-    return np.exp(np.float64(x)) / (1.0 + np.exp(np.float64(x)))
-
-
 # What runs as it stands and is compiled as it stands.
 SHARED: dict[str, Callable] = {
     "at": at, "within": at, "floordiv": floordiv, "floormod": floormod, "select": select, "both": both, "either": either,
-    "bfloat16_bits": bfloat16_bits, "sigmoid": sigmoid, "exp": lambda x: np.exp(np.float64(x)),
-    "log": lambda x: np.log(np.float64(x)), "sqrt": lambda x: np.sqrt(np.float64(x)),
-    "rsqrt": lambda x: 1.0 / np.sqrt(np.float64(x)), "tanh": lambda x: np.tanh(np.float64(x)), "erf": lambda x: math.erf(x),
-    "power": lambda x, y: np.float64(x) ** np.float64(y), "floor": lambda x: np.floor(x), "ceil": lambda x: np.ceil(x),
+    "bfloat16_bits": bfloat16_bits, **{name: i.evaluate for name, i in INTRINSICS.items()},
 }  # fmt: skip
 
 NARROW_FLOATS = (

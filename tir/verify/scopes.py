@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from .. import dtypes
+from ..intrinsics import INTRINSICS
 from ..ir import (
     ARITHMETIC,
     COMPARISONS,
-    INTRINSICS,
     LOGICAL,
     THREAD_AXES,
     Allocate,
@@ -258,12 +258,13 @@ class Scopes:
         if op not in INTRINSICS:
             self._error(f"unknown intrinsic {op!r}; known are {', '.join(INTRINSICS)}")
             return None
-        if len(found) != (2 if op == "pow" else 1):
-            self._error(f"`{op}` takes {2 if op == 'pow' else 1} argument(s), got {len(found)}, in `{e}`")
+        intrinsic = INTRINSICS[op]
+        if len(found) != intrinsic.arity:
+            self._error(f"`{op}` takes {intrinsic.arity} argument(s), got {len(found)}, in `{e}`")
         for d in found:
             if d is not None and d != dtype:
                 self._error(f"`{op}` of dtype {dtype} has an argument of dtype {d}, in `{e}`")
-            elif d is not None and not dtypes.is_float(d) and not (op == "abs" and dtypes.is_int(d)):
+            elif d is not None and not dtypes.is_float(d) and not (intrinsic.integers and dtypes.is_int(d)):
                 self._error(f"`{op}` takes floating values, got {d}, in `{e}`")
         return dtype
 
