@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import Buffer, PrimFunc, Stmt
+from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
 
 from .copying import copy_block, named_readers, need_reads_alone, need_scope, place_to_copy, where_read
 from .dataflow import buffer_of, locate
-from .edits import Insertion, Names, edited, with_buffer
+from .edits import Names, edited, with_buffer
 from .error import ScheduleError
 from .placement import laid_out, needed
 from .primitive import primitive
@@ -46,24 +46,14 @@ def cache_read(
     for c in consumers:
         need_reads_alone(c, source.name)
     place = place_to_copy(scope, consumers, source.name)
-    body, loops, ranges = place.path[-1], place.loops, place.ranges
-
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
     copying = copy_block(names, copy.name, source, copy)
     windows = {}
-    if loops or scope.block is not None or (place.before and source.name not in scope.outputs):
-        reads, _ = accessed(body, ranges, (source.name,))
-        if source.name in reads and (
-            loops
-            or scope.block is not None
-            or any(r.extent != d for r, d in zip(reads[source.name].ranges, source.shape, strict=True))
-        ):
-            region = reads[source.name]
-            windows = needed(copying, {copy.name: type(region)(copy, region.ranges)}, ranges)
-    placed = laid_out(copying, windows, ranges, names)
-    if all(p.name != source.name for p in func.buffers):
-        placed = where_read(placed, source.name, consumers, loops, ranges)
-    changes: list[tuple[Stmt, Stmt | None]] = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]  # type: ignore[misc]
-    new = edited(func, changes, Insertion(body, place.position, placed))
-    return with_buffer(new, scope, copy), copying.name
+    if place.loops or scope.block is not None or source.name not in scope.outputs:
+        reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
+        windows = needed(copying, {copy.name: reads[source.name]}, place.ranges) if source.name in reads else {}
+    placed = laid_out(copying, windows, place.ranges, names)
+    placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
+    changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope, copy), copying.name

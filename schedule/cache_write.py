@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tir.ir import Buffer, PrimFunc, Seq, Stmt
+from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
 
-from .copying import copy_block, finished, named_readers, need_scope, restricted, unknown_part, where_read
-from .dataflow import buffer_of, locate, shared
-from .edits import Insertion, Names, edited, parts, with_buffer
+from .copying import copy_block, finished, named_readers, need_scope, place_behind, restricted, unknown_part, where_read
+from .dataflow import buffer_of, locate
+from .edits import Names, edited, with_buffer
 from .error import ScheduleError
-from .placement import laid_out, loops_and_ranges
+from .placement import laid_out
 from .primitive import primitive
 from .private import holds
 from .requirements import need_complete, need_only_writer, need_read_later
@@ -56,15 +56,8 @@ def cache_write(
                 hint=f"leave `{r.name}` out of consumer_blocks: it then reads `{target.name}` itself",
             )
     remaining = [r for r in readers if r not in moved]
-
-    # After the nest of the block, or within the loops that it shares with a reader: before the first of them in any case.
-    common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
-    for r in remaining:
-        common = max(common, shared((*leaf.above, producer), r.above), key=len)
-    body = common[-1] if common else scope.root
-    position = next(n for n, s in enumerate(parts(body)) if leaf.under(s)) + 1
-    loops, ranges = loops_and_ranges(common, scope.ranges)
-
+    place = place_behind(scope, leaf, remaining)
+    loops, ranges = place.loops, place.ranges
     names = Names.of(func)
     copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
     copying = copy_block(names, copy.name, copy, target)
@@ -77,6 +70,6 @@ def cache_write(
     except Unproved as reason:
         if loops or not own or not readers or target.name in scope.outputs:
             raise unknown_part(leaf, target, loops, reason) from None
-        placed = where_read(laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
-    changes: list[tuple[Stmt, Stmt | None]] = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]  # type: ignore[misc]
-    return with_buffer(edited(func, changes, Insertion(body, position, placed)), scope, copy), copying.name
+        placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
+    changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope, copy), copying.name

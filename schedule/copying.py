@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tir.affine import UNBOUNDED, Interval, Ranges
@@ -14,10 +14,11 @@ from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import replace_stmt, rewrite, stores, substitute, variables, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
-from .edits import Names, parts
+from .edits import Insertion, Names, parts
 from .error import ScheduleError, listing
 from .loops import nest_at
 from .placement import loops_and_ranges
+from .primitive import is_parameter
 from .window import Unproved, Window, affine_index, shifted, windows
 
 
@@ -30,12 +31,16 @@ def need_scope(storage_scope: str) -> str:
 
 def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Block:
     """A block that copies a whole buffer, its iteration variables not yet bound."""
-    iters = []
-    for n, dim in enumerate(source.shape):
-        v = Var(names.axis(f"v{n}"), dim.dtype)
-        iters.append(Iter(v, dim, Axis.SPATIAL, Const(0, dim.dtype)))
-    place: tuple[Expr, ...] = tuple(it.var for it in iters)
-    return Block(names.block(wanted), tuple(iters), Store(target, place, Load(source, place)))
+    iters = copy_axes(names, [(dim, dim.dtype) for dim in source.shape])
+    place = tuple(it.var for it in iters)
+    return Block(names.block(wanted), iters, Store(target, place, Load(source, place)))
+
+
+def copy_axes(names: Names, extents: Iterable[tuple[Expr, str]]) -> tuple[Iter, ...]:
+    """Spatial iteration variables of the given extents and dtypes, not yet bound."""
+    return tuple(
+        Iter(Var(names.axis(f"v{n}"), dtype), extent, Axis.SPATIAL, Const(0, dtype)) for n, (extent, dtype) in enumerate(extents)
+    )
 
 
 def need_reads_alone(reader: Leaf, name: str) -> None:
@@ -60,14 +65,16 @@ def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class CopyPlace:
-    """Where what some statements read of a buffer is copied: before statement number `position` at the end of `path`, inside of
-    `loops`, after the writers `before`; with the ranges of all variables there."""
+    """Where a buffer is copied: before statement number `position` at the end of `path`, inside of `loops`, and the ranges of all
+    variables there."""
 
-    before: list[Leaf]
     path: tuple[Stmt, ...]
     position: int
     loops: list[For]
     ranges: dict[str, Interval]
+
+    def insertion(self, copying: Stmt) -> Insertion:
+        return Insertion(self.path[-1], self.position, copying)
 
 
 def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
@@ -86,7 +93,18 @@ def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
             (again.stmt, f"writes {name}"),
             hint=f"stage_mem({readers[0].name!r}, {name!r}, ...) copies it right before {readers[0].quoted}",
         )
-    return CopyPlace(before, path, position, loops, ranges)
+    return CopyPlace(path, position, loops, ranges)
+
+
+def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
+    """After the nest of the only writer of a buffer, or within the loops that it shares with a reader: before the first reader in
+    any case."""
+    common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
+    for r in readers:
+        common = max(common, shared((*writer.above, writer.stmt), r.above), key=len)
+    path = common or (scope.root,)
+    position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
+    return CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
 
 
 def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
@@ -108,11 +126,14 @@ def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tup
     return common, written + 1
 
 
-def where_read(placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence[For], ranges: Ranges, box: bool = True) -> Stmt:
+def where_read(
+    scope: Scope, placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence[For], ranges: Ranges, box: bool = True
+) -> Stmt:
     """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
-    written. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers reach in their domains."""
+    written, unless it is a parameter. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers
+    reach in their domains."""
     stmts = [r.stmt for r in readers]
-    if not all(type(s) is Block for s in stmts):
+    if is_parameter(scope.func, name) or not all(type(s) is Block for s in stmts):
         return placed
     visible = {x.name for x in loops}
     first, *others = [conjuncts(s.predicate) for s in stmts]  # type: ignore[attr-defined]

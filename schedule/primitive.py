@@ -39,12 +39,9 @@ class Primitive(Generic[P, R]):
         self.parameters = list(inspect.signature(function).parameters.values())[1:]
 
     @functools.cached_property
-    def checks(self) -> dict[str, tuple[Callable[[Any], Any], str]]:
-        """For each parameter, what brings a value to its declared type (or raises TypeError), and that type in words."""
-        hints = typing.get_type_hints(self.function)
-        return {
-            p.name: (_converter(hints[p.name]), _words(hints[p.name], plural=p.kind is p.VAR_POSITIONAL)) for p in self.parameters
-        }
+    def types(self) -> dict[str, Any]:
+        """The declared types, by the name of the parameter."""
+        return typing.get_type_hints(self.function)
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -59,20 +56,18 @@ class Primitive(Generic[P, R]):
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, those equal to their default left out; TypeError on a wrong count or name."""
-        bound = self.bound(args, kwargs).arguments
         result = {}
-        for p in self.parameters:
-            if p.name not in bound:
-                continue
-            value = bound[p.name]
-            convert, words = self.checks[p.name]
+        for name, given in self.bound(args, kwargs).arguments.items():
+            p, declared = self.signature.parameters[name], self.types[name]
+            several = p.kind is p.VAR_POSITIONAL
             try:
-                value = [convert(v) for v in value] if p.kind is p.VAR_POSITIONAL else convert(value)
+                value = [_converted(v, declared) for v in given] if several else _converted(given, declared)
             except TypeError:
-                shown = list(value) if p.kind is p.VAR_POSITIONAL else value
-                raise ScheduleError(f"`{p.name}` must be {words}, got {_shown(shown)}", hint=_as_given(value)) from None
+                shown = _shown(list(given) if several else given)
+                reason = f"`{name}` must be {_words(declared, plural=several)}, got {shown}"
+                raise ScheduleError(reason, hint=_as_given(given)) from None
             if p.default is p.empty or type(value) is not type(p.default) or value != p.default:
-                result[p.name] = value
+                result[name] = value
         return result
 
     def signature_text(self) -> str:
@@ -170,9 +165,9 @@ def _number(value: Any) -> float:
     return value if isinstance(value, float) else _integer(value)
 
 
-def _plain(kind: type) -> Callable[[Any], Any]:
+def _exactly(*kinds: type) -> Callable[[Any], Any]:
     def convert(value):
-        if type(value) is not kind and not (kind is str and type(value) is DrawnStr):
+        if type(value) not in kinds:
             raise TypeError
         return value
 
@@ -194,59 +189,39 @@ def json_data(value: Any) -> Any:
             raise TypeError
 
 
-def _converter(hint: Any) -> Callable[[Any], Any]:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is int:
-        return _integer
-    if hint is float:
-        return _number
-    if hint is str or hint is bool:
-        return _plain(hint)
-    if hint is type(None):
-        return _plain(type(None))
-    if hint is Any:
-        return json_data
-    if origin is list:
-        item = _converter(args[0])
-
-        def convert_list(value):
-            if not isinstance(value, (list, tuple)):
-                raise TypeError
-            return [item(v) for v in value]
-
-        return convert_list
-    if origin in (typing.Union, types.UnionType):
-        options = [_converter(a) for a in args]
-
-        def convert_union(value):
-            for option in options:
-                try:
-                    return option(value)
-                except TypeError:
-                    continue
-            raise TypeError
-
-        return convert_union
-    if inspect.isclass(hint):
-
-        def convert_instance(value):
-            if not isinstance(value, hint):
-                raise TypeError
-            return value
-
-        return convert_instance
-    if callable(hint) or origin is not None:
-        return lambda value: value
-    raise TypeError(f"no check for arguments declared {hint!r}")
+# For each simple type of an argument: what brings a value to it, the type in words, and what several are called.
+_SIMPLE: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
+    int: (_integer, "an integer", "integers"),
+    float: (_number, "a number", "numbers"),
+    bool: (_exactly(bool), "a bool", "bools"),
+    str: (_exactly(str, DrawnStr), "a name", "names"),
+    type(None): (_exactly(type(None)), "None", "None"),
+    Any: (json_data, "JSON data", "JSON data"),
+}
 
 
-_WORDS = {int: "an integer", float: "a number", bool: "a bool", str: "a name", type(None): "None", Any: "JSON data"}
-_PLURALS = {int: "integers", float: "numbers", bool: "bools", str: "names", type(None): "None", Any: "JSON data"}
+def _converted(value: Any, hint: Any) -> Any:
+    """A value as one of a declared type: a simple one, a list, a union, or a class; TypeError where it is none."""
+    if hint in _SIMPLE:
+        return _SIMPLE[hint][0](value)
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is list and isinstance(value, (list, tuple)):
+        return [_converted(v, args[0]) for v in value]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return _converted(value, option)
+            except TypeError:
+                continue
+    elif inspect.isclass(hint) and isinstance(value, hint):
+        return value
+    raise TypeError
 
 
 def _words(hint: Any, plural: bool = False) -> str:
-    if hint in _WORDS:
-        return (_PLURALS if plural else _WORDS)[hint]
+    if hint in _SIMPLE:
+        _, one, several = _SIMPLE[hint]
+        return several if plural else one
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
         return f"{'lists' if plural else 'a list'} of {_words(args[0], True)}"
@@ -260,10 +235,15 @@ def _words(hint: Any, plural: bool = False) -> str:
 
 def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
     """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
+    return path_where(func, lambda s: type(s) is kind and s.name == name)  # type: ignore[attr-defined]
+
+
+def path_where(func: PrimFunc, wanted: Callable[[Stmt], bool]) -> list[Stmt]:
+    """The statements from the root to the first one that is wanted, inclusive; [] if there is none."""
     found: list[Stmt] = []
 
     def visit(stmt: Stmt) -> bool:
-        if type(stmt) is kind and stmt.name == name:  # type: ignore[attr-defined]
+        if wanted(stmt):
             found.append(stmt)
             return True
         for child in substatements(stmt):
@@ -352,6 +332,11 @@ def blocks_below(stmt: Stmt) -> list[Block]:
         else:
             stack += substatements(current)[::-1]
     return result
+
+
+def is_parameter(func: PrimFunc, buffer: str) -> bool:
+    """Whether a buffer is a parameter of the function."""
+    return any(p.name == buffer for p in func.buffers)
 
 
 def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Seq, Stmt, Store, Var, const, nest
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, const, nest
 from tir.simplify import ranges_of
 from tir.traverse import substitute, variables, walk
 
-from .copying import need_reads_alone, need_scope, need_stores, place_to_copy, unknown_part, where_read
-from .dataflow import Leaf, buffer_of, locate, shared
-from .edits import Insertion, Names, edited, parts, with_accesses, with_buffer
+from .copying import copy_axes, need_reads_alone, need_scope, need_stores, place_behind, place_to_copy, unknown_part, where_read
+from .dataflow import buffer_of, locate
+from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .index_map import IndexMap, invert, parse_index_map, place_names
 from .layouts import padded, relaid, which
-from .placement import laid_out, loops_and_ranges, needed
+from .placement import laid_out, needed
 from .primitive import find_block, primitive
 from .requirements import in_bounds, need_complete, need_only_writer, need_read_later
 from .window import Unproved, Window, windows
@@ -47,7 +47,7 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
             (find_block(func, block), f"writes {target.name}"),
             hint=f"reindex({block!r}, {target.name!r}) is for what it writes",
         )
-    func, copying, _ = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
+    func, _, copying = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
     return func, copying
 
 
@@ -95,47 +95,34 @@ def _cached(
     user = find_block(func, block)
     target = buffer_of(user, index, written)
     mapping = _mapping(user, index_map, target)
-    func, copying, copy = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
+    func, copy, copying = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
     return _laid_out(func, copy, mapping), copying
 
 
-def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
+def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     reader = leaf.block
     need_reads_alone(leaf, source.name)
     place = _place(reader, source)
-    used = _used(reader, place)
     stand = place_to_copy(scope, [leaf], source.name)
     loops, ranges = stand.loops, stand.ranges
     names = Names.of(func)
-    copy, outputs = _copy(names, wanted, memory, source, used)
-    iters, own = _axes(names, used)
-    target = tuple(substitute(o, own) for o in outputs)
-    value = Load(source, tuple(substitute(i, own) for i in place))
-    copying = Block(names.block(wanted), iters, Store(copy, target, value))
+    copy, copying, new = _copied(names, wanted, memory, source, reader, place, back=False)
     if not in_bounds(copying, ranges_of([copying], scope.ranges)):
         raise ScheduleError(
             f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
             (reader, f"reads {source.name}"),
             hint=AS_IT_IS,
         )
-    new = with_accesses(reader, source.name, copy, lambda _: outputs)
     share: dict[str, Window] = {}
     if loops:
         inner = [s for s in leaf.above[len(stand.path) :] if type(s) is For]
-        region = accessed(nest(inner, new), ranges, (copy.name,))[0].get(copy.name)
-        share = needed(copying, {copy.name: region}, ranges) if region is not None else {}
-    placed = laid_out(copying, share, ranges, names)
-    if all(p.name != source.name for p in func.buffers):
-        placed = where_read(placed, source.name, [leaf], loops, ranges, box=False)
-    return (
-        with_buffer(edited(func, [(reader, new)], Insertion(stand.path[-1], stand.position, placed)), scope, copy),
-        copying.name,
-        copy,
-    )
+        share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
+    placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, box=False)
+    return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope, copy), copy, copying.name
 
 
-def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, str, Buffer]:
+def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
     scope, leaf = locate(func, block)
     writer = leaf.block
     need_complete(scope, leaf, "given a copy to write")
@@ -151,23 +138,34 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
             )
     remaining = [r for r in scope.readers(target.name) if r is not leaf]
     need_read_later(remaining, leaf)
-    common: tuple[Stmt, ...] = (*leaf.above, writer)
-    for r in remaining:
-        common = shared(common, r.above)
-    if not remaining:
-        common = (scope.root,) if type(scope.root) is Seq else ()
-    body = common[-1] if common else scope.root
-    position = next(n for n, s in enumerate(parts(body)) if leaf.under(s)) + 1
-    loops, ranges = loops_and_ranges(common if remaining else (), scope.ranges)
-
+    stand = place_behind(scope, leaf, remaining)
     names = Names.of(func)
-    copy, outputs = _copy(names, wanted, memory, target, used)
-    iters, own = _axes(names, used)
-    source = Load(copy, tuple(substitute(o, own) for o in outputs))
-    copying = Block(names.block(wanted), iters, Store(target, tuple(substitute(i, own) for i in place), source))
-    placed = laid_out(copying, _finished(leaf, target, loops, own), ranges, names)
-    new = with_accesses(writer, target.name, copy, lambda _: outputs)
-    return with_buffer(edited(func, [(writer, new)], Insertion(body, position, placed)), scope, copy), copying.name, copy
+    copy, copying, new = _copied(names, wanted, memory, target, writer, place, back=True)
+    try:
+        need_stores(writer)
+        finished = windows(writer, stand.loops, leaf.inside(stand.loops))
+    except Unproved as reason:
+        raise unknown_part(leaf, target, stand.loops, reason) from None
+    share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
+    placed = laid_out(copying, share, stand.ranges, names)
+    return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope, copy), copy, copying.name
+
+
+def _copied(
+    names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
+) -> tuple[Buffer, Block, Block]:
+    """A copy of a buffer over the axes of a block that occur in its `place`, the block that copies to it, or `back` from it, and
+    the block that uses it."""
+    used = _used(block, place)
+    copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
+    indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)
+    iters = copy_axes(names, [(it.extent, it.var.dtype) for it in used])
+    own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(used, iters, strict=True)}
+    source, target = (Load(b, tuple(substitute(i, own) for i in at)) for b, at in ((buffer, place), (copy, indices)))
+    if back:
+        source, target = target, source
+    copying = Block(names.block(wanted), iters, Store(target.buffer, target.indices, source))
+    return copy, copying, with_accesses(block, buffer.name, copy, lambda _: indices)
 
 
 def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
@@ -214,31 +212,3 @@ def _laid_out(func: PrimFunc, copy: Buffer, mapping: IndexMap) -> PrimFunc:
     if layout.conditions:
         return padded(func, copy, mapping, layout, const(0, copy.dtype), names)
     return relaid(func, copy.name, copy.with_(shape=layout.extents), mapping)
-
-
-def _copy(names: Names, wanted: str, memory: str, source: Buffer, used: list[Iter]) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The copy, and the place in it over the axes of the block."""
-    shape = tuple(it.extent for it in used) or (Const(1),)
-    return Buffer(names.buffer(wanted), shape, source.dtype, memory), tuple(it.var for it in used) or (Const(0),)
-
-
-def _axes(names: Names, used: list[Iter]) -> tuple[tuple[Iter, ...], dict[str, Expr]]:
-    """Axes for a copying block, and what the axes of the block are there."""
-    iters: list[Iter] = []
-    own: dict[str, Expr] = {}
-    for n, it in enumerate(used):
-        v = Var(names.axis(f"v{n}"), it.var.dtype)
-        iters.append(Iter(v, it.extent, Axis.SPATIAL, Const(0, it.var.dtype)))
-        own[it.var.name] = v
-    return tuple(iters), own
-
-
-def _finished(leaf: Leaf, target: Buffer, loops: list[For], own: dict[str, Expr]) -> dict[str, Window]:
-    """The windows of the copying block's axes that are written in an iteration of `loops`."""
-    block = leaf.block
-    try:
-        need_stores(block)
-        share = windows(block, loops, leaf.inside(loops))
-    except Unproved as reason:
-        raise unknown_part(leaf, target, loops, reason) from None
-    return {v.name: share[name] for name, v in own.items()}  # type: ignore[attr-defined]

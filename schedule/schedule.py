@@ -12,7 +12,7 @@ import numpy as np
 
 from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.script.module import Module
-from tir.traverse import fresh, loads, stores
+from tir.traverse import fresh, loads, stores, substatements
 
 from .add_guard import add_guard
 from .add_unit_loop import add_unit_loop
@@ -67,7 +67,7 @@ def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:
 
     step.__name__, step.__qualname__, step.__doc__ = taken.name, f"Schedule.{taken.name}", taken.__doc__
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    _, made = typing.get_args(typing.get_type_hints(taken.function)["return"])
+    _, made = typing.get_args(taken.types["return"])
     step.__signature__ = inspect.Signature([this, *taken.parameters], return_annotation=made)  # type: ignore[attr-defined]
     return step
 
@@ -134,7 +134,7 @@ class Schedule:
             raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
         func, result = known.apply(self._func, bound)
         recorded = {k: referring(v) for k, v in bound.items() if k != "rng"}
-        if "decision" not in known.checks:
+        if "decision" not in known.types:
             self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
             return result
         result, recorded["decision"] = result
@@ -212,15 +212,12 @@ class Schedule:
 
     def _related(self, block: str, producers: bool) -> list[str]:
         target, above = block_at(self._func, block)
-        scopes = [s for s in above[:-1] if type(s) is Block]
-        siblings = blocks_below(self._func.body)
-        if scopes:
-            siblings = [b for part in (scopes[-1].init, scopes[-1].body) if part is not None for b in blocks_below(part)]
+        scope = next((s for s in reversed(above[:-1]) if type(s) is Block), self._func)
+        siblings = [b for part in substatements(scope) for b in blocks_below(part)]
         place = next(n for n, b in enumerate(siblings) if b is target)
+        read, written = _read(target), _written(target)
         if producers:
-            read = _read(target)
             return [b.name for b in siblings[:place] if _written(b) & read]
-        written = _written(target)
         return [b.name for b in siblings[place + 1 :] if _read(b) & written]
 
     # --- loops -----------------------------------------------------------------------------------------------------------

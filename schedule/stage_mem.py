@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tir.affine import Ranges, coefficient, polynomial
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Seq, Stmt, Store, conjunction
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, seq
 from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
 
 from .copying import copy_block, finished, need_scope, restricted, unknown_part, where_read
 from .dataflow import Leaf, Scope, locate
-from .edits import Insertion, Names, edited, with_accesses, with_buffer
+from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import KIND_WORDS, blocks_below, named_at, primitive
@@ -77,10 +77,8 @@ def stage_mem(
     if not writers:
         copying = copy_block(names, name, source, copy)
         region = accessed(target, ranges, (buffer,))[0][buffer]
-        windows = needed(copying, {name: type(region)(copy, region.ranges)}, ranges) if loops else {}
-        before = laid_out(copying, windows, ranges, names)
-        if all(p.name != buffer for p in func.buffers):
-            before = where_read(before, buffer, users, loops, ranges)
+        windows = needed(copying, {name: region}, ranges) if loops else {}
+        before = where_read(scope, laid_out(copying, windows, ranges, names), buffer, users, loops, ranges)
         made.append(copying.name)
     else:
         _need_writers(users, writers, buffer)
@@ -92,13 +90,8 @@ def stage_mem(
         after = _where_written(writers, source, back, loops, ranges, names)
         made.append(back.name)
 
-    new = replace_buffers(target, {buffer: copy})
-    func = edited(func, [(target, new)])
-    if before is not None:
-        func = edited(func, [], _beside(func, new, before, 0))
-    if after is not None:
-        func = edited(func, [], _beside(func, new, after, 1))
-    return with_buffer(func, scope, copy), made
+    new = seq(before, replace_buffers(target, {buffer: copy}), after)
+    return with_buffer(edited(func, [(target, new)]), scope, copy), made
 
 
 def _buffer(stmt: Stmt, name: str) -> Buffer:
@@ -157,14 +150,6 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
     return restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
 
 
-def _beside(func: PrimFunc, stmt: Stmt, new: Stmt, offset: int) -> Insertion:
-    """The insertion of a statement before (0) or after (1) another."""
-    for s in walk(func.body):
-        if type(s) is Seq and any(x is stmt for x in s.stmts):
-            return Insertion(s, next(n for n, x in enumerate(s.stmts) if x is stmt) + offset, new)
-    return Insertion(stmt, offset, new)
-
-
 # --- windows that are kept -------------------------------------------------------------------------------------------------
 
 
@@ -198,11 +183,8 @@ def _kept(
     def circular(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
 
-    new = with_accesses(target, source.name, copy, circular)
-    func = edited(func, [(target, new)])
-    for stmt in placed:
-        func = edited(func, [], _beside(func, new, stmt, 0))
-    return with_buffer(func, scope, copy), [first.name, further.name]
+    new = seq(*placed, with_accesses(target, source.name, copy, circular))
+    return with_buffer(edited(func, [(target, new)]), scope, copy), [first.name, further.name]
 
 
 def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:

@@ -190,6 +190,48 @@ def test_writing_in_a_shared_loop():
     )
 
 
+def test_writing_for_a_reader_in_a_shared_loop_and_one_behind_it():
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32"), D: T.Buffer((13,), "float32")):
+    for i in range(13):
+        with T.block("B"):
+            v = T.axis.spatial(13, i)
+            B[v] = A[v] * T.float32(2.0)
+        with T.block("C"):
+            v = T.axis.spatial(13, i)
+            C[v] = B[v] + T.float32(1.0)
+    for j in range(13):
+        with T.block("D"):
+            v = T.axis.spatial(13, j)
+            D[v] = B[v]
+"""
+    )
+    s = Checked(func)
+    s.reindex("B", ("write", 0))
+    check(
+        s,
+        """
+        B_reindex = T.alloc_buffer((13,))
+        for i in range(13):
+            with T.block("B"):
+                v = T.axis.spatial(13, i)
+                B_reindex[v] = A[v] * T.float32(2.0)
+            with T.block("B_reindex"):
+                v0 = T.axis.spatial(13, i)
+                B[v0] = B_reindex[v0]
+            with T.block("C"):
+                v = T.axis.spatial(13, i)
+                C[v] = B[v] + T.float32(1.0)
+        for j in range(13):
+            with T.block("D"):
+                v = T.axis.spatial(13, j)
+                D[v] = B[v]
+        """,
+    )
+
+
 def test_one_element():
     s = Checked(scaled())
     s.reindex("B", ("read", 1))
