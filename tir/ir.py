@@ -44,7 +44,7 @@ class Node:
         return cls(**{**{name: getattr(self, name) for name in cls.__slots__ if name not in changes}, **changes})  # type: ignore
 
 
-def _operator(op: str) -> tuple[Callable[[Any, Any], Binary], Callable[[Any, Any], Binary]]:
+def infix(op: str) -> tuple[Callable[[Any, Any], Binary], Callable[[Any, Any], Binary]]:
     """The methods of an operator on expressions: with the expression to the left, and to the right."""
     return lambda self, other: binary(op, self, other), lambda self, other: binary(op, other, self)
 
@@ -58,14 +58,14 @@ class Expr(Node):
         @property
         def dtype(self) -> str: ...
 
-    __add__, __radd__ = _operator("+")
-    __sub__, __rsub__ = _operator("-")
-    __mul__, __rmul__ = _operator("*")
-    __truediv__, __rtruediv__ = _operator("/")
-    __floordiv__, __rfloordiv__ = _operator("//")
-    __mod__, __rmod__ = _operator("%")
-    __lt__, __gt__ = _operator("<")[0], _operator(">")[0]
-    __le__, __ge__ = _operator("<=")[0], _operator(">=")[0]
+    __add__, __radd__ = infix("+")
+    __sub__, __rsub__ = infix("-")
+    __mul__, __rmul__ = infix("*")
+    __truediv__, __rtruediv__ = infix("/")
+    __floordiv__, __rfloordiv__ = infix("//")
+    __mod__, __rmod__ = infix("%")
+    __lt__, __gt__ = infix("<")[0], infix(">")[0]
+    __le__, __ge__ = infix("<=")[0], infix(">=")[0]
 
     def __neg__(self):
         return Unary("neg", self)

@@ -29,7 +29,6 @@ from .ir import (
     Call,
     Const,
     Expr,
-    For,
     Iter,
     Let,
     Load,
@@ -45,6 +44,8 @@ from .ir import (
     binary,
     cast,
     const,
+    infix,
+    nest,
     node,
     seq,
     unify,
@@ -92,17 +93,10 @@ class Tensor:
             raise TypeError(f"{self.name} of shape {self.shape} is not a scalar; index it")
         return self[()]
 
-    def __add__(self, other):
-        return self.as_scalar() + other
-
-    def __mul__(self, other):
-        return self.as_scalar() * other
-
-    def __sub__(self, other):
-        return self.as_scalar() - other
-
-    def __truediv__(self, other):
-        return self.as_scalar() / other
+    __add__, __radd__ = infix("+")
+    __sub__, __rsub__ = infix("-")
+    __mul__, __rmul__ = infix("*")
+    __truediv__, __rtruediv__ = infix("/")
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={self.shape}, dtype={self.dtype})"
@@ -482,25 +476,21 @@ def create_prim_func(args: Sequence[Tensor | Var], name: str = "main") -> PrimFu
             raise ValueError(f"create_prim_func: the input {t.name} is read but not in the argument list")
 
     taken: set[str] = {a.name for a in args if isinstance(a, Var)}
-    buffers: dict[int, Buffer] = {}
+    buffers: dict[tuple[Placeholder | Compute, int], Buffer] = {}  # by operation, and which of its outputs
     for t in [*(a for a in args if isinstance(a, Tensor)), *order]:
-        if id(t) not in buffers:
-            buffers[id(t)] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
+        if (t.op, t.output) not in buffers:
+            buffers[t.op, t.output] = Buffer(fresh(taken, t.name), t._shape, t.dtype)
     iter_names: set[str] = set()
-    computed: dict[Compute, dict[int, Buffer]] = {}
-    for t in order:
-        if isinstance(t.op, Compute):
-            computed.setdefault(t.op, {})[t.output] = buffers[id(t)]
     body: list[Stmt] = []
-    for op, outputs in computed.items():
-        for i, value in enumerate(op.values):  # outputs nobody asked for still need a place
-            if i not in outputs:
-                outputs[i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
-                buffers[-len(buffers) - 1] = outputs[i]
-        body.append(_block(op, [outputs[i] for i in range(len(outputs))], buffers, taken, iter_names))
+    for op in dict.fromkeys(t.op for t in order):
+        if isinstance(op, Compute):
+            for i, value in enumerate(op.values):  # outputs nobody asked for still need a place
+                if (op, i) not in buffers:
+                    buffers[op, i] = Buffer(fresh(taken, f"{op.name}_v{i}"), op.shape, value.dtype)
+            body.append(_block(op, buffers, taken, iter_names))
     if not body:
         raise ValueError("create_prim_func: nothing to compute, every argument is a placeholder")
-    params = tuple(a if isinstance(a, Var) else buffers[id(a)] for a in args)
+    params = tuple(a if isinstance(a, Var) else buffers[a.op, a.output] for a in args)
     allocs = tuple(b for b in buffers.values() if b not in params)
     return PrimFunc(_name(name), params, seq(*body), allocs, (("tir.noalias", True),))
 
@@ -531,7 +521,8 @@ def _reads(op: Placeholder | Compute) -> list[TensorRead]:
     return [n for v in op.values for part in _parts(v) for n in walk(part) if isinstance(n, TensorRead)]
 
 
-def _block(op: Compute, outputs: list[Buffer], buffers: dict[int, Buffer], taken: set[str], iter_names: set[str]) -> Stmt:
+def _block(op: Compute, buffers: dict[tuple[Placeholder | Compute, int], Buffer], taken: set[str], iter_names: set[str]) -> Stmt:
+    outputs = [buffers[op, i] for i in range(len(op.values))]
     reduce = op.values[0] if isinstance(op.values[0], Reduce) else None
     domain = [(v, e, Axis.SPATIAL) for v, e in zip(op.axes, op.shape, strict=True)]
     if reduce is not None:
@@ -553,7 +544,7 @@ def _block(op: Compute, outputs: list[Buffer], buffers: dict[int, Buffer], taken
     def convert(expr: Expr) -> Expr:
         def visit(n: Node):
             if isinstance(n, TensorRead):
-                return Load(buffers[id(n.tensor)], n.indices)
+                return Load(buffers[n.tensor.op, n.tensor.output], n.indices)
             if isinstance(n, ReduceAxis):
                 return n.value
             return None
@@ -564,27 +555,21 @@ def _block(op: Compute, outputs: list[Buffer], buffers: dict[int, Buffer], taken
     init = None
     if reduce is None:
         values = [convert(v) for v in op.values]
-        body = _simultaneous(outputs, place, values, op.name, taken)
     else:
-        old = [Load(b, place) for b in outputs]
-        new = [convert(s) for s in reduce.sources]
-        arity = len(outputs)
-        combined = reduce.reducer.combine(old[0], new[0]) if arity == 1 else reduce.reducer.combine(tuple(old), tuple(new))
+        old, new = tuple(Load(b, place) for b in outputs), tuple(map(convert, reduce.sources))
+        combined = reduce.reducer.combine(*old, *new) if len(outputs) == 1 else reduce.reducer.combine(old, new)
         values = [cast(as_expr(v, b.dtype), b.dtype) for v, b in zip(_as_tuple(combined), outputs, strict=True)]
         condition = convert(reduce.condition)
         if condition != TRUE:
             values = [Select(condition, v, o, lazy=True) for v, o in zip(values, old, strict=True)]
-        body = _simultaneous(outputs, place, values, op.name, taken)
         init = seq(*(Store(b, place, i) for b, i in zip(outputs, reduce.identities, strict=True)))
 
     iters = tuple(Iter(v, e, axis, lv) for v, (_, e, axis), lv in zip(iter_vars, domain, loop_vars, strict=True))
-    block: Stmt = Block(block_name, iters, body, init, annotations=op.attrs)
-    for lv, (_, extent, _) in zip(reversed(loop_vars), reversed(domain), strict=True):
-        block = For(lv, extent, block)
-    return block
+    block = Block(block_name, iters, _simultaneous(outputs, place, values, taken), init, annotations=op.attrs)
+    return nest(zip(loop_vars, (extent for _, extent, _ in domain), strict=True), block)
 
 
-def _simultaneous(outputs: list[Buffer], place: tuple[Expr, ...], values: list[Expr], name: str, taken: set[str]) -> Stmt:
+def _simultaneous(outputs: list[Buffer], place: tuple[Expr, ...], values: list[Expr], taken: set[str]) -> Stmt:
     """Store all values as if at once: with several outputs each is bound by a let before the first store."""
     if len(outputs) == 1:
         return Store(outputs[0], place, values[0])

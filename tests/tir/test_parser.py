@@ -1818,6 +1818,14 @@ def test_an_error_of_a_captured_function_is_reported_at_its_call():
             A[0] = fails(A[0])
 
 
+def test_an_error_of_a_comparison_by_python_is_reported_at_it():
+    with pytest.raises(ScriptError, match=r"not .*iterable"):
+
+        @T.prim_func
+        def f(A: T.Buffer((7,), "float32")):
+            A[0] = 1.0 if 1 in 2 else 0.0
+
+
 def test_functions_without_source_are_refused():
     namespace: dict = {"T": T}
     with pytest.raises(ScriptError) as caught:

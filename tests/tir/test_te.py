@@ -361,3 +361,12 @@ def test_mistakes_are_refused_where_they_are_made():
         te.create_prim_func([B])
     with pytest.raises(TypeError, match="has no truth value before it runs"):
         te.compute((7,), lambda i: A[i, 0] if i < 3 else A[i, 1], name="B")
+
+
+def test_a_tensor_without_dimensions_is_a_number():
+    x = te.placeholder((), name="x")
+    assert [str(e) for e in (x + 1.0, 2.0 * x, 1.0 - x, 1.0 / x)] == [
+        "x[()] + T.float32(1.0)", "T.float32(2.0) * x[()]", "T.float32(1.0) - x[()]", "T.float32(1.0) / x[()]",
+    ]  # fmt: skip
+    with pytest.raises(TypeError, match=r"^A of shape \(7,\) is not a scalar; index it$"):
+        2.0 * te.placeholder((7,), name="A")

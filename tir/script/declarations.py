@@ -335,7 +335,6 @@ class Declarations(Expressions):
             case Pointer():
                 if "scope" in arguments and scope != memory.scope:
                     raise self.error(f"`{memory.name}` is in {memory.scope}, not {scope}", arguments["scope"])
-                self.same_dtype(dtype, memory.dtype, memory.name, node)
                 base = memory.seen_as(shape, size(memory.extents))
             case Handle():
                 if memory.buffer is None:

@@ -234,7 +234,11 @@ class Expressions(Operators, Elements):
                     raise self.error(f"`{self.text(node.func)}` rounds toward zero, and {why}", node, hint)
                 return result
             case "let":
-                return self.let_value(node)
+                arguments = self.arguments(form, node)
+                if "body" not in arguments:
+                    raise self.error("T.let without a body stands in a `with`", node, "with T.let(x, value):")
+                pairs = [(self.identifier(arguments["var"]), self.expr(arguments["value"]))]
+                return self.within(pairs, arguments["body"])
             case "Let":
                 arguments = self.arguments(form, node)
                 names = arguments["where"]
@@ -243,12 +247,6 @@ class Expressions(Operators, Elements):
                 pairs = [(k.id, self.expr(v)) for k, v in zip(names.keys, names.values, strict=True)]  # type: ignore[union-attr]
                 return self.within(pairs, arguments["body"])
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
-
-    def let_value(self, node: ast.Call) -> Expr:
-        arguments = self.arguments(namespace_tir.let, node)
-        if "body" not in arguments:
-            raise self.error("T.let without a body stands in a `with`", node, "with T.let(x, value):")
-        return self.within([(self.identifier(arguments["var"]), self.expr(arguments["value"]))], arguments["body"])
 
     def within(self, pairs: list[tuple[str, Expr]], body: ast.expr) -> Expr:
         """`body` where the names stand for the values: expressions have no lets, so the values are put in."""

@@ -21,45 +21,35 @@ class Names:
         self._reserved = {p.arg for p in node.args.args}  # of things other than loops
         self._iters: set[str] = set()
         self._views: dict[str, set[str]] = {}
-        self.source.update(self._reserved)
         for n in ast.walk(node):
             self._scan(n)
         self._reserved |= self._iters
         self.source |= self._reserved
 
     def _scan(self, node: ast.AST) -> None:
-        """Note what a statement binds."""
+        """Note what a statement binds, and the shape under which memory is seen."""
+        made: ast.expr | None = None
         match node:
             case ast.For(target=target) | ast.AnnAssign(target=target):
-                self.source.update(_targets(target))
-            case ast.withitem():
-                self._with(node)
-            case ast.Assign(targets=targets, value=value):
+                bound = _targets(target)
+            case ast.Assign(targets=targets, value=made):
                 bound = [name for t in targets for name in _targets(t)]
-                self.source.update(bound)
-                match value:
-                    case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="axis"))):
-                        self._iters.update(bound)
-                    case ast.Call(func=ast.Attribute(attr=attr)) if attr in BUFFERS:
-                        self._reserved.update(bound)
-                        self._view(value)
-
-    def _with(self, item: ast.withitem) -> None:
-        bound = [] if item.optional_vars is None else _targets(item.optional_vars)
+            case ast.withitem(context_expr=made, optional_vars=target):
+                bound = [] if target is None else _targets(target)
+            case _:
+                return
         self.source.update(bound)
-        match item.context_expr:
+        match made:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="axis"))):
+                self._iters.update(bound)
             case ast.Call(func=ast.Attribute(attr="block" | "sblock"), args=args, keywords=keywords):
                 names = (a.value for a in (*args, *(k.value for k in keywords)) if isinstance(a, ast.Constant))
                 self._reserved.update(name for name in names if isinstance(name, str))
-            case ast.Call(func=ast.Attribute(attr=attr)) as call if attr in BUFFERS:
+            case ast.Call(func=ast.Attribute(attr=attr), args=args, keywords=keywords) if attr in BUFFERS:
                 self._reserved.update(bound)
-                self._view(call)
-
-    def _view(self, call: ast.Call) -> None:
-        """Note the shape under which memory is seen."""
-        data = next((k.value for k in call.keywords if k.arg == "data"), None)
-        if isinstance(data, ast.Name) and call.args:
-            self._views.setdefault(data.id, set()).add(ast.dump(call.args[0]))
+                data = next((k.value for k in keywords if k.arg == "data"), None)
+                if isinstance(data, ast.Name) and args:
+                    self._views.setdefault(data.id, set()).add(ast.dump(args[0]))
 
     def one_shape(self, pointer: str) -> bool:
         """Whether all views of an allocation are of one shape."""
