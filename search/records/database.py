@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,15 +225,15 @@ class Records:
         with self._transaction("DEFERRED") as connection:
             found = _by_task(standings(connection))
             rows = connection.execute(
-                f"""SELECT workload, name, shape, fingerprint, max(target), max(threads), max(cpu), max(flop), max(time),
-                max(script) FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
+                f"""SELECT workload, name, shape, fingerprint, max(target) AS target, max(threads) AS threads, max(cpu) AS cpu,
+                flop, max(time) AS last, script FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
             ).fetchall()
         summaries = []
-        for workload, name, shape, print_, target, threads, cpu, *rest in rows:
-            group = found[workload, print_].values()
+        for row in map(exchange.decoded, rows):
+            group = found[row["workload"], row["fingerprint"]].values()
             valid = sum(math.isfinite(s.seconds) for s in group)
             best = min((s.seconds for s in group if s.checked), default=None)
-            summaries.append(Summary(workload, name, _shape(shape), print_, target, threads, cpu, len(group), valid, best, *rest))
+            summaries.append(Summary(**row, records=len(group), valid=valid, best=best))
         return summaries
 
     def near(self, func: PrimFunc, key: str) -> list[Summary]:
@@ -275,10 +275,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _shape(text: str | None) -> tuple[int, ...] | None:
-    return None if text is None else tuple(json.loads(text))
-
-
 def _measured(m: Measurement) -> dict[str, Any]:
     """The columns that a candidate and its part in a race share."""
     return {
@@ -296,8 +292,9 @@ def _run_of(connection: sqlite3.Connection, run: str, provenance: Provenance | N
     if provenance is None:
         return run
     versions = json.dumps(provenance.versions)
-    own = connection.execute("SELECT fingerprint, cpu, versions FROM runs WHERE run = ?", (run,)).fetchone()
-    if own == (measured := (provenance.fingerprint, provenance.device, versions)):
+    measured = (provenance.fingerprint, provenance.device, versions)
+    own = "SELECT 1 FROM runs WHERE run = ? AND fingerprint = ? AND cpu = ? AND versions = ?"
+    if connection.execute(own, (run, *measured)).fetchone():
         return run
     part = f"{run}-{hashlib.sha256(json.dumps(measured).encode()).hexdigest()[:8]}"
     connection.execute(
@@ -316,24 +313,20 @@ def _by_task(found: dict[str, Standing]) -> dict[tuple[str, str], dict[str, Stan
 
 def _records(connection: sqlite3.Connection, found: dict[str, Standing], where: str, *values: Any) -> list[Record]:
     rows = connection.execute(f"SELECT {_RECORD} FROM {_RECORDS} WHERE {where} ORDER BY candidates.rowid", values)
-    return [_record(found[row[0]], *row) for row in rows]
+    return [_record(found[row["id"]], exchange.decoded(row)) for row in rows]
 
 
-def _record(standing: Standing, *row: Any) -> Record:
-    (identifier, run, workload, name, shape, dtype, print_, target, threads, cpu, versions, seed, sketch, numbers, trace, score,
-     digest, outcome, message, samples, cut, max_error, build_seconds, when, started) = row  # fmt: skip
-    candidate = Candidate(sketch, tuple(json.loads(numbers)), json.loads(trace), score)
-    origin = Provenance(print_, cpu, json.loads(versions))
+def _record(standing: Standing, row: dict[str, Any]) -> Record:
     first = Measurement(
-        candidate, outcome, tuple(json.loads(samples)), message, bool(cut), build_seconds, digest, max_error=max_error,
-        provenance=origin,
+        Candidate(*(row[name] for name in ("sketch", "row", "trace", "score"))), **_known(row), cut=row["cut"],
+        build_seconds=row["build_seconds"], digest=row["digest"],
+        provenance=Provenance(row["fingerprint"], row["cpu"], row["versions"]),
     )  # fmt: skip
-    last = standing.raced
-    known = first if last is None else replace(
-        first, outcome=last.outcome, samples=tuple(json.loads(last.samples)), message=last.message, max_error=last.max_error,
-        cut=False,
-    )  # fmt: skip
-    return Record(
-        identifier, run, workload, name, _shape(shape), dtype, print_, target, threads, cpu, origin.versions, seed, first, known,
-        standing.seconds, when, started,
-    )  # fmt: skip
+    last = first if standing.raced is None else replace(first, **_known(exchange.decoded(standing.raced)), cut=False)
+    own = {f.name: row[f.name] for f in fields(Record) if f.name in row}
+    return Record(**own, first=first, measurement=last, seconds=standing.seconds)
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """What `_measured` wrote of a measurement."""
+    return {name: row[name] for name in ("outcome", "message", "samples", "max_error")}

@@ -5,34 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import cache
 from typing import Any
 
+from .schema import TABLES as STATEMENTS
 from .schema import RecordsError
 
 TABLES = {"workload": "workloads", "run": "runs", "candidate": "candidates", "race": "races"}
 
-# The columns of each table with the types of their values; those that hold JSON are written as such.
-COLUMNS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "workloads": {
-        "key": str, "structure": str, "name": str, "shape": (list, type(None)), "dtype": (str, type(None)), "flop": int,
-        "script": str,
-    },
-    "runs": {
-        "run": str, "workload": str, "fingerprint": str, "target": str, "threads": int, "cpu": str, "versions": dict, "seed": int,
-        "started": (int, float),
-    },
-    "candidates": {
-        "id": str, "run": str, "sketch": str, "row": list, "trace": object, "score": (int, float, type(None)), "digest": str,
-        "outcome": str, "message": str, "samples": list, "seconds": (int, float, type(None)), "cut": bool,
-        "max_error": (int, float, type(None)), "build_seconds": (int, float), "time": (int, float),
-    },
-    "races": {
-        "race": str, "run": str, "candidate": str, "outcome": str, "message": str, "samples": list,
-        "seconds": (int, float, type(None)), "max_error": (int, float, type(None)), "won": bool, "time": (int, float),
-    },
-}  # fmt: skip
-JSON = ("shape", "versions", "row", "trace", "samples")
+# The columns that hold JSON, with the types of its values, and those that hold truth.
+JSON = {"shape": list, "versions": dict, "row": list, "trace": object, "samples": list}
 BOOLEAN = ("cut", "won")
+STORED = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float)}
 
 IDENTIFIERS = {"workloads": "key", "runs": "run", "candidates": "id"}
 REFERENCES = (  # of a column of one table to a row of another
@@ -45,6 +30,19 @@ REFERENCES = (  # of a column of one table to a row of another
 Item = tuple[str, dict[str, Any]]  # a table and a row of it
 
 
+@cache
+def columns(table: str) -> dict[str, tuple[type, ...]]:
+    """The columns of a table, in order, with the types of their values as JSON data."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        found = {}
+        for _, name, stored, filled, *_ in connection.execute(f"PRAGMA table_info({table})"):
+            kinds = (JSON[name],) if name in JSON else (bool,) if name in BOOLEAN else STORED[stored]
+            found[name] = kinds if filled else (*kinds, type(None))
+        return found
+
+
 def insert(table: str, values: Iterable[str]) -> str:
     """The statement that inserts a row with these columns."""
     names = list(values)
@@ -54,12 +52,16 @@ def insert(table: str, values: Iterable[str]) -> str:
 def lines(connection: sqlite3.Connection) -> Iterator[str]:
     """The contents of a records file, what candidates refer to first."""
     for kind, table in TABLES.items():
-        columns = COLUMNS[table]
-        order = {"candidates": "rowid", "races": "race, candidate"}.get(table, next(iter(columns)))
-        for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"):
-            values = {k: json.loads(v) if k in JSON and v is not None else v for k, v in zip(columns, row, strict=True)}
-            values |= {k: bool(values[k]) for k in BOOLEAN if k in values}
-            yield json.dumps({"kind": kind, **values}, separators=(",", ":"))
+        order = {"candidates": "rowid", "races": "race, candidate"}.get(table, IDENTIFIERS.get(table))
+        for row in connection.execute(f"SELECT {', '.join(columns(table))} FROM {table} ORDER BY {order}"):
+            yield json.dumps({"kind": kind, **decoded(row)}, separators=(",", ":"))
+
+
+def decoded(row: sqlite3.Row) -> dict[str, Any]:
+    """The values of a row by column: JSON as data, its lists as tuples."""
+    values = {k: json.loads(v) if k in JSON and v is not None else v for k, v in dict(row).items()}
+    values |= {k: tuple(v) for k, v in values.items() if JSON.get(k) is list and v is not None}
+    return values | {k: bool(values[k]) for k in BOOLEAN if k in values}
 
 
 def parse(text: Iterable[str], outcomes: Sequence[str]) -> list[Item]:
@@ -81,9 +83,9 @@ def _item(number: int, content: Any, outcomes: Sequence[str]) -> Item:
         raise RecordsError(f'line {number} is not a record: an object with "kind" of {", ".join(TABLES)} was expected')
     table = TABLES[content["kind"]]
     values: dict[str, Any] = {}
-    for name, kind in COLUMNS[table].items():
+    for name, kinds in columns(table).items():
         value = content.get(name)
-        if name not in content or not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if name not in content or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise RecordsError(f"line {number}: {content['kind']}.{name} is missing or of the wrong type: {value!r}")
         written = name in JSON and (value is not None or name == "trace")
         values[name] = json.dumps(value, separators=(",", ":")) if written else value
@@ -96,7 +98,7 @@ def merge(connection: sqlite3.Connection, items: Sequence[Item]) -> tuple[int, i
     """Insert the rows that are not here already. How many candidates were new, and how many known."""
     known = {kind: {i for (i,) in connection.execute(f"SELECT {i} FROM {kind}")} for kind, i in IDENTIFIERS.items()}
     before, count = len(known["candidates"]), 0
-    for table, values in sorted(items, key=lambda item: list(COLUMNS).index(item[0])):
+    for table, values in sorted(items, key=lambda item: list(TABLES.values()).index(item[0])):
         for referring, column, to in REFERENCES:
             if table == referring and values[column] not in known[to]:
                 raise RecordsError(f"a row of {table} is of the {column} {values[column]}, which is not among the records")

@@ -105,6 +105,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(name, timeout=BUSY, isolation_level=None, uri=not writable)
     except (sqlite3.Error, ValueError) as error:
         raise RecordsError(f"cannot open the records file {path}: {error}") from None
+    connection.row_factory = sqlite3.Row
     try:
         _claim(connection, path, writable)
     except sqlite3.OperationalError as error:  # it is locked, it may not be written, or the disk is full

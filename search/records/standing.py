@@ -12,38 +12,20 @@ from ..measure.outcome import BROKEN
 
 
 @dataclass(frozen=True, slots=True)
-class Raced:
-    """What a candidate did in a race that decided something: one that somebody won, or in which the candidate broke."""
-
-    outcome: str
-    message: str
-    samples: str
-    max_error: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """Of a candidate on a task, the pair of a workload and a fingerprint: the `seconds` by which it is compared with others
-    (infinite unless it is valid), whether it was `checked` against the reference, and its last race that decided something."""
+    (infinite unless it is valid), whether it was `checked` against the reference, and what it did in its last race that decided
+    something: one that somebody won, or in which it broke."""
 
     task: tuple[str, str]
     seconds: float
     checked: bool
-    raced: Raced | None
+    raced: sqlite3.Row | None
 
     @property
     def order(self) -> tuple[bool, float]:
         """What sorts the best first."""
         return not self.checked, self.seconds
-
-
-@dataclass(frozen=True, slots=True)
-class _Win:
-    candidate: str
-    seconds: float
-    run: str
-    started: float
-    time: float
 
 
 def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any) -> dict[str, Standing]:
@@ -53,16 +35,13 @@ def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any)
     recorded before it started, does not count as faster than the winner, for the shortest timing of many is one that had luck.
     Who gave a wrong result or crashed in a race is out.
     """
-    races = defaultdict(list)
-    wins: dict[tuple[str, str], dict[str, _Win]] = defaultdict(dict)
-    for workload, print_, race, run, started, candidate, seconds, won, time, *did in connection.execute(
-        f"""SELECT workload, fingerprint, race, run, started, candidate, seconds, won, races.time, outcome, message, samples,
-        max_error FROM races JOIN runs USING (run) WHERE {where} ORDER BY races.time""",
-        values,
-    ):
-        races[candidate].append((race, seconds, time, Raced(*did)))
-        if won:
-            wins[workload, print_][race] = _Win(candidate, seconds, run, started, time)
+    races: dict[str, list[sqlite3.Row]] = defaultdict(list)
+    wins: dict[tuple[str, str], dict[str, sqlite3.Row]] = defaultdict(dict)
+    query = "SELECT races.*, workload, fingerprint, started FROM races JOIN runs USING (run)"
+    for raced in connection.execute(f"{query} WHERE {where} ORDER BY races.time", values):
+        races[raced["candidate"]].append(raced)
+        if raced["won"]:
+            wins[raced["workload"], raced["fingerprint"]][raced["race"]] = raced
     found = {}
     for identifier, run, workload, print_, outcome, seconds, max_error, time in connection.execute(
         f"""SELECT id, run, workload, fingerprint, outcome, seconds, max_error, time FROM candidates JOIN runs USING (run)
@@ -70,13 +49,14 @@ def standings(connection: sqlite3.Connection, where: str = "TRUE", *values: Any)
         values,
     ):
         won, added, last = wins[workload, print_], time, None
-        for race, again, when, raced in races[identifier]:
-            if raced.outcome in BROKEN or (raced.outcome == "ok" and race in won and outcome == "ok"):
-                outcome, seconds, max_error, time, last = raced.outcome, again, raced.max_error, when, raced
+        for raced in races[identifier]:
+            if raced["outcome"] in BROKEN or (raced["outcome"] == "ok" and raced["race"] in won and outcome == "ok"):
+                last = raced
+                outcome, seconds, max_error, time = (raced[name] for name in ("outcome", "seconds", "max_error", "time"))
         seconds = math.inf if outcome != "ok" or seconds is None else seconds
         for win in won.values():
-            knew = run == win.run or added <= win.started
-            if win.candidate != identifier and win.time >= time and knew and seconds <= win.seconds:
-                seconds = math.nextafter(win.seconds, math.inf)
+            knew = run == win["run"] or added <= win["started"]
+            if win["candidate"] != identifier and win["time"] >= time and knew and seconds <= win["seconds"]:
+                seconds = math.nextafter(win["seconds"], math.inf)
         found[identifier] = Standing((workload, print_), seconds, outcome == "ok" and max_error is not None, last)
     return found
