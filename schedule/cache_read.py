@@ -56,4 +56,4 @@ def cache_read(
     placed = laid_out(copying, windows, place.ranges, names)
     placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
     changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
-    return with_buffer(edited(func, changes, place.insertion(placed)), scope, copy), copying.name
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

@@ -72,4 +72,4 @@ def cache_write(
             raise unknown_part(leaf, target, loops, reason) from None
         placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
-    return with_buffer(edited(func, changes, place.insertion(placed)), scope, copy), copying.name
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

@@ -9,7 +9,6 @@ from typing import TypeVar
 from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import map_statements, rewrite, walk_stmts
 
-from .dataflow import Scope
 from .error import ScheduleError
 from .primitive import find_block
 
@@ -86,9 +85,8 @@ def pick_position(index: int, first: int, last: int, where: For) -> int:
     )
 
 
-def with_buffer(func: PrimFunc, scope: Scope, buffer: Buffer) -> PrimFunc:
-    """`func` with a buffer allocated: in the function, or in the block that the scope is the body of."""
-    block = scope.block
+def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc:
+    """`func` with a buffer allocated: in a block as `func` has it, or (None) in the function."""
     if block is None:
         return func.with_(allocs=(*func.allocs, buffer))
     current = find_block(func, block.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import reduce
 
 from tir.affine import Ranges
-from tir.analysis.regions import extent_range
 from tir.ir import (
     TRUE,
     Allocate,
@@ -26,6 +25,7 @@ from tir.ir import (
     Unary,
     Var,
     conjunction,
+    const,
     nest,
 )
 from tir.nearest import did_you_mean
@@ -34,10 +34,33 @@ from tir.traverse import blocks, loads, map_children, substatements, substitute,
 
 from .dataflow import Leaf, buffer_of, locate
 from .edits import Insertion, Names, edited, parts, unstated
-from .error import ScheduleError, listing
-from .index_map import IndexMap, Layout
+from .error import Mark, ScheduleError, listing
+from .index_map import IndexMap, Layout, invert, place_names
 from .requirements import own_axes, single_store
 from .window import Unproved, windows
+
+
+def in_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark) -> PrimFunc:
+    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there."""
+    names = Names.of(func)
+    layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
+    if not layout.conditions:
+        return relaid(func, target.name, target.with_(shape=layout.extents), mapping)
+    if pad_value is None:
+        raise ScheduleError(
+            f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
+            *marks,
+            hint="pad_value=0",
+        )
+    try:
+        padding = const(pad_value, target.dtype)
+    except TypeError:
+        raise ScheduleError(
+            f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}",
+            *marks,
+            hint=f"pad_value is a number that {target.dtype} holds, such as 0",
+        ) from None
+    return padded(func, target, mapping, layout, padding, names)
 
 
 def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names) -> PrimFunc:
@@ -89,21 +112,18 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
         match n:
             case Buffer():
                 return new if n.name == name else n
-            case For(var, extent):
-                inside: Ranges = {**ranges, var.name: extent_range(extent, ranges)}
-            case Block(iters=iters):
+            case Block():
                 if not any(type(x) is Buffer and x.name == name for x in walk(n)):
                     return n
-                inside = ranges_of([n], ranges)
+                inside: Ranges = ranges_of([n], ranges)
                 return unstated(n, name).with_(
-                    iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in iters),
+                    iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in n.iters),
                     predicate=visit(n.predicate, ranges),
                     body=visit(n.body, inside),
                     init=None if n.init is None else visit(n.init, inside),
                     allocs=tuple(visit(b, ranges) for b in n.allocs),
                 )
-            case _:
-                inside = ranges
+        inside = ranges_of([n], ranges) if type(n) is For else ranges
         n = map_children(n, lambda c: visit(c, inside))
         if type(n) in (Load, Store) and n.buffer is new:
             n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tir.ir import Block, Const, PrimFunc, Stmt, Var
+from tir.ir import Block, Const, PrimFunc, Var
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, substatements, variables
+from tir.traverse import blocks, variables
 
-from .edits import edited
+from .edits import with_buffer, without_buffers
 from .error import ScheduleError, listing
 from .index_map import IndexMap
 from .layouts import relaid
-from .primitive import find_block, primitive
+from .primitive import is_parameter, path_where, primitive
 
 
 @primitive
@@ -36,16 +36,11 @@ def lift_alloc(func: PrimFunc, buffer: str, n_lifts: int = 1) -> tuple[PrimFunc,
 
 
 def _lifted(func: PrimFunc, name: str) -> PrimFunc:
-    path = _path_to_owner(func, name)
-    owner: Block = path[-1]  # type: ignore[assignment]
+    owner, around = _owner(func, name)
     target = next(b for b in owner.allocs if b.name == name)
     axes = [it for it in owner.iters if it.extent != Const(1, it.extent.dtype)]
     shape = (*(it.extent for it in axes), *target.shape)
-    known = {p.name for p in func.params}
-    around = next((s for s in reversed(path[:-1]) if type(s) is Block), None)
-    for s in path[:-1]:
-        if type(s) is Block:
-            known |= {it.var.name for it in s.iters}
+    known = {p.name for p in func.params} | {it.var.name for b in around for it in b.iters}
     unknown = sorted(set().union(*(variables(dim) for dim in shape), set()) - known)
     if unknown:
         raise ScheduleError(
@@ -64,30 +59,17 @@ def _lifted(func: PrimFunc, name: str) -> PrimFunc:
             )
     old = tuple(Var(f"{name}.{n}", dim.dtype) for n, dim in enumerate(target.shape))
     new = target.with_(shape=shape)
-    func = edited(func, [(owner, owner.with_(allocs=tuple(b for b in owner.allocs if b.name != name)))])
-    func = relaid(func, name, new, IndexMap(old, (*(it.var for it in axes), *old)))
-    if around is None:
-        return func.with_(allocs=(*func.allocs, new))
-    outer = find_block(func, around.name)
-    return edited(func, [(outer, outer.with_(allocs=(*outer.allocs, new)))])
+    func = relaid(without_buffers(func, [name]), name, new, IndexMap(old, (*(it.var for it in axes), *old)))
+    return with_buffer(func, around[-1] if around else None, new)
 
 
-def _path_to_owner(func: PrimFunc, name: str) -> list[Stmt]:
-    """The statements from the root to the block that allocates a buffer, inclusive; refuses where none does."""
-
-    def find(stmt: Stmt) -> list[Stmt]:
-        if type(stmt) is Block and any(b.name == name for b in stmt.allocs):
-            return [stmt]
-        for child in substatements(stmt):
-            below = find(child)
-            if below:
-                return [stmt, *below]
-        return []
-
-    found = find(func.body)
+def _owner(func: PrimFunc, name: str) -> tuple[Block, list[Block]]:
+    """The block that allocates a buffer, and those around it, outermost first; refuses where none does."""
+    found = path_where(func, lambda s: type(s) is Block and any(b.name == name for b in s.allocs))
     if found:
-        return found
-    if any(p.name == name for p in func.buffers):
+        *around, owner = (s for s in found if type(s) is Block)
+        return owner, around
+    if is_parameter(func, name):
         raise ScheduleError(
             f"`{name}` is a parameter of the function",
             hint="a parameter is the caller's; cache_write or cache_read makes a temporary",

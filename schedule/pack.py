@@ -14,10 +14,10 @@ from .cache_read import cache_read
 from .dataflow import buffer_of, locate
 from .error import ScheduleError
 from .index_map import IndexMap
-from .primitive import primitive
+from .layouts import in_layout
+from .primitive import find_block, primitive
 from .requirements import single_store
 from .transform_block_layout import transform_block_layout
-from .transform_layout import transform_layout
 
 
 @primitive
@@ -44,7 +44,7 @@ def pack(
     source = buffer_of(leaf.block, read_buffer_index, written=False)
     index_map = _walk(leaf.block, source, leaf.loops, preserve_unit_loops)
     func, copying = cache_read(func, block, source.name, storage_scope, [block])
-    func, _ = transform_layout.function(func, copying, ["write", 0], index_map, 0)  # type: ignore[arg-type]
+    func = in_layout(func, buffer_of(find_block(func, copying), 0, written=True), index_map, 0)
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.block).indices)
     if copy.loops and copy.alone == copy.loops and not in_order:

@@ -11,7 +11,7 @@ from .edits import Names, edited, with_extents
 from .error import ScheduleError
 from .index_map import IndexMap, Layout, place_names
 from .layouts import padded
-from .primitive import find_block, primitive
+from .primitive import find_block, need_not_parameter, primitive
 from .requirements import need_complete, need_temporary, own_loops
 
 
@@ -64,9 +64,8 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
             )
     grown = {f.buffer.name: (f.buffer, _grown(target, f, sizes)) for f in factors}
     for buffer, shape in grown.values():
-        if shape != buffer.shape and any(p.name == buffer.name for p in func.buffers):
-            hint = f"cache_read({block!r}, {buffer.name!r}, 'global')"
-            raise ScheduleError(f"`{buffer.name}` is a parameter of the function, and cannot be padded", mark, hint=hint)
+        if shape != buffer.shape:
+            need_not_parameter(func, buffer, "cannot be padded", mark, f"cache_read({block!r}, {buffer.name!r}, 'global')")
     written = output.buffer.with_(shape=_grown(target, output, sizes))
     if written != output.buffer:
         need_temporary(scope, leaf, "padded")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import tir.traverse
-from tir.ir import Block, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
+from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.nearest import did_you_mean
 from tir.traverse import substatements, walk_stmts
 
 from .drawn import DrawnInt, DrawnStr, plain
-from .error import ScheduleError, listing
+from .error import Mark, ScheduleError, listing
 from .mentions import without_stale
 
 P = ParamSpec("P")
@@ -337,6 +337,12 @@ def blocks_below(stmt: Stmt) -> list[Block]:
 def is_parameter(func: PrimFunc, buffer: str) -> bool:
     """Whether a buffer is a parameter of the function."""
     return any(p.name == buffer for p in func.buffers)
+
+
+def need_not_parameter(func: PrimFunc, buffer: Buffer, why: str, mark: Mark, hint: str) -> None:
+    """Refuse to change how a parameter of the function lies in memory."""
+    if is_parameter(func, buffer.name):
+        raise ScheduleError(f"`{buffer.name}` is a parameter of the function, and {why}", mark, hint=hint)
 
 
 def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, const, nest
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
 from tir.simplify import ranges_of
 from tir.traverse import substitute, variables, walk
 
@@ -11,8 +11,8 @@ from .copying import copy_axes, need_reads_alone, need_scope, need_stores, place
 from .dataflow import buffer_of, locate
 from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
-from .index_map import IndexMap, invert, parse_index_map, place_names
-from .layouts import padded, relaid, which
+from .index_map import IndexMap, parse_index_map
+from .layouts import in_layout, which
 from .placement import laid_out, needed
 from .primitive import find_block, primitive
 from .requirements import in_bounds, need_complete, need_only_writer, need_read_later
@@ -96,7 +96,8 @@ def _cached(
     target = buffer_of(user, index, written)
     mapping = _mapping(user, index_map, target)
     func, copy, copying = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
-    return _laid_out(func, copy, mapping), copying
+    # A copy of one element has no axes.
+    return in_layout(func, copy, mapping, 0) if mapping.inputs else func, copying
 
 
 def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
@@ -119,7 +120,7 @@ def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) 
         inner = [s for s in leaf.above[len(stand.path) :] if type(s) is For]
         share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
     placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, box=False)
-    return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope, copy), copy, copying.name
+    return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 
 def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
@@ -148,7 +149,7 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
         raise unknown_part(leaf, target, stand.loops, reason) from None
     share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
     placed = laid_out(copying, share, stand.ranges, names)
-    return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope, copy), copy, copying.name
+    return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
 
 
 def _copied(
@@ -201,14 +202,3 @@ def _mapping(block: Block, index_map: str, buffer: Buffer) -> IndexMap:
                 hint=f"leave `{name}` out of the result of the index map",
             )
     return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs)
-
-
-def _laid_out(func: PrimFunc, copy: Buffer, mapping: IndexMap) -> PrimFunc:
-    """`func` with a copy in the layout of an index map over its dimensions, and 0 where that leaves room."""
-    if not mapping.inputs:  # one element, at the place 0
-        return func
-    names = Names.of(func)
-    layout = invert(mapping, copy.shape, place_names(func, names, len(mapping.outputs)))
-    if layout.conditions:
-        return padded(func, copy, mapping, layout, const(0, copy.dtype), names)
-    return relaid(func, copy.name, copy.with_(shape=layout.extents), mapping)

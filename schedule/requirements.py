@@ -12,7 +12,7 @@ from tir.traverse import children, loads, stores, variables, walk
 
 from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
 from .error import ScheduleError
-from .primitive import KIND_WORDS
+from .primitive import KIND_WORDS, is_parameter
 from .private import holds
 
 
@@ -79,8 +79,7 @@ def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
     """Refuse a block that writes something which is needed outside."""
     for name in sorted(leaf.writes):
         if name in scope.outputs:
-            given = any(b.name == name for b in scope.func.buffers)
-            kind = "a parameter of the function" if given else "used outside of this block"
+            kind = "a parameter of the function" if is_parameter(scope.func, name) else "used outside of this block"
             raise ScheduleError(
                 f"`{name}` is {kind}, so {leaf.quoted} cannot be {what}",
                 (leaf.stmt, f"writes {name}"),
@@ -196,7 +195,7 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
     block = leaf.block
     if block.predicate == TRUE:
         return
-    ranges = {**scope.ranges, **ranges_of(leaf.above)}
+    ranges = ranges_of(leaf.above, scope.ranges)
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
     if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(block, ranges_of([block], scope.ranges)):
         return

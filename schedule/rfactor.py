@@ -104,7 +104,7 @@ def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, 
     factored = _factored(factoring, names)
     new = edited(func, [(block, factored)], Insertion(chain[0], 1, _combining(factoring, names)))
     for b in partial:
-        new = with_buffer(new, scope, b)
+        new = with_buffer(new, scope.block, b)
     return new, factored.name
 
 

@@ -9,7 +9,7 @@ from .copying import need_scope
 from .dataflow import buffer_of
 from .edits import Names
 from .error import ScheduleError
-from .primitive import find_block, primitive
+from .primitive import find_block, need_not_parameter, primitive
 
 
 @primitive
@@ -26,16 +26,13 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
     writer = find_block(func, block)
     memory = need_scope(storage_scope)
     buffer = buffer_of(writer, buffer_index, written=True)
-    if any(p.name == buffer.name for p in func.buffers):
-        raise ScheduleError(
-            f"`{buffer.name}` is a parameter of the function, and stays where the caller put it",
-            (writer, f"writes {buffer.name}"),
-            hint=f"cache_write({block!r}, {buffer_index!r}, {storage_scope!r})",
-        )
+    mark = (writer, f"writes {buffer.name}")
+    hint = f"cache_write({block!r}, {buffer_index!r}, {storage_scope!r})"
+    need_not_parameter(func, buffer, "stays where the caller put it", mark, hint)
     if buffer.scope == storage_scope:
         raise ScheduleError(
             f"`{buffer.name}` is in scope {storage_scope!r} already",
-            (writer, f"writes {buffer.name}"),
+            mark,
             hint="there is nothing to change",
         )
     new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)

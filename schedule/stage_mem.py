@@ -91,7 +91,7 @@ def stage_mem(
         made.append(back.name)
 
     new = seq(before, replace_buffers(target, {buffer: copy}), after)
-    return with_buffer(edited(func, [(target, new)]), scope, copy), made
+    return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
 
 
 def _buffer(stmt: Stmt, name: str) -> Buffer:
@@ -184,7 +184,7 @@ def _kept(
         return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
 
     new = seq(*placed, with_accesses(target, source.name, copy, circular))
-    return with_buffer(edited(func, [(target, new)]), scope, copy), [first.name, further.name]
+    return with_buffer(edited(func, [(target, new)]), scope.block, copy), [first.name, further.name]
 
 
 def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:

@@ -6,7 +6,7 @@ from tir.ir import PrimFunc, annotated, annotation
 
 from .dataflow import buffer_of
 from .error import ScheduleError
-from .primitive import block_at, primitive, replace_path
+from .primitive import block_at, need_not_parameter, primitive, replace_path
 
 KEY = "buffer_dim_align"
 
@@ -30,12 +30,7 @@ def storage_align(
     target, above = block_at(func, block)
     buffer = buffer_of(target, buffer_index, written=True)
     mark = (target, f"writes {buffer.name}")
-    if any(p.name == buffer.name for p in func.buffers):
-        raise ScheduleError(
-            f"`{buffer.name}` is a parameter of the function, and laid out by the caller",
-            mark,
-            hint=f"cache_write({block!r}, {buffer_index!r}, 'global')",
-        )
+    need_not_parameter(func, buffer, "laid out by the caller", mark, f"cache_write({block!r}, {buffer_index!r}, 'global')")
     rank = len(buffer.shape)
     if not -rank <= axis < rank:
         raise ScheduleError(f"`{buffer.name}` has {rank} dimension(s), there is no axis {axis}", mark)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tir.ir import PrimFunc, const
+from tir.ir import PrimFunc
 from tir.traverse import stores
 
-from .edits import Names
-from .error import ScheduleError
-from .index_map import invert, parse_index_map, place_names
-from .layouts import padded, relaid, which
-from .primitive import find_block, primitive
+from .index_map import parse_index_map
+from .layouts import in_layout, which
+from .primitive import find_block, need_not_parameter, primitive
 
 
 @primitive
@@ -33,30 +31,7 @@ def transform_layout(
     user = find_block(func, block)
     target = which(user, buffer)
     mark = (user, f"uses {target.name}")
-    if any(p.name == target.name for p in func.buffers):
-        how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
-        raise ScheduleError(
-            f"`{target.name}` is a parameter of the function, and its layout is the caller's",
-            mark,
-            hint=f"{how} makes a copy whose layout is free",
-        )
-    mapping = parse_index_map(index_map, len(target.shape))
-    names = Names.of(func)
-    layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
-    if not layout.conditions:
-        return relaid(func, target.name, target.with_(shape=layout.extents), mapping), None
-    if pad_value is None:
-        raise ScheduleError(
-            f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
-            mark,
-            hint="pad_value=0",
-        )
-    try:
-        padding = const(pad_value, target.dtype)
-    except TypeError:
-        raise ScheduleError(
-            f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}",
-            mark,
-            hint=f"pad_value is a number that {target.dtype} holds, such as 0",
-        ) from None
-    return padded(func, target, mapping, layout, padding, names), None
+    how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
+    hint = f"{how} makes a copy whose layout is free"
+    need_not_parameter(func, target, "its layout is the caller's", mark, hint)
+    return in_layout(func, target, parse_index_map(index_map, len(target.shape)), pad_value, mark), None
