@@ -14,18 +14,13 @@ from . import dtypes
 from .ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from .traverse import variables
 
-_NUMPY = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod, "min": np.minimum, "max": np.maximum,
-    "and": np.logical_and, "or": np.logical_or, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
-    ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
-
 # What each operation on integers makes of two of Python's numbers.
 ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "==": operator.eq, "!=": operator.ne, "<": operator.lt,
     "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+_ON_ARRAYS = ON_NUMBERS | {"min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or}
 
 
 def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -56,11 +51,11 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
             return np.negative(evaluate(a, values))
         case Select(c, t, f):
             return np.where(evaluate(c, values), evaluate(t, values), evaluate(f, values))
-        case Binary(op, a, b) if op in _NUMPY:
+        case Binary(op, a, b) if op in _ON_ARRAYS:
             x, y = evaluate(a, values), evaluate(b, values)
             if op in ("//", "%") and not np.all(y):
                 raise Opaque(f"`{e}` divides by zero")
-            return _NUMPY[op](x, y)
+            return _ON_ARRAYS[op](x, y)
         case _:
             raise Opaque(f"`{e}` is not made of variables and constants")
 
@@ -124,13 +119,10 @@ def points_of(
     for c in conditions:
         used |= variables(c)
     names = [n for n in extents if n in used]
-    sizes = []
-    for name in names:
-        extent = extents[name]
-        if extent is None:
-            return None
-        sizes.append(extent)
-    full = list(sizes)
+    full = [extent for name in names if (extent := extents[name]) is not None]
+    if len(full) < len(names):
+        return None
+    sizes = list(full)
     while prod(sizes) > limit:
         largest = sizes.index(max(sizes))
         sizes[largest] = (sizes[largest] + 1) // 2

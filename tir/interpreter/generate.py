@@ -125,12 +125,10 @@ class Generator:
         yield
         self._scope, self._buffers = scope, buffers
 
-    def _visible(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, b.python) for name, b in self._scope.items())
-
     def _site(self, error: type[InterpreterError], message: str) -> int:
         where = f", in `{stmt_text(self._statement).strip().splitlines()[0]}`" if self._statement is not None else ""
-        self.sites.append(Site(error, _braces(message) + _braces(where, literal=True), self._visible()))
+        visible = tuple((name, b.python) for name, b in self._scope.items())
+        self.sites.append(Site(error, _braces(message) + _braces(where, literal=True), visible))
         return len(self.sites) - 1
 
     # lines
@@ -139,9 +137,8 @@ class Generator:
         self._body.lines.append("    " * self._body.depth + text)
 
     def _finish(self, name: str, parameters: list[str]) -> None:
-        self._texts.append(
-            "\n".join([f"def {name}({', '.join([*parameters, 'rng'])}):", *(self._body.lines or ["    pass"])]) + "\n"
-        )
+        head = f"def {name}({', '.join([*parameters, 'rng'])}):"
+        self._texts.append("\n".join([head, *(self._body.lines or ["    pass"])]) + "\n")
         self.functions.append(name)
 
     def _allocate(self, b: Buffer) -> None:
@@ -152,6 +149,7 @@ class Generator:
     # statements
 
     def _stmt(self, s: Stmt) -> None:
+        self._statement = None if isinstance(s, (For, Block)) else s
         match s:
             case Seq(stmts):
                 for x in stmts:
@@ -165,19 +163,16 @@ class Generator:
                 with self._scoped():
                     self._block(s)
             case Store(buffer, indices, value):
-                self._statement = s
                 place, _ = self._element(buffer, indices)
                 text = self._typed(value)
                 self._line(f"{place} = {_stored(text, buffer.dtype)}")
             case If(condition, then, orelse):
-                self._statement = s
                 self._line(f"if {self._expr(condition)}:")
                 self._indented(then)
                 if orelse is not None:
                     self._line("else:")
                     self._indented(orelse)
             case Let(var, value, body):
-                self._statement = s
                 text = self._expr(value)
                 with self._scoped():
                     python = self._name(var.name, "int" if dtypes.is_int(var.dtype) else var.dtype)
@@ -185,12 +180,10 @@ class Generator:
                     self._scope[var.name] = _Binding(python)
                     self._stmt(body)
             case Allocate(buffer, body):
-                self._statement = s
                 with self._scoped():
                     self._allocate(buffer)
                     self._stmt(body)
             case Evaluate(value):
-                self._statement = s
                 self._line(self._expr(value))
             case _:
                 assert_never(s)  # type: ignore[arg-type]
@@ -202,7 +195,6 @@ class Generator:
             self._body.depth -= 1
 
     def _for(self, loop: For) -> None:
-        self._statement = None
         extent = self._expr(loop.extent)
         shuffles = self.traps and loop.kind in (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD) and not _accumulates(loop)
         with self._scoped():
@@ -219,9 +211,8 @@ class Generator:
         outer, self._body = self._body, _Body()
         name = fresh(self._taken, f"{self.func.name}_{loop.name}")
         used = {n.name for n in walk(loop) if isinstance(n, (Var, Buffer))}
-        parameters = [b.python for n, b in self._scope.items() if n in used] + [
-            p for n, (p, _) in self._buffers.items() if n in used
-        ]
+        parameters = [b.python for n, b in self._scope.items() if n in used]
+        parameters += [p for n, (p, _) in self._buffers.items() if n in used]
         parameters += ["started"] if self._tracked else []
         self._for(loop)
         self._finish(name, parameters)
@@ -231,7 +222,6 @@ class Generator:
     def _block(self, b: Block) -> None:
         self._line(f"# block {b.name}")
         depth = self._body.depth
-        self._statement = None
         if b.predicate != TRUE:
             self._line(f"if {self._expr(b.predicate)}:")
             self._body.depth += 1
@@ -309,9 +299,8 @@ class Generator:
     def _typed(self, value: Expr) -> str:
         """A value to be stored: exact index arithmetic is brought into the range of its dtype."""
         text = self._expr(value)
-        return (
-            f"{value.dtype}({text})" if dtypes.is_int(value.dtype) and not isinstance(value, Const) and not wraps(value) else text
-        )
+        exact = dtypes.is_int(value.dtype) and not isinstance(value, Const) and not wraps(value)
+        return f"{value.dtype}({text})" if exact else text
 
     def _expr(self, e: Expr, outer: int = 0) -> str:
         match e:
