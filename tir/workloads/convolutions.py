@@ -78,13 +78,17 @@ class Convolution:
         return tuple(s + 2 * self.padding for s in self.image)
 
     @property
+    def outputs(self) -> Shape:
+        """How many positions a kernel takes along each axis of an image."""
+        return tuple((p - r) // self.stride + 1 for p, r in zip(self.padded, self.reach, strict=True))
+
+    @property
     def shapes(self) -> tuple[Shape, Shape, Shape]:
         """Of the images, the kernels and the outputs."""
-        extents = tuple((p - r) // self.stride + 1 for p, r in zip(self.padded, self.reach, strict=True))
         return (
             self._shape(self.layout.image, self.image, self.CI),
             self._shape(self.layout.kernel, self.kernel, self.CI // self.groups),
-            self._shape(self.layout.output, extents, self.CI),
+            self._shape(self.layout.output, self.outputs, self.CI),
         )
 
     @property
@@ -98,6 +102,16 @@ class Convolution:
         return prod(self.shapes[2]) * (2 * self.terms + self.relu)
 
     @property
+    def border(self) -> tuple[int, int]:
+        """How many zeros are put before and after an image, along each of its axes."""
+        return self.padding, self.padding
+
+    def meeting(self, place: Expr, step: Expr) -> tuple[Expr, Expr, Expr | None]:
+        """Which element of an image meets which of a kernel along one axis, at a step of the sum for an output; and where, if not
+        always."""
+        return place * self.stride + (step if self.dilation is None else step * self.dilation), step, None
+
+    @property
     def conflict(self) -> str:
         if any(r > p for r, p in zip(self.reach, self.padded, strict=True)):
             reach, padded = ("x".join(map(str, sizes)) for sizes in (self.reach, self.padded))
@@ -105,6 +119,14 @@ class Convolution:
         if self.CI % self.groups or self.CO % self.groups:
             return f"{self.CI} and {self.CO} channels can't be divided into {self.groups} groups"
         return ""
+
+    def build(self, dtype: str, name: str) -> PrimFunc:
+        X, K, Y = convolved(self, dtype, "conv" if self.relu else "Y")
+        return te.create_prim_func([X, K, _relu(Y, self.layout.named) if self.relu else Y], name=name)
+
+    def multiply(self, dtype: str) -> Callable[..., None]:
+        """What fills the outputs from the images and the kernels, as fast as numpy can."""
+        return (by_columns if "co" in self.layout.output else by_elements)(self, dtype)
 
 
 # --- as a program ------------------------------------------------------------------------------------------------------
@@ -141,21 +163,22 @@ def convolved(c: Convolution, dtype: str, name: str) -> tuple[te.Tensor, te.Tens
     """The images, the kernels, and the stage that convolves them."""
     layout, (images, kernels, output) = c.layout, c.shapes
     X, K = te.placeholder(images, dtype, name="X"), te.placeholder(kernels, dtype, name="K")
-    pad = padded(X, layout.padded, c.padding, c.padding)
+    pad = padded(X, layout.padded, *c.border)
     extents = dict(zip(layout.kernel, kernels, strict=True))
     steps = {axis: te.reduce_axis((0, extents[axis]), f"r{axis}") for axis in layout.summed}
 
     def value(*index: Expr) -> Expr:
         place = dict(zip(layout.output, index, strict=True))
-        inner = {**place, **steps}
-        seen = dict(inner)
+        seen: dict[str, Expr] = {**place, **steps}
+        inner = dict(seen)
+        conditions = []
         for axis in layout.moving:
-            step = steps[axis] if c.dilation is None else steps[axis] * c.dilation
-            seen[axis] = place[axis] * c.stride + step
+            seen[axis], inner[axis], condition = c.meeting(place[axis], steps[axis])
+            conditions += [] if condition is None else [condition]
         if c.groups > 1:
             seen["c"] = place["co"] // (c.CO // c.groups) * (c.CI // c.groups) + steps["c"]
         product = pad[tuple(seen[axis] for axis in layout.image)] * K[tuple(inner[axis] for axis in layout.kernel)]
-        return te.sum(product, axis=[*steps.values()])
+        return te.sum(product, axis=[*steps.values()], where=te.all(*conditions) if conditions else None)
 
     return X, K, te.compute(output, named(layout.named, value), name=name)
 
@@ -167,112 +190,97 @@ def _relu(x: te.Tensor, names: Sequence[str]) -> te.Tensor:
 # --- in numpy ----------------------------------------------------------------------------------------------------------
 
 
-class _Windows:
-    """Gives what each output sees of an image: a view whose axes are those of the image, then those of the kernel."""
+def windows(c: Convolution, dtype: str) -> Callable[[np.ndarray], np.ndarray]:
+    """What gives what each output sees of an image: a view whose axes are those of the image, then those of the kernel."""
+    axes, moving = c.layout.image[1:], c.layout.moving
 
-    def __init__(self, c: Convolution, dtype: str):
-        self._c = c
-        self._positions = [c.layout.image.index(axis) - 1 for axis in c.layout.moving]
-        moving = dict(zip(self._positions, c.padded, strict=True))
-        self._padded = np.zeros([moving.get(n, extent) for n, extent in enumerate(c.shapes[0][1:])], dtype)
-        self._interior = self._padded[self._along(slice(c.padding, -c.padding or None))]
-
-    def _along(self, part: slice) -> tuple[slice, ...]:
+    def along(part: slice) -> tuple[slice, ...]:
         """`part` of the axes that a kernel moves along, all of the others."""
-        return tuple(part if n in self._positions else slice(None) for n in range(len(self._c.layout.image) - 1))
+        return tuple(part if axis in moving else slice(None) for axis in axes)
 
-    def padded(self, image: np.ndarray) -> np.ndarray:
-        if not self._c.padding:
-            return image
-        self._interior[...] = image
-        return self._padded
+    padded = np.zeros(c._shape(axes, c.padded, c.CI), dtype)
+    interior = padded[along(slice(c.padding, -c.padding or None))]
+    positions = [axes.index(axis) for axis in moving]
+    steps = (*along(slice(None, None, c.stride)), *[slice(None, None, c.dilation)] * len(moving))
 
-    def __call__(self, source: np.ndarray) -> np.ndarray:
-        view = sliding_window_view(source, self._c.reach, axis=self._positions)  # type: ignore[call-overload]
-        steps = (slice(None, None, self._c.dilation),) * len(self._positions)
-        return view[self._along(slice(None, None, self._c.stride)) + steps]
+    def view(image: np.ndarray) -> np.ndarray:
+        if c.padding:
+            interior[...] = image
+            image = padded
+        return sliding_window_view(image, c.reach, axis=positions)[steps]  # type: ignore[call-overload]
+
+    return view
 
 
-class _Columns:
+def by_columns(c: Convolution, dtype: str) -> Callable[..., None]:
     """Convolves image by image: windows to columns, some rows of the result at a time, and a matrix product for each group.
 
     Where channels come first, the kernel is the left factor, and the windows are laid out at once.
     """
+    layout, seen_by = c.layout, windows(c, dtype)
+    kernel_first = layout.output[1] == "co"
+    outer = [axis for axis in layout.kernel if axis not in layout.summed]
+    places = [axis for axis in layout.image[1:] if axis not in layout.summed or axis in layout.moving]
+    inner = [f"r{axis}" if axis in layout.moving else axis for axis in layout.summed]
+    names = [*layout.image[1:], *(f"r{axis}" for axis in layout.moving)]
+    order = [names.index(axis) for axis in (inner + places if kernel_first else places + inner)]
+    kernel_order = [layout.kernel.index(axis) for axis in (outer + layout.summed if kernel_first else layout.summed + outer)]
+    extents = dict(zip(layout.output, c.shapes[2], strict=True))
+    count, line = extents[places[0]], prod(extents[axis] for axis in places[1:]) * c.terms
+    rows = count if kernel_first else min(max(1, COLUMNS // line), count)
+    columns = np.empty(rows * line, dtype)
+    width = prod(extents[axis] for axis in outer)
+    groups = [tuple(slice(g * n // c.groups, (g + 1) * n // c.groups) for n in (c.CI, width)) for g in range(c.groups)]
 
-    def __init__(self, c: Convolution, dtype: str):
-        self._c, self._windows, layout = c, _Windows(c, dtype), c.layout
-        self._kernel_first = layout.output[1] == "co"
-        places = [axis for axis in layout.image[1:] if axis not in layout.summed or axis in layout.moving]
-        inner = [f"r{axis}" if axis in layout.moving else axis for axis in layout.summed]
-        seen = [*layout.image[1:], *(f"r{axis}" for axis in layout.moving)]
-        self._order = [seen.index(axis) for axis in (inner + places if self._kernel_first else places + inner)]
-        outer = [axis for axis in layout.kernel if axis not in layout.summed]
-        self._kernel_order = [
-            layout.kernel.index(axis) for axis in (outer + layout.summed if self._kernel_first else layout.summed + outer)
-        ]
-        output = dict(zip(layout.output, c.shapes[2], strict=True))
-        count, line = output[places[0]], prod(output[axis] for axis in places[1:]) * c.terms
-        rows = count if self._kernel_first else min(max(1, COLUMNS // line), count)
-        self._columns = np.empty(rows * line, dtype)
-        self._slices = [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
-
-    def __call__(self, X: np.ndarray, K: np.ndarray, out: np.ndarray) -> None:
-        c, everything = self._c, slice(None)
-        for image, result in zip(X, out, strict=True):
-            source = self._windows.padded(image)
-            for group in range(c.groups):
-                inputs, outputs = (slice(group * n // c.groups, (group + 1) * n // c.groups) for n in (c.CI, c.CO))
-                if c.groups == 1:
-                    inputs = outputs = everything
-                kernel = np.ascontiguousarray(K[..., outputs].transpose(self._kernel_order))
-                seen = self._windows(source[..., inputs]).transpose(self._order)
-                if self._kernel_first:
-                    matrix = self._laid_out(seen).reshape(c.terms, -1)
-                    np.matmul(kernel.reshape(-1, c.terms), matrix, out=result.reshape(-1, matrix.shape[1]))
-                    continue
-                for rows in self._slices:
-                    matrix, target = self._laid_out(seen[rows]).reshape(-1, c.terms), result[rows][..., outputs]
-                    if c.groups == 1:
-                        np.matmul(matrix, kernel.reshape(c.terms, -1), out=target.reshape(len(matrix), -1))
-                    else:
-                        target[...] = np.matmul(matrix, kernel.reshape(c.terms, -1)).reshape(target.shape)
-            if c.relu:
-                np.maximum(result, 0, out=result)
-
-    def _laid_out(self, seen: np.ndarray) -> np.ndarray:
+    def laid_out(seen: np.ndarray) -> np.ndarray:
         """The windows one after the other; a view where they lie like that."""
         if seen.flags.c_contiguous:
             return seen
-        columns = self._columns[: seen.size].reshape(seen.shape)
-        columns[...] = seen
-        return columns
+        copy = columns[: seen.size].reshape(seen.shape)
+        copy[...] = seen
+        return copy
+
+    def run(X: np.ndarray, K: np.ndarray, out: np.ndarray) -> None:
+        kernel = np.ascontiguousarray(K.transpose(kernel_order)).reshape((width, c.terms) if kernel_first else (-1, width))
+        for image, result in zip(X, out, strict=True):
+            seen = seen_by(image).transpose(order)
+            if kernel_first:
+                np.matmul(kernel, laid_out(seen).reshape(c.terms, -1), out=result.reshape(width, -1))
+            else:
+                for start in range(0, count, rows):
+                    part, target = seen[start : start + rows], result[start : start + rows].reshape(-1, width)
+                    for inputs, outputs in groups:
+                        matrix = laid_out(part[..., inputs]).reshape(-1, c.terms)
+                        np.matmul(matrix, kernel[:, outputs], out=target[:, outputs])
+            if c.relu:
+                np.maximum(result, 0, out=result)
+
+    return run
 
 
-class _Elements:
+def by_elements(c: Convolution, dtype: str) -> Callable[..., None]:
     """Convolves each channel by itself: for each kernel element a multiplication and an addition, part by part of the result."""
+    seen_by, output = windows(c, dtype), c.shapes[2][1:]
+    groups = list(rows_of(output[0], prod(output[1:])))
+    product = np.empty((groups[0].stop, *output[1:]), dtype)
 
-    def __init__(self, c: Convolution, dtype: str):
-        self._c, self._windows = c, _Windows(c, dtype)
-        self._output = c.shapes[2][1:]
-        self._groups = list(rows_of(self._output[0], prod(self._output[1:])))
-        self._product = np.empty((self._groups[0].stop, *self._output[1:]), dtype)
-
-    def __call__(self, X: np.ndarray, K: np.ndarray, out: np.ndarray) -> None:
-        c = self._c
+    def run(X: np.ndarray, K: np.ndarray, out: np.ndarray) -> None:
         last = np.moveaxis(K, c.layout.kernel.index("c"), -1)
         kernel = last.reshape(*c.kernel, *(c.CI if axis == "c" else 1 for axis in c.layout.output[1:]))
         for image, result in zip(X, out, strict=True):
-            seen = self._windows(self._windows.padded(image))
-            for group in self._groups:
+            seen = seen_by(image)
+            for group in groups:
                 part = result[group]
-                term = self._product[: len(part)]
+                term = product[: len(part)]
                 for n, place in enumerate(np.ndindex(*c.kernel)):
-                    factor = np.broadcast_to(kernel[place], self._output)[group]
+                    factor = np.broadcast_to(kernel[place], output)[group]
                     np.multiply(seen[group][(..., *place)], factor, out=term if n else part)
                     if n:
                         np.add(part, term, out=part)
                 if c.relu:
                     np.maximum(part, 0, out=part)
+
+    return run
 
 
 # --- workloads ---------------------------------------------------------------------------------------------------------
@@ -300,25 +308,15 @@ def parameters(**defaults: int) -> tuple[Parameter, ...]:
     return tuple(Parameter(name, size, MEANINGS[name], least=0 if name == "padding" else 1) for name, size in sizes.items())
 
 
-def _workload(name: str, summary: str, of: Callable[..., Convolution], sizes: tuple[Parameter, ...]) -> Workload:
+def workload(name: str, summary: str, of: Callable[..., Convolution], sizes: tuple[Parameter, ...]) -> Workload:
     """The convolution that `of` makes of the sizes."""
-
-    def build(dtype: str, *sizes: int) -> PrimFunc:
-        c = of(*sizes)
-        X, K, Y = convolved(c, dtype, "conv" if c.relu else "Y")
-        return te.create_prim_func([X, K, _relu(Y, c.layout.named) if c.relu else Y], name=name)
-
-    def multiply(dtype: str, *sizes: int) -> Callable[..., None]:
-        c = of(*sizes)
-        return (_Columns if "co" in c.layout.output else _Elements)(c, dtype)
-
     return sums_of_products(
         name=name,
         summary=summary,
         parameters=sizes,
-        build=build,
+        build=lambda dtype, *sizes: of(*sizes).build(dtype, name),
         shapes=lambda *sizes: of(*sizes).shapes,
-        multiply=multiply,
+        multiply=lambda dtype, *sizes: of(*sizes).multiply(dtype),
         terms=lambda *sizes: of(*sizes).terms,
         flop=lambda *sizes: of(*sizes).flop,
         conflict=lambda *sizes: of(*sizes).conflict,
@@ -336,7 +334,7 @@ def _last(dims: int) -> Callable[..., Convolution]:
     return of
 
 
-_CONV2D_NHWC = _workload(
+_CONV2D_NHWC = workload(
     "conv2d_nhwc",
     "a convolution of images (N, H, W, CI) with zero padding, dilated or in groups if asked to",
     _last(2),
@@ -369,11 +367,11 @@ def _layer_draw(rng: np.random.Generator, *sizes: int) -> Arrays:
 
 def _layer_numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
     c = _last(2)(*sizes)
-    columns = _Columns(c, dtype)
+    convolve = by_columns(c, dtype)
 
     def run(inputs: Arrays, outputs: Arrays) -> None:
         X, K, bias, scale, offset = inputs
-        columns(X, K, outputs[0])
+        convolve(X, K, outputs[0])
         pixels = outputs[0].reshape(-1, c.CO)
         for group in rows_of(*pixels.shape):
             y = pixels[group]
@@ -400,26 +398,26 @@ def _layer_flop(*sizes: int) -> int:
 
 
 WORKLOADS = (
-    _workload(
+    workload(
         "conv2d",
         "a convolution of NCHW images with zero padding, then relu",
         lambda N, H, W, CI, CO, KH, KW, *more: Convolution(FIRST, N, (H, W), CI, CO, (KH, KW), *more, relu=True),
         parameters(H=56, W=56, CI=64, CO=64, KH=3, KW=3, stride=1, padding=1),
     ),
-    _workload(
+    workload(
         "depthwise",
         "a convolution of each channel with a kernel of its own, with zero padding, then relu",
         lambda N, H, W, C, KH, KW, *more: Convolution(FIRST_EACH, N, (H, W), C, C, (KH, KW), *more, relu=True),
         parameters(H=112, W=112, C=32, KH=3, KW=3, stride=1, padding=1),
     ),
-    _workload(
+    workload(
         "conv1d",
         "a convolution of signals (N, L, CI) with zero padding",
         _last(1),
         parameters(L=256, CI=64, CO=128, K=3, stride=2, padding=1),
     ),
     _CONV2D_NHWC,
-    _workload(
+    workload(
         "conv3d",
         "a convolution of volumes (N, D, H, W, CI) with zero padding",
         _last(3),
@@ -436,7 +434,7 @@ WORKLOADS = (
         flop=_layer_flop,
         conflict=_CONV2D_NHWC.conflict,
     ),
-    _workload(
+    workload(
         "depthwise_nhwc",
         "a convolution of each channel of images (N, H, W, C) with a kernel of its own, with zero padding",
         lambda N, H, W, C, K, *more: Convolution(LAST_EACH, N, (H, W), C, C, (K, K), *more),
@@ -444,7 +442,7 @@ WORKLOADS = (
     ),
 )
 
-CAPSULE = _workload(
+CAPSULE = workload(
     "capsule",
     "a convolution of images (N, H, W, 4, 4, CI), of which each element is a matrix of 4 by 4",
     lambda N, H, W, CI, CO, K, *more: Convolution(CAPSULES, N, (H, W), CI, CO, (K, K), *more),
