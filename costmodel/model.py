@@ -24,7 +24,7 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class WarmUp(Protocol):
-    """What a model may have besides."""
+    """What a model, or a search, may have besides."""
 
     def warm_up(self) -> None:
         """Load what scoring and learning need, while the program as written runs."""

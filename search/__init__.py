@@ -1,9 +1,9 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
 A function becomes sketches (`space`, by the rules in `rules`), a sketch a population of candidates (`sample`), of which the
-search (`evolution`) proposes some to the tuning `loop`, which has them built, run and checked by worker processes (`measure`). A
-`session` is the tuning of one function: its loop, its `journal`, the `race` at its end. `tuner.autotune` lets one have the whole
-`budget`; the `task_scheduler` shares one out among several.
+search (`evolution`) proposes some, to be built, run and checked by worker processes (`measure`). A `session` is the tuning of one
+function: its rounds, its `journal`, the `race` at its end. `tuner.autotune` lets one have the whole `budget`; the
+`task_scheduler` shares one out among several.
 
 Names are imported when first used, so that a worker process starts quickly.
 """

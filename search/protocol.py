@@ -15,10 +15,10 @@ A search of one's own needs `propose` and `tell` and nothing else:
 
     tir.autotune(func, search=Fixed(traces))
 
-Each other protocol here is one ability; the loop uses those that a search has. What a search says of itself is shown, where it
-has these attributes: `sketches`, of which there are so many, each made by its `rules`; `scored`, how many rows its model judged,
-as {"symbolic": n, "concrete": m}, the latter one by one; `scored_per_second`; and `rank_correlation`, how its model's scores rank
-with what was then measured, -1 to 1. The last two are None where unknown.
+Each other protocol here is one ability; the loop uses those that a search has, `costmodel.WarmUp` among them. What a search says
+of itself is shown, where it has these attributes: `sketches`, of which there are so many, each made by its `rules`; `scored`, how
+many rows its model judged, as {"symbolic": n, "concrete": m}, the latter one by one; `scored_per_second`; and `rank_correlation`,
+how its model's scores rank with what was then measured, -1 to 1. The last two are None where unknown.
 """
 
 from __future__ import annotations
@@ -56,15 +56,6 @@ class Polishes(Protocol):
 
     def polish(self, n: int, rng: np.random.Generator) -> Sequence[Candidate]:
         """At most `n` candidates one step from the best measured ones, for the end of the budget."""
-        ...
-
-
-@runtime_checkable
-class WarmsUp(Protocol):
-    """A search that has something to load."""
-
-    def warm_up(self) -> None:
-        """Load what is needed later, while the program as written runs."""
         ...
 
 

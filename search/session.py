@@ -1,8 +1,12 @@
-"""The tuning of one task in steps, so that several can share a budget; and how a run of such sessions goes from start to end."""
+"""The tuning of one task: propose candidates, measure them, write them down, tell the search. It goes in steps, so that several
+tasks can share a budget; here is also how a run of such sessions goes from start to end."""
 
 from __future__ import annotations
 
+import statistics
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,27 +15,32 @@ from typing import Any
 import numpy as np
 
 from codegen.backend import backend
+from costmodel import WarmUp
 from schedule import ScheduleError
 from tir.ir import PrimFunc
 from tir.verify import VerifyError, verify
 
 from .budget import Budget
-from .events import Callback, Finished, Started
+from .events import Callback, Finished, Prepared, RoundEnded, Started
 from .journal import Journal
-from .loop import Loop, Proposer
-from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
+from .measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
 from .options import Options
-from .protocol import Search
-from .race import race
+from .protocol import Polishes, Search, WarmStarts
+from .race import LEADERS, race
+from .ranking import correlation
 from .records import Records
 from .result import Result
+from .sketch import Sketch
 from .task import Task
+from .warm_start import examples, is_of
 
+IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
 WRITTEN = 0.06  # share of a budget in seconds, at most, that the program as written gets
 ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
 
 
 Turn = tuple["Session", int, bool]  # who measures, how many candidates, and whether next to the best
+Beginning = tuple[Search, Sequence[Candidate], Sequence[Candidate]]  # a search, the first candidates, and the first of the search
 
 
 class Session:
@@ -46,9 +55,14 @@ class Session:
         self._budget, self._options = budget, options
         self._limits = _limits(task, options.limits or Limits(), budget)
         self._journal = Journal(task, budget, records, options.seed, callbacks)
+        self._rng = np.random.default_rng(options.seed)
         self._stack = ExitStack()
         self._measurer: Measurer | None = None
-        self._loop: Loop | None = None
+        self._search: Search | None = None
+        self._first: Sequence[Candidate] = ()  # the candidates measured before those of the search
+        self._measured = 0  # copies included
+        self._idle = 0  # candidates in a row that were copies of earlier ones
+        self._exhausted = False
 
     def __enter__(self) -> Session:
         return self
@@ -69,26 +83,23 @@ class Session:
     @property
     def exhausted(self) -> bool:
         """Whether the search has nothing new to propose, or nothing can be measured."""
-        return self.error is not None or (self._loop is not None and self._loop.exhausted)
+        return self.error is not None or self._exhausted
 
     def turns(self) -> Iterator[Turn]:
         """Turns until the budget or the space is used up, where the whole budget is for this task."""
         while not self._budget.spent and not self.exhausted:
-            known = (True, 0.0) if self._loop is None else (self._loop.polishes, self._loop.pace)
-            yield (self, *self._budget.share(*known))
+            polishes = self._search is None or isinstance(self._search, Polishes)
+            spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
 
     def step(self, n: int, polish: bool = False) -> None:
         """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
         the first candidates, all of them."""
         try:
-            if self._loop is not None:
-                self._loop.step(n, polish)
-                return
-            own = (self._budget.trials, self._budget.seconds) if self._budget.tasks == 1 else (None, None)
-            self._journal.emit(Started(self.task, *own))
-            self._measurer = self._stack.enter_context(self._make_measurer())
-            self._loop = Loop(self._measurer, self._budget, self._journal, np.random.default_rng(self._options.seed))
-            self._loop.start(self._make_proposer, n, self._limits.baseline)
+            if self._search is None:
+                self._start(n)
+            else:
+                self._continue(self._search, n, polish)
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
 
@@ -100,8 +111,8 @@ class Session:
     def race(self) -> None:
         """Let the leading candidates race."""
         try:
-            if self._measurer is not None and self._loop is not None and self.error is None:
-                race(self._journal, self._measurer, self._budget, self._loop.first)
+            if self._measurer is not None and self.error is None:
+                race(self._journal, self._measurer, self._budget, self._first)
         except WorkerError as error:
             self.error, self._journal.problem = error, str(error)
 
@@ -114,6 +125,22 @@ class Session:
         self._journal.emit(Finished(result))
         return result
 
+    # --- the beginning -------------------------------------------------------------------------------------------------
+
+    def _start(self, n: int) -> None:
+        """Prepare, tell the search what is known, and measure the first candidates and others of the search, about `n` in all."""
+        journal, budget = self._journal, self._budget
+        own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
+        journal.emit(Started(self.task, *own))
+        self._measurer = self._stack.enter_context(self._make_measurer())
+        self._measurer.remember(journal.again)
+        with journal.phase("prepare"):
+            self._search, self._first, proposed = self._prepare(self._measurer, n)
+        if self._first:
+            self._round(self._first)
+        if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
+            self._round(proposed)
+
     def _make_measurer(self) -> Measurer:
         o = self._options
         if o.measurer is None:
@@ -123,7 +150,51 @@ class Session:
             raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {made!r}")
         return made
 
-    def _make_proposer(self) -> Proposer:
+    def _prepare(self, measurer: Measurer, n: int) -> Beginning:
+        """While the program as written runs, on one thread, another makes the search and has its first candidates built."""
+        journal = self._journal
+        prepared = threading.Event()
+        aside = ThreadPoolExecutor(1)
+        beginning = aside.submit(self._begin, measurer, n, prepared)
+        try:
+            baseline = measurer.prepare()
+            prepared.set()
+            search, first, proposed = beginning.result()
+        finally:
+            prepared.set()
+            aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
+        journal.prepared(baseline, self._limits.baseline)
+        if self.task.workload is not None:
+            samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
+            journal.numpy = statistics.median(samples) if samples else None
+        journal.measure_peak(measurer)
+        sketches = len(search.sketches) if hasattr(search, "sketches") else None
+        journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
+        return search, first, proposed
+
+    def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
+        """The search, told what is known. The candidates are built until the program as written has run."""
+        journal = self._journal
+        search, first = self._make_search()
+        if isinstance(search, WarmUp):
+            search.warm_up()
+        if journal.records is not None and isinstance(search, WarmStarts):
+            with Records(journal.records.path, create=False) as records:  # a connection serves one thread
+                search.warm_start(examples(records, self.task))
+        own = {s.name: s for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+        journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
+        # Candidates of other sketches that have the name of one of the search's are left out.
+        known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
+        if known:
+            search.tell(known)
+        first = first[: self._budget.left]
+        proposed = _candidates(search.propose(n - len(first), self._rng)) if n > len(first) else ()
+        if isinstance(measurer, BuildsAhead):
+            measurer.build_ahead([*first, *proposed], prepared.is_set)
+        return search, first, proposed
+
+    def _make_search(self) -> tuple[Search, Sequence[Candidate]]:
+        """What proposes candidates, and those to begin with."""
         o = self._options
         search: Any = o.search
         if search is None or isinstance(search, str):
@@ -139,6 +210,51 @@ class Session:
         except ScheduleError as error:  # no reason not to search
             self._journal.problem = f"there is no default schedule: {error}"
             return search, []
+
+    # --- rounds --------------------------------------------------------------------------------------------------------
+
+    def _continue(self, search: Search, n: int, polish: bool) -> None:
+        """One round of at most `n` candidates, next to the best if `polish` and the search can."""
+        with self._journal.phase("propose"):
+            proposed: Sequence[Candidate] = ()
+            if polish and isinstance(search, Polishes):
+                proposed = _candidates(search.polish(n, self._rng))
+            proposed = proposed or _candidates(search.propose(n, self._rng))
+        before = self.trials
+        if proposed:
+            self._round(proposed)
+        self._idle = 0 if self.trials > before else self._idle + len(proposed)
+        self._exhausted = not proposed or self._idle >= IDLE
+
+    def _round(self, proposed: Sequence[Candidate]) -> None:
+        """Measure candidates, tell the search what became of them, and callbacks what the search says of itself."""
+        journal, measurer, search = self._journal, self._measurer, self._search
+        told: list[Measurement] = []
+        built, ran = measurer.build_seconds, measurer.run_seconds
+        for measurement in measurer.measure(proposed):
+            told.append(measurement)
+            self._measured += 1
+            journal.add(measurement)
+            best = 0.0 if journal.best is None else journal.best.seconds
+            self._budget.rounds[self.task.key] = LEADERS * best + (journal.numpy or 0.0)
+            if self._budget.late:
+                break
+        journal.phases["build"] += measurer.build_seconds - built
+        journal.phases["run"] += measurer.run_seconds - ran
+        with journal.phase("propose"):
+            search.tell(told)
+        journal.scored_per_second = getattr(search, "scored_per_second", None)
+        journal.scored = dict(getattr(search, "scored", {}))
+        ranked = getattr(search, "rank_correlation", None)
+        ranked = correlation(told) if ranked is None else ranked
+        journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
+
+
+def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
+    """What a search proposed; TypeError if that is anything but candidates, which is a mistake of a search of one's own."""
+    if not isinstance(proposed, Sequence) or not all(isinstance(c, Candidate) for c in proposed):
+        raise TypeError(f"a search proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
+    return proposed
 
 
 @contextmanager

@@ -226,7 +226,8 @@ class Records:
             found = _by_task(standings(connection))
             rows = connection.execute(
                 f"""SELECT workload, name, shape, fingerprint, max(target) AS target, max(threads) AS threads, max(cpu) AS cpu,
-                flop, max(time) AS last, script FROM {_RECORDS} GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
+                flop, max(time) AS last, script FROM {_RECORDS}
+                GROUP BY workload, fingerprint ORDER BY name, shape, fingerprint"""
             ).fetchall()
         summaries = []
         for row in map(exchange.decoded, rows):
