@@ -13,7 +13,9 @@ from tir.traverse import walk
 from . import dot, halves
 from . import math as vector_math
 from .memory import Memory
-from .values import TYPES, CodegenError, Value, constant, typed, value_suffix, zero
+from .values import TYPES, CodegenError, Value, constant, typed, zero
+
+OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
 
 
 class Arithmetic(Memory):
@@ -21,7 +23,7 @@ class Arithmetic(Memory):
 
     def splat(self, v: Value, lanes: int | None = None) -> Value:
         """The value in every lane of the current vector loop."""
-        lanes = lanes or (self.lane[1] if self.lane else 1)
+        lanes = lanes or self.lanes
         if v.lanes != 1 or lanes == 1:
             return v
         if not v.name.startswith("%"):
@@ -46,7 +48,7 @@ class Arithmetic(Memory):
             return Value(v.name, type, v.lanes)
         wider = int(type[1:]) > int(v.type[1:])
         verb = ("sext" if signed else "zext") if wider else "trunc"
-        return self.op(f"{verb} {v} to {typed(type, v.lanes)}", type, v.lanes, key=(verb, v.name, type))
+        return self.convert(verb, v, type, key=(verb, v.name, type))
 
     def index(self, e: Expr) -> Value:
         """An integer expression in 64 bits."""
@@ -92,7 +94,7 @@ class Arithmetic(Memory):
             case Cast(dtype, value):
                 return self.cast(dtype, value)
             case Select(c, t, f, lazy):
-                return self.select(c, t, f, lazy)
+                return self.choice(c, t, f, lazy)
             case Call(op, args):
                 return self.call(op, args, e.dtype)
             case _:
@@ -120,11 +122,11 @@ class Arithmetic(Memory):
     def condition(self, op: str, a: Expr, b: Expr) -> Value:
         if op in ("and", "or"):
             x, y = self.together(self.truth(self.expr(a)), self.truth(self.expr(b)))
-            return self.op(f"{op} {x}, {y.name}", "i1", x.lanes)
+            return self.binary(op, x, y)
         if dtypes.is_float(a.dtype):
             x, y = self.together(self.expr(a), self.expr(b))
             code = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}[op]
-            return self.op(f"fcmp {code} {x}, {y.name}", "i1", x.lanes)
+            return self.compare(code, x, y)
         unsigned = dtypes.TABLE[a.dtype].kind == "uint"
         sides = self._lane_against_rest(a, b)
         x, y = sides or (self.expr(a), self.expr(b))
@@ -133,7 +135,7 @@ class Arithmetic(Memory):
         x, y = self.together(x, y)
         code = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[op]
         sign = "" if op in ("==", "!=") else "u" if unsigned or a.dtype == "bool" else "s"
-        return self.op(f"icmp {sign}{code} {x}, {y.name}", "i1", x.lanes)
+        return self.compare(f"{sign}{code}", x, y)
 
     def _lane_against_rest(self, a: Expr, b: Expr) -> tuple[Value, Value] | None:
         """Two vectors of 32 bits that compare as the indices `a` and `b` do, if their difference is linear in the lane: multiples
@@ -153,7 +155,7 @@ class Arithmetic(Memory):
             v = self.index(rest)
             for op, bound, known in (("smin", 2**30, high), ("smax", -(2**30), low)):  # beyond these, no lane makes a difference
                 if known is None or abs(known) > 2**30:
-                    v = self.invoke(f"llvm.{op}.i64", "i64", 1, v, Value(str(bound), "i64"))
+                    v = self.intrinsic(op, v, bound)
             return self.as_type(v, "int32")
 
         steps = ", ".join(f"i32 {i * stride}" for i in range(lanes))
@@ -180,26 +182,25 @@ class Arithmetic(Memory):
         flags = "nsw " if exact else ""
         match op:
             case "+" | "-" | "*":
-                return self.op(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {flags}{x}, {y.name}", x.type, x.lanes)
+                return self.op(f"{OPCODES[op]} {flags}{x}, {y.name}", x.type, x.lanes)
             case "min" if unsigned and {x.name, y.name} & {"0", f"splat ({x.type} 0)"}:  # LLVM 22 fails on umin(fptoui x, 0)
                 return Value("0", x.type)
             case "min" | "max":
-                return self.invoke(f"llvm.{'u' if unsigned else 's'}{op}.{value_suffix(x)}", x.type, x.lanes, x, y)
+                return self.intrinsic(f"{'u' if unsigned else 's'}{op}", x, y)
             case "//" | "%" if unsigned:
                 y = self._safe_divisor(y)
-                return self.op(f"{'udiv' if op == '//' else 'urem'} {x}, {y.name}", x.type, x.lanes)
+                return self.binary("udiv" if op == "//" else "urem", x, y)
             case "//" | "%":
                 y = self._safe_divisor(y)
                 quotient, rest = self._divided(x, y, exact or not y.name.startswith("%"))
-                signs = self.op(f"xor {rest}, {y.name}", x.type, x.lanes)
+                signs = self.binary("xor", rest, y)
                 opposite = self.op(f"icmp slt {signs}, {zero(x)}", "i1", x.lanes)
                 inexact = self.op(f"icmp ne {rest}, {zero(x)}", "i1", x.lanes)
-                adjust = self.op(f"and {opposite}, {inexact.name}", "i1", x.lanes)
+                adjust = self.binary("and", opposite, inexact)
                 if op == "//":
-                    one = self.op(f"sext {adjust} to {x.full}", x.type, x.lanes)
-                    return self.op(f"add {quotient}, {one.name}", x.type, x.lanes)
+                    return self.binary("add", quotient, self.convert("sext", adjust, x.type))
                 fix = self.op(f"select {adjust}, {y}, {x.full} {zero(x)}", x.type, x.lanes)
-                return self.op(f"add {rest}, {fix.name}", x.type, x.lanes)
+                return self.binary("add", rest, fix)
             case _:
                 raise CodegenError(f"operator `{op}` is not for integers")
 
@@ -208,13 +209,12 @@ class Arithmetic(Memory):
         itself, where the processor would trap."""
         by = y
         if not exact:
-            negates = self.op(f"icmp eq {y}, {self.splat(Value('-1', y.type), y.lanes).name}", "i1", y.lanes)
-            by = self.op(f"select {negates}, {y.full} {self.splat(Value('1', y.type), y.lanes).name}, {y}", y.type, y.lanes)
-        quotient = self.op(f"sdiv {x}, {by.name}", x.type, x.lanes)
-        rest = self.op(f"srem {x}, {by.name}", x.type, x.lanes)
+            negates = self.compare("eq", y, -1)
+            by = self.select(negates, 1, y)
+        quotient, rest = self.binary("sdiv", x, by), self.binary("srem", x, by)
         if not exact:
             negative = self.op(f"sub {x.full} {zero(x)}, {x.name}", x.type, x.lanes)
-            quotient = self.op(f"select {negates}, {negative}, {quotient}", x.type, x.lanes)
+            quotient = self.select(negates, negative, quotient)
         return quotient, rest
 
     def _safe_divisor(self, y: Value) -> Value:
@@ -222,8 +222,8 @@ class Arithmetic(Memory):
         if self.mask is None or not y.name.startswith("%"):
             return y
         if y.lanes == 1:
-            return self.op(f"select {self._any_lane()}, {y}, {y.type} 1", y.type) if self.idle else y
-        return self.op(f"select {self.mask}, {y}, {y.full} splat ({y.type} 1)", y.type, y.lanes)
+            return self.select(self._any_lane(), y, 1) if self.idle else y
+        return self.select(self.mask, y, 1)
 
     def unpacked(self, v: Value, dtype: str) -> Value:
         """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
@@ -240,7 +240,7 @@ class Arithmetic(Memory):
     def packed(self, v: Value, dtype: str) -> Value:
         """A value as it is stored."""
         if dtype == "bool":
-            return self.op(f"zext {v} to {typed('i8', v.lanes)}", "i8", v.lanes)
+            return self.convert("zext", v, "i8")
         if not dtypes.is_half(dtype):
             return self.as_type(v, dtype)
         return self.packs[v.name] if v.name in self.packs else self._convert(v, "float32", dtype, "i16")
@@ -281,25 +281,20 @@ class Arithmetic(Memory):
         x, y = self.together(x, y)
         match op:
             case "+" | "-" | "*" | "/":
-                code = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
-                result = self.op(f"{code} {x}, {y.name}", x.type, x.lanes)
+                result = self.binary(OPCODES[op], x, y)
             case "min" | "max":  # the first where they are equal, as with zeros of both signs
-                test = self.op(f"fcmp {'olt' if op == 'min' else 'ogt'} {y}, {x.name}", "i1", x.lanes)
-                result = self.op(f"select {test}, {y}, {x}", x.type, x.lanes)
+                result = self.select(self.compare("olt" if op == "min" else "ogt", y, x), y, x)
             case "//" | "%":
-                quotient = self.op(f"fdiv {x}, {y.name}", x.type, x.lanes)
-                result = self.math("floor", self.rounded(quotient, dtype))
+                result = self.math("floor", self.rounded(self.binary("div", x, y), dtype))
                 if op == "%":
                     result = self.rounded(result, dtype)
-                    product = self.op(f"fmul {result}, {y.name}", x.type, x.lanes)
-                    result = self.op(f"fsub {x}, {self.rounded(product, dtype).name}", x.type, x.lanes)
+                    result = self.binary("sub", x, self.rounded(self.binary("mul", result, y), dtype))
             case _:
                 raise CodegenError(f"operator `{op}` is not for floats")
         return self.rounded(result, dtype)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
-        x, y, z = self.together(x, y, z)
-        return self.invoke(f"llvm.fma.{value_suffix(x)}", x.type, x.lanes, x, y, z)
+        return self.intrinsic("fma", *self.together(x, y, z))
 
     def cast(self, dtype: str, value: Expr) -> Value:
         source = value.dtype
@@ -310,29 +305,28 @@ class Arithmetic(Memory):
             if kind == "float":
                 return self.op(f"fcmp une {v}, {zero(v)}", "i1", v.lanes)
             return self.truth(v)
-        full = typed(to, v.lanes)
         if dtypes.is_float(dtype):
             if kind == "float":
                 if dtypes.is_half(dtype):
                     return v if source == dtype else self.rounded(v, dtype)
                 if v.type == to:
                     return v
-                return self.op(f"{'fpext' if to == 'double' else 'fptrunc'} {v} to {full}", to, v.lanes)
+                return self.convert("fpext" if to == "double" else "fptrunc", v, to)
             verb = "uitofp" if kind in ("uint", "bool") else "sitofp"
             if dtypes.is_half(dtype):  # by way of a type that holds the integer, so that it is rounded once
                 wide = "double" if v.type in ("i32", "i64") else "float"
-                return self.rounded(self.op(f"{verb} {v} to {typed(wide, v.lanes)}", wide, v.lanes), dtype)
-            return self.op(f"{verb} {v} to {full}", to, v.lanes)
+                return self.rounded(self.convert(verb, v, wide), dtype)
+            return self.convert(verb, v, to)
         if kind == "float":
             # Narrow integers through 32 bits, as C does.
             wide = to if dtypes.bits(dtype) >= 32 else "i32"
             verb = "fptoui" if dtypes.TABLE[dtype].kind == "uint" and wide == to else "fptosi"
-            return self.as_type(self.op(f"{verb} {v} to {typed(wide, v.lanes)}", wide, v.lanes), dtype)
+            return self.as_type(self.convert(verb, v, wide), dtype)
         if kind == "bool":
-            return self.op(f"zext {v} to {full}", to, v.lanes)
+            return self.convert("zext", v, to)
         return self.as_type(v, dtype, signed=kind == "int")
 
-    def select(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
+    def choice(self, c: Expr, t: Expr, f: Expr, lazy: bool) -> Value:
         effects = any(
             isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("//", "%")) for side in (t, f) for n in walk(side)
         )
@@ -350,12 +344,12 @@ class Arithmetic(Memory):
             if isinstance(t, Load) and isinstance(f, Const) and f.value == 0 and self.place(t).stride != 0:
                 return x  # a masked load gives 0 elsewhere
             y = self._in_lanes(self.negate(mask), f)
-            return self.op(f"select {mask}, {x}, {y}", x.type, x.lanes)
+            return self.select(mask, x, y)
         condition = self.truth(self.expr(c))
         x, y = self.together(self._typed_value(t), self._typed_value(f))
         if condition.lanes > x.lanes:
             x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
-        return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+        return self.select(condition, x, y)
 
     def _load_if(self, condition: Value, t: Load, f: Const) -> Value:
         """A load where the condition holds, a constant elsewhere; without a branch, by loading zeros from elsewhere."""
@@ -365,7 +359,7 @@ class Arithmetic(Memory):
         if f.value == 0:
             return x
         y = self.splat(self._typed_value(f), x.lanes)
-        return self.op(f"select i1 {condition.name}, {x}, {y}", x.type, x.lanes)
+        return self.select(condition, x, y)
 
     def _in_lanes(self, mask: Value, e: Expr) -> Value:
         """The value of `e` in the lanes of `mask`, which may be none; anything in the others."""
@@ -386,7 +380,7 @@ class Arithmetic(Memory):
 
     def _lazy_branch(self, c: Expr, t: Expr, f: Expr) -> Value:
         condition = self.truth(self.expr(c))
-        lanes = self.lane[1] if self.lane and not (self._uniform(t) and self._uniform(f)) else 1
+        lanes = 1 if self._uniform(t) and self._uniform(f) else self.lanes
         results: list[tuple[Value, str]] = []
 
         def side(e: Expr) -> Callable[[], None]:
@@ -405,7 +399,7 @@ class Arithmetic(Memory):
             v = self.wrapped(args[0])
             if dtypes.TABLE[dtype].kind == "uint":
                 return v
-            return self.invoke(f"llvm.abs.{value_suffix(v)}", v.type, v.lanes, v, Value("false", "i1"))
+            return self.invoke(f"llvm.abs.{v.suffix}", v.type, v.lanes, v, Value("false", "i1"))
         values = self.together(*(self.expr(a) for a in args))
         return self.rounded(self.math(op, *values), dtype)
 

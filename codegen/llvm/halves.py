@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .body import Body, Type, Value, function
+from .body import Body, function
+from .values import Value
 
 TYPES = {"float16": "half", "bfloat16": "bfloat"}
 
@@ -26,7 +27,7 @@ def definition(source: str, result: str, lanes: int, native: bool) -> str:
     """
 
     parameter = {"float16": "i16", "bfloat16": "i16", "float64": "double", "float32": "float"}[source]
-    return function(function_name(source, result, lanes), [Type(parameter, lanes)], _conversion(source, result, native))[0]
+    return function(function_name(source, result, lanes), [parameter], lanes, _conversion(source, result, native))[0]
 
 
 def _conversion(source: str, result: str, native: bool) -> Callable[[Body, Value], Value]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from tir.intrinsics import INTRINSICS
 
-from .body import Body, Operand, Type, Value, function
+from .body import Body, function
+from .values import Operand, Value, suffix
 
 # --- Coefficients ---------------------------------------------------------------------------------------------------------
 
@@ -150,20 +151,18 @@ def _scaled(b: Body, fmt: Format, p: Value, t: Value) -> Value:
 
 def _scaled_avx512(b: Body, p: Value, n: Value) -> Value | None:
     """p * 2^n by VSCALEF, which does all of the above; None where the lanes do not fill 128, 256, or any number of 512 bits."""
-    kind = p.type
-    bits = kind.lanes * (32 if kind.scalar == "float" else 64)
-    if bits > 512 and kind.lanes % 2 == 0:
-        half = kind.lanes // 2
-        low, high = (_scaled_avx512(b, b.lanes(p, i, half), b.lanes(n, i, half)) for i in (0, half))
-        return None if low is None or high is None else b.join(low, high)
+    bits = p.lanes * (32 if p.type == "float" else 64)
+    if bits > 512 and p.lanes % 2 == 0:
+        half = p.lanes // 2
+        parts = (range(i, i + half) for i in (0, half))
+        low, high = (_scaled_avx512(b, *(b.shuffled(v, None, part) for v in (p, n))) for part in parts)
+        return None if low is None or high is None else b.shuffled(low, high, range(p.lanes))
     if bits not in (128, 256, 512):
         return None
-    name = f"@llvm.x86.avx512.mask.scalef.{'ps' if kind.scalar == 'float' else 'pd'}.{bits}"
-    mask = f"i{max(8, kind.lanes)}"
-    rounding = [("i32", "4")] if bits == 512 else []  # 4: the current rounding mode
-    arguments = [(str(kind), p.text), (str(kind), n.text), (str(kind), "poison"), (mask, "-1"), *rounding]
-    b.intrinsics.add(f"declare {kind} {name}({', '.join(t for t, _ in arguments)})")
-    return b.emit(kind, f"call {kind} {name}({', '.join(f'{t} {text}' for t, text in arguments)})")
+    mask = Value("-1", f"i{max(8, p.lanes)}")
+    rounding = [Value("4", "i32")] if bits == 512 else []  # the current rounding mode
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if p.type == 'float' else 'pd'}.{bits}"
+    return b.invoke(name, p.type, p.lanes, p, n, Value("poison", p.type, p.lanes), mask, *rounding)
 
 
 def _power_of_two(b: Body, fmt: Format, t: Value) -> Value:
@@ -190,7 +189,7 @@ def _split(b: Body, fmt: Format, x: Value) -> tuple[Value, Value]:
     """The mantissa m in [sqrt(1/2), sqrt(2)) and the exponent e, as floats, with x = m * 2^e, for finite x > 0."""
     tiny = b.compare("olt", x, 2.0 ** (1 - fmt.bias))
     normal = b.select(tiny, x * 2.0**fmt.mantissa, x)
-    return _split_normal(b, fmt, normal, b.select(tiny, b.splat(x.type, fmt.mantissa), 0.0))
+    return _split_normal(b, fmt, normal, b.select(tiny, b.splat(fmt.mantissa, x), 0.0))
 
 
 def _split_normal(b: Body, fmt: Format, x: Value, shift: Operand = 0.0) -> tuple[Value, Value]:
@@ -254,25 +253,25 @@ def _log(b: Body, fmt: Format, x: Value) -> Value:
 
 def _tanh(b: Body, fmt: Format, x: Value) -> Value:
     # tanh(a) = q / (q + 2) with q = expm1(2 a) = 2^n expm1(r) + (2^n - 1)
-    a = b.at_most(b.call("fabs", x), fmt.tanh_end)
+    a = b.at_most(b.intrinsic("fabs", x), fmt.tanh_end)
     t, r = _reduced(b, fmt, a + a, fmt.bias)
     p = b.fma(r * r, b.polynomial(COEFFICIENTS["expm1", fmt.dtype], r), r)
     scale = _power_of_two(b, fmt, t)
     q = b.fma(p, scale, scale - 1.0)
-    return b.call("copysign", q / (q + 2.0), x)
+    return b.intrinsic("copysign", q / (q + 2.0), x)
 
 
 def _sigmoid(b: Body, fmt: Format, x: Value) -> Value:
     # With e = exp(-|x|), which underflows gradually, and w = e / (1 + e): 1 - w right of 0, and w itself left of it, but as
     # e - e w, where the rounding of 1 + e weighs less.
-    e = _exp_clamped(b, fmt, b.at_least(-b.call("fabs", x), fmt.exp_range[0]))
+    e = _exp_clamped(b, fmt, b.at_least(-b.intrinsic("fabs", x), fmt.exp_range[0]))
     w = e / (e + 1.0)
     limit = b.select(b.compare("olt", x, 0.0), e, 1.0)
     return b.fma(-limit, w, limit)
 
 
 def _erf(b: Body, fmt: Format, x: Value) -> Value:
-    a = b.at_most(b.call("fabs", x), fmt.erf_end)
+    a = b.at_most(b.intrinsic("fabs", x), fmt.erf_end)
     near = b.fma(a, b.polynomial(COEFFICIENTS["erf_near", fmt.dtype], a * a), a)
     # far = 1 - 2^g with g = log2(erfc(a)) = n + r
     g = b.polynomial(COEFFICIENTS["erf_far", fmt.dtype], a)
@@ -280,25 +279,25 @@ def _erf(b: Body, fmt: Format, x: Value) -> Value:
     r = g - (t - fmt.magic(fmt.bias))
     p = b.polynomial((1.0, *COEFFICIENTS["exp2", fmt.dtype]), r)
     far = b.fma(-p, _power_of_two(b, fmt, t), 1.0)
-    return b.call("copysign", b.select(b.compare("olt", a, fmt.erf_split), near, far), x)
+    return b.intrinsic("copysign", b.select(b.compare("olt", a, fmt.erf_split), near, far), x)
 
 
 def _pow(b: Body, fmt: Format, x: Value, y: Value) -> Value:
     """C's pow: 2^(y log2|x|), then the sign and the special cases."""
-    a = b.call("fabs", x)
+    a = b.intrinsic("fabs", x)
     # Beyond 2^70 every |x| but 1 overflows or underflows; bounded, y = inf gives 1^y = 1 rather than inf * 0.
     bounded = b.at_least(b.at_most(y, 2.0**70), -(2.0**70))
     magnitude = (_pow_float32 if fmt.dtype == "float32" else _pow_float64)(b, fmt, a, bounded)
     # A base of 0 or infinity: the result is the one or the other.
     extreme = b.compare("oeq", a, 0.0) | b.compare("oeq", a, INF)
     infinite = b.compare("olt", a, 1.0) ^ b.compare("ogt", y, 0.0)
-    magnitude = b.select(extreme, b.select(infinite, b.splat(x.type, INF), 0.0), magnitude)
+    magnitude = b.select(extreme, b.select(infinite, b.splat(INF, x), 0.0), magnitude)
     # A negative base: odd exponents keep the sign, fractions have no result. Infinities and all large numbers are even.
-    whole = b.compare("oeq", y, b.call("floor", y))
+    whole = b.compare("oeq", y, b.intrinsic("floor", y))
     half = y * 0.5
-    odd = whole & b.compare("one", half, b.call("floor", half))
-    signed = b.select(odd, b.call("copysign", magnitude, x), magnitude)
-    imaginary = b.compare("olt", x, 0.0) & b.compare("ogt", x, -INF) & b.compare("one", y, b.call("floor", y))
+    odd = whole & b.compare("one", half, b.intrinsic("floor", half))
+    signed = b.select(odd, b.intrinsic("copysign", magnitude, x), magnitude)
+    imaginary = b.compare("olt", x, 0.0) & b.compare("ogt", x, -INF) & b.compare("one", y, b.intrinsic("floor", y))
     result = b.select(imaginary | b.compare("uno", x, y), NAN, signed)
     return b.select(b.compare("oeq", x, 1.0) | b.compare("oeq", y, 0.0), 1.0, result)
 
@@ -329,11 +328,11 @@ def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     # log2(m) = s (C1 + z (C3 + z P(z))), z = s^2: the part under P is small enough for one float64.
     z, z_low = _two_product(b, s, s)
     z_low = b.fma(s + s, s_low, z_low)
-    third, third_low = _two_sum(b.splat(s.type, C3[0]), z * b.polynomial(COEFFICIENTS["pow_log2", "float64"], z))
+    third, third_low = _two_sum(b.splat(C3[0], s), z * b.polynomial(COEFFICIENTS["pow_log2", "float64"], z))
     third_low = third_low + C3[1]
     w, w_low = _two_product(b, z, third)
     w_low = b.fma(z, third_low, b.fma(z_low, third, w_low))
-    v, v_low = _two_sum(b.splat(s.type, C1[0]), w)
+    v, v_low = _two_sum(b.splat(C1[0], s), w)
     v_low = v_low + w_low + C1[1]
     log2, log2_low = _two_product(b, s, v)
     log2_low = b.fma(s, v_low, b.fma(s_low, v, log2_low))
@@ -342,7 +341,7 @@ def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
     # 2^(y (high + low)) = 2^n 2^r
     exponent, rest = _two_product(b, y, high)
     rest = b.fma(y, low, rest)
-    in_range = b.compare("olt", b.call("fabs", exponent), 1100.0)
+    in_range = b.compare("olt", b.intrinsic("fabs", exponent), 1100.0)
     exponent = b.at_least(b.at_most(exponent, 1100.0), -1100.0)
     rest = b.select(in_range, rest, 0.0)
     t = exponent + fmt.magic(2 * fmt.bias)
@@ -351,11 +350,11 @@ def _pow_float64(b: Body, fmt: Format, a: Value, y: Value) -> Value:
 
 
 def _rsqrt(b: Body, fmt: Format, x: Value) -> Value:
-    return 1.0 / b.call("sqrt", x)
+    return 1.0 / b.intrinsic("sqrt", x)
 
 
 def _intrinsic(name: str) -> Callable[[Body, Format, Value], Value]:
-    return lambda b, fmt, x: b.call(name, x)
+    return lambda b, fmt, x: b.intrinsic(name, x)
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -378,7 +377,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 def function_name(op: str, dtype: str, lanes: int) -> str:
     """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
-    return f"tir.{_known(op)}.{Type(_format(dtype).scalar, _positive(lanes)).suffix}"
+    return f"tir.{_known(op)}.{suffix(_format(dtype).scalar, _positive(lanes))}"
 
 
 def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
@@ -398,7 +397,7 @@ def declarations(op: str, dtype: str, lanes: int, avx512: bool = False) -> set[s
 @functools.cache
 def _function(op: str, dtype: str, lanes: int, avx512: bool) -> tuple[str, frozenset[str]]:
     name, fmt = function_name(op, dtype, lanes), _format(dtype)
-    return function(name, [Type(fmt.scalar, lanes)] * INTRINSICS[op].arity, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
+    return function(name, [fmt.scalar] * INTRINSICS[op].arity, lanes, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
 
 
 def _known(op: str) -> str:

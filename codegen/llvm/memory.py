@@ -13,7 +13,7 @@ from tir.traverse import walk
 
 from ..passes.lanes import updated
 from .turn import turned
-from .values import ALIGNMENT, CodegenError, Frame, Place, Value, memory_type, register_type, type_suffix, typed
+from .values import ALIGNMENT, CodegenError, Frame, Place, Value, memory_type, register_type, suffix, typed
 from .writer import Writer
 
 STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
@@ -35,19 +35,12 @@ class Memory(Writer):
         levels = {id(f): i for i, f in enumerate(self.frames)}
         for m, c in offset.items():
             if m:
-                loads = any(isinstance(n, Load) for atom in m if type(atom) is not Var for n in walk(atom))
-                frame = self.top if loads else self.home(v for atom in m for v in self.variables(atom))
+                frame = self.top if self._read({m: c}) else self.home(self.term_variables({m: c}))
                 groups.setdefault(levels[id(frame)], {})[m] = c
         for level in sorted(groups):
             frame = self.frames[level]
             terms = groups[level]
-            key = (
-                "ptr",
-                pointer,
-                frozenset(terms.items()),
-                self._copy(n for m in terms for a in m for n in self.variables(a)),
-                self._read(terms),
-            )
+            key = ("ptr", pointer, frozenset(terms.items()), self._copy(self.term_variables(terms)), self._read(terms))
             if key not in frame.known:
                 total = ""
                 for m, c in terms.items():
@@ -62,11 +55,9 @@ class Memory(Writer):
         return self._further(pointer, offset.get((), 0) * size)
 
     def _further(self, pointer: str, nbytes: int) -> str:
-        return (
-            self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name
-            if nbytes
-            else pointer
-        )
+        if not nbytes:
+            return pointer
+        return self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "ptr", key=("gep", pointer, nbytes)).name
 
     def _copy(self, names: Iterable[str]) -> frozenset[tuple[str, int]]:
         """Which copy of the unrolled loops around, as far as `names` depend on them."""
@@ -106,7 +97,7 @@ class Memory(Writer):
                 if len(m) == 1 and type(m[0]) is Var and m[0].name in self.constants:
                     copies.append((m[0].name, c))
                     del offset[m]
-            nested = any(v in self.constants for m in offset for atom in m for v in self.variables(atom))
+            nested = not self.constants.keys().isdisjoint(self.term_variables(offset))
             found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
         return found
 
@@ -125,13 +116,9 @@ class Memory(Writer):
         if place.nested:
             return self.address(buffer, place.offset), further
         key = ("place", place, self._read(place.offset))
-        frame = (
-            self.home(v for m in place.offset for atom in m for v in self.variables(atom)) if place.home is None else place.home
-        )
-        if frame not in self.frames or key not in frame.known:
-            frame = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
-            if key[2]:  # loads stay where they are
-                frame = self.top
+        frame = place.home
+        if frame is None or frame not in self.frames or key not in frame.known:
+            frame = self.top if key[2] else self.home(self.term_variables(place.offset))  # loads stay where they are
             place.home = frame
             offset = {m: c for m, c in place.offset.items() if m}
             frame.known[key] = Value(self.address(buffer, offset), "ptr")
@@ -173,7 +160,7 @@ class Memory(Writer):
             return None
         if self._read(place.offset):
             return None
-        home = self.home(v for m in place.offset for atom in m for v in self.variables(atom))
+        home = self.home(self.term_variables(place.offset))
         result = None
         for frame, outer in zip(reversed(self.frames), list(reversed(self.frames))[1:], strict=False):
             if frame is home or frame.stored is None or buffer in frame.stored:
@@ -205,7 +192,7 @@ class Memory(Writer):
                 case [(m, c)] if len(m) <= 1 and all(type(atom) is Var for atom in m):
                     pointer, start = self._base(place)
                     start += c * distance * nbytes
-                    width = self.lane[1] * nbytes if self.lane is not None and place.stride else nbytes
+                    width = self.lanes * nbytes if place.stride else nbytes
                     for line in range(start // LINE, (start + width - 1) // LINE + 1):
                         self._prefetch(pointer, line * LINE, write)
 
@@ -213,7 +200,7 @@ class Memory(Writer):
         """Ask for the line at `pointer + nbytes`, unless this loop body has done so."""
         key = ("prefetch", pointer, nbytes)
         if key not in self.top.known:
-            self.intrinsic("llvm.prefetch.p0", "void", ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"])
+            self.declare("llvm.prefetch.p0", "void", ["ptr", "i32 immarg", "i32 immarg", "i32 immarg"])
             place = self._further(pointer, nbytes)
             self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
             self.top.known[key] = Value(place, "ptr")
@@ -235,8 +222,7 @@ class Memory(Writer):
         return f"{typed(register_type(b.dtype), self._width(b))}, ptr {'.'.join([self.buffers[b.name], *place])}"
 
     def vector_load(self, place: Place, type: str, version: int) -> Value:
-        assert self.lane is not None
-        lanes = self.lane[1]
+        lanes = self.lanes
         align = dtypes.nbytes(place.access.buffer.dtype)
         if place.stride == 1:
             return self._row(self.point(place), type, align, version, self.mask, self._alignment(place))
@@ -245,31 +231,29 @@ class Memory(Writer):
         if (column := self._column(place, type, version)) is not None:
             return column
         pointers = self.pointers(place)
-        mask = self._mask(lanes)
+        mask = self._mask()
         if self.wanted is not None:
             none = Value("zeroinitializer", "i1", lanes)
             key = ("wanted", self.wanted.name, mask)
             mask = self.op(f"select {self.wanted}, {mask}, {none}", "i1", lanes, key)
-        name = f"llvm.masked.gather.v{lanes}{type_suffix(type)}.v{lanes}p0"
+        name = f"llvm.masked.gather.{suffix(type, lanes)}.v{lanes}p0"
         arguments = (pointers, Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
         return self.invoke(name, type, lanes, *arguments, key=("gather", pointers.name, version, mask))
 
     def _row(self, pointer: str, type: str, size: int, version: int, mask: Value | None, align: int) -> Value:
         """The elements of `size` bytes that follow one another from `pointer`, one a lane; 0 in lanes that are masked off."""
-        assert self.lane is not None
-        lanes = self.lane[1]
+        lanes = self.lanes
         full = f"<{lanes} x {type}>"
         pointer = self._there(pointer, lanes * size, False)
         if mask is None:
             return self.op(f"load {full}, ptr {pointer}, align {align}", type, lanes, key=("load", pointer, version, lanes))
         arguments = (Value(pointer, "ptr"), Value(str(align), "i32"), mask, Value("zeroinitializer", type, lanes))
         key = ("load", pointer, version, lanes, mask.name)
-        return self.invoke(f"llvm.masked.load.v{lanes}{type_suffix(type)}.p0", type, lanes, *arguments, key=key)
+        return self.invoke(f"llvm.masked.load.{suffix(type, lanes)}.p0", type, lanes, *arguments, key=key)
 
     def _strided(self, pointer: str, stride: int, type: str, align: int, version: int) -> Value:
         """Elements at a small distance: the lanes are picked from the rows that hold them; nothing beyond the last is read."""
-        assert self.lane is not None
-        lanes = self.lane[1]
+        lanes = self.lanes
         wanted = [i * stride for i in range(lanes)]
         low, high = min(wanted), max(wanted)
         count = -(-(high - low + 1) // lanes)
@@ -280,18 +264,17 @@ class Memory(Writer):
             mine = {e - first: i for i, e in enumerate(wanted) if owner[i] == n}  # place in the row: lane
             mask = self.mask
             if mask is not None:
-                picks = ", ".join(f"i32 {mine.get(x, lanes)}" for x in range(lanes))
-                text = f"shufflevector {mask}, {mask.full} zeroinitializer, <{lanes} x i32> <{picks}>"
+                picks = [mine.get(x, lanes) for x in range(lanes)]
                 frame = self.born.get(mask.name, self.top)
-                mask = self.op(text, "i1", lanes, ("picked", mask.name, picks), frame if frame in self.frames else self.top)
+                none = Value("zeroinitializer", "i1", lanes)
+                key = ("picked", mask.name, *picks)
+                mask = self.shuffled(mask, none, picks, key, frame if frame in self.frames else self.top)
             row = self._row(self._further(pointer, first * align), type, align, version, mask, align)
             places = {lane: x for x, lane in mine.items()}
             if result is None:
-                picks = ", ".join(f"i32 {places[i]}" if i in places else "i32 poison" for i in range(lanes))
-                result = self.op(f"shufflevector {row}, {row.full} poison, <{lanes} x i32> <{picks}>", type, lanes)
+                result = self.shuffled(row, None, map(places.get, range(lanes)))
             else:
-                picks = ", ".join(f"i32 {lanes + places[i]}" if i in places else f"i32 {i}" for i in range(lanes))
-                result = self.op(f"shufflevector {result}, {row}, <{lanes} x i32> <{picks}>", type, lanes)
+                result = self.shuffled(result, row, (lanes + places[i] if i in places else i for i in range(lanes)))
         assert result is not None
         return result
 
@@ -302,8 +285,7 @@ class Memory(Writer):
         All copies must want the same rows, so that the conditions are the same: what is not wanted is not there, maybe. And the
         rows must be where they were and hold what they held, so that nothing that says so is read or stored among the copies.
         """
-        assert self.lane is not None
-        lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
+        lanes, size = self.lanes, dtypes.nbytes(place.access.buffer.dtype)
         conditions = [c.name for c in (self.mask, self.wanted) if c is not None]
         if place.stride is None or place.nested or lanes & (lanes - 1) or not all(c in self.sources for c in conditions):
             return None
@@ -333,19 +315,18 @@ class Memory(Writer):
         """As many elements of `size` bytes as there are lanes, one after the other; zeros where this lane is masked off."""
         outer, wanted = self.mask, self.wanted
         if outer is not None:
-            active = self.op(f"extractelement {outer}, i64 {lane}", "i1", key=("active", outer.name, lane))
+            active = self._element(outer, lane, key=("active", outer.name, lane))
             self.wanted = active if wanted is None else self.op(f"and {active}, {wanted.name}", "i1")
         row = self._row(self._further(pointer, start), type, size, version, None, size)
         self.wanted = wanted
         return row
 
-    def _mask(self, lanes: int) -> Value:
-        return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", lanes)
+    def _mask(self) -> Value:
+        return self.mask if self.mask is not None else Value("splat (i1 true)", "i1", self.lanes)
 
     def pointers(self, place: Place) -> Value:
         """One pointer a lane."""
-        assert self.lane is not None
-        lanes, size = self.lane[1], dtypes.nbytes(place.access.buffer.dtype)
+        lanes, size = self.lanes, dtypes.nbytes(place.access.buffer.dtype)
         if place.stride is not None:
             base = self.point(place)
             steps = ", ".join(f"i64 {i * place.stride * size}" for i in range(lanes))
@@ -387,7 +368,7 @@ class Memory(Writer):
                     old = self.op(f"load {slot}", value.type, width)
                     value = self.op(f"select {self.mask}, {value}, {old}", value.type, width)
             elif value.lanes > 1:
-                value = self.op(f"extractelement {value}, i64 {value.lanes - 1}", value.type)
+                value = self._element(value, value.lanes - 1)
             pointer = slot.split(", ", 1)[1]
             self.line(f"store {value}, {pointer}")
             return
@@ -397,13 +378,12 @@ class Memory(Writer):
         if self.lane is None:
             self.line(f"store {value}, ptr {self.point(place)}, align {align}")
             return
-        lanes = self.lane[1]
+        lanes = self.lanes
         if place.stride == 0:
             # Every lane writes one place: the last one active stays, as in a loop.
             self._store_last_lane(value, self.point(place), align)
             return
         value = self.splat(value)
-        suffix = f"v{lanes}{type_suffix(value.type)}"
         if place.stride == 1:
             pointer, align = self.point(place), self._alignment(place)
             if self.mask is None:
@@ -411,14 +391,11 @@ class Memory(Writer):
                 self.line(f"store {value}, ptr {pointer}, align {align}{', !nontemporal !0' if bypass else ''}")
                 self.fenced |= bypass
             else:
-                name = f"llvm.masked.store.{suffix}.p0"
-                self.intrinsic(name, "void", [value.full, "ptr", "i32", f"<{lanes} x i1>"])
-                self.line(f"call void @{name}({value}, ptr {pointer}, i32 {align}, {self.mask})")
+                where = Value(pointer, "ptr"), Value(str(align), "i32"), self.mask
+                self.perform(f"llvm.masked.store.{value.suffix}.p0", value, *where)
             return
-        pointers = self.pointers(place)
-        name = f"llvm.masked.scatter.{suffix}.v{lanes}p0"
-        self.intrinsic(name, "void", [value.full, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"])
-        self.line(f"call void @{name}({value}, {pointers}, i32 {align}, {self._mask(lanes)})")
+        where = self.pointers(place), Value(str(align), "i32"), self._mask()
+        self.perform(f"llvm.masked.scatter.{value.suffix}.v{lanes}p0", value, *where)
 
     def _alignment(self, place: Place) -> int:
         """The alignment in bytes of all that an access touches in its first lane, as far as it is known: temporaries start at
@@ -440,13 +417,12 @@ class Memory(Writer):
             half, odd = divmod(v.lanes, 2)
             parts = []
             for start in (0, half):
-                lanes = ", ".join(f"i32 {start + i}" for i in range(half))
-                text = f"shufflevector {v}, {v.full} poison, <{half} x i32> <{lanes}>"
-                parts.append(self.op(text if half > 1 else f"extractelement {v}, i64 {start}", v.type, half))
-            rest = self.op(f"extractelement {v}, i64 {v.lanes - 1}", v.type) if odd else None
+                one = half == 1
+                parts.append(self._element(v, start) if one else self.shuffled(v, None, range(start, start + half)))
+            rest = self._element(v, v.lanes - 1) if odd else None
             v = self.operation(op, parts[0], parts[1], dtype)
             if rest is not None:
-                first = self.op(f"extractelement {v}, i64 0", v.type) if v.lanes > 1 else v
+                first = self._element(v, 0) if v.lanes > 1 else v
                 joined = self.operation(op, first, rest, dtype)
                 v = self.op(f"insertelement {v}, {joined}, i64 0", v.type, v.lanes) if v.lanes > 1 else joined
         old = self.load(Load(s.buffer, s.indices))
@@ -454,19 +430,21 @@ class Memory(Writer):
         self.versions[s.buffer.name] = self.versions.get(s.buffer.name, 0) + 1
         self.line(f"store {new}, ptr {self.point(self.place(s))}, align {dtypes.nbytes(dtype)}")
 
+    def _element(self, v: Value, lane: int, key: object = None) -> Value:
+        return self.op(f"extractelement {v}, i64 {lane}", v.type, key=key)
+
     def _store_last_lane(self, value: Value, pointer: str, align: int) -> None:
-        assert self.lane is not None
-        lanes = self.lane[1]
+        lanes = self.lanes
         if self.mask is None:
-            scalar = value if value.lanes == 1 else self.op(f"extractelement {value}, i64 {lanes - 1}", value.type)
+            scalar = value if value.lanes == 1 else self._element(value, lanes - 1)
             self.line(f"store {scalar}, ptr {pointer}, align {align}")
             return
         vector, mask = self.splat(value), self.mask
 
         def write(i: int) -> None:
-            scalar = self.op(f"extractelement {vector}, i64 {i}", vector.type)
+            scalar = self._element(vector, i)
             self.line(f"store {scalar}, ptr {pointer}, align {align}")
 
         for i in range(lanes):
-            active = self.op(f"extractelement {mask}, i64 {i}", "i1")
+            active = self._element(mask, i)
             self.fork(active, lambda i=i: write(i), None)  # type: ignore[misc]

@@ -26,7 +26,7 @@ class Threads(Writer):
         how = chunks(s)
         n = self.index(s.extent)
         if not isinstance(s.extent, Const):  # a guard that became the extent may make it negative
-            n = self.invoke("llvm.smax.i64", "i64", 1, n, Value("0", "i64"))
+            n = self.intrinsic("smax", n, 0)
         variables, buffers = free_names(s)
         number = len(self.module.functions)
         worker = type(self)(self.module, parallel=True)
@@ -112,7 +112,7 @@ class Threads(Writer):
             self.serial_loop(s, first, last)
             return
         size = str(how.size) if how.size is not None else self._part_of_share()
-        self.intrinsic("llvm.smin.i64", "i64", ["i64", "i64"])
+        self.declare("llvm.smin.i64", "i64", ["i64", "i64"])
         head, work, done = self.label("take"), self.label("chunk"), self.label("taken")
         parent = self.top
         first = Value(self.fresh("first"), "i64")
@@ -148,7 +148,7 @@ class Threads(Writer):
     def _part_of_share(self) -> str:
         """The iterations of a chunk where each thread is to take PARTS of them."""
         part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")  # type: ignore[attr-defined]
-        return self.invoke("llvm.umax.i64", "i64", 1, part, Value("1", "i64")).name
+        return self.intrinsic("umax", part, 1).name
 
     def _team(self) -> tuple[str, str]:
         """The number of this thread, and how many there are."""

@@ -46,5 +46,4 @@ def _picked(writer: Writer, a: Value, b: Value, unit: int, group: int, first: in
         for number in range(first, group // unit, 2)
         for k in range(unit)
     ]
-    picks = ", ".join(f"i32 {p}" for p in places)
-    return writer.op(f"shufflevector {a}, {b}, <{n} x i32> <{picks}>", a.type, n)
+    return writer.shuffled(a, b, places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,19 +24,113 @@ class CodegenError(Exception):
     """A program that the backend cannot compile, with the reason and the statement."""
 
 
+def _operator(opcode: str, reflected: bool = False) -> Callable[[Value, Operand], Value]:
+    """The method of Value that writes one instruction; `reflected` where the value is the operand on the right."""
+
+    def operate(self: Value, other: Operand) -> Value:
+        return self.writer.binary(opcode, *((other, self) if reflected else (self, other)))  # type: ignore[union-attr]
+
+    return operate
+
+
 class Value(NamedTuple):
-    """An SSA value: its text, the LLVM type of one element, and the number of lanes (1 is a scalar)."""
+    """An SSA value: its text, the LLVM type of one element, and the number of lanes (1 is a scalar).
+
+    Where it has a `writer`, its operators write one instruction each; numbers on either side are splat.
+    """
 
     name: str
     type: str
     lanes: int = 1
+    writer: Instructions | None = None
 
     @property
     def full(self) -> str:
-        return self.type if self.lanes == 1 else f"<{self.lanes} x {self.type}>"
+        return typed(self.type, self.lanes)
+
+    @property
+    def suffix(self) -> str:
+        return suffix(self.type, self.lanes)
 
     def __str__(self) -> str:
         return f"{self.full} {self.name}"
+
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)  # type: ignore[assignment]
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", reflected=True)  # type: ignore[assignment]
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", reflected=True)
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("lshr")  # logical: zeros come in from the left
+
+    def __neg__(self) -> Value:
+        return self.writer.op(f"fneg {self}", self.type, self.lanes)  # type: ignore[union-attr]
+
+
+Operand = Value | float
+
+
+class Instructions:
+    """Writes instructions on values. Numbers among operands take the type of the values beside them."""
+
+    def op(self, text: str, type: str, lanes: int = 1, key: object = None, frame: Frame | None = None) -> Value:
+        """Write `%new = text`, or return the value known under `key` in that frame."""
+        raise NotImplementedError
+
+    def declare(self, name: str, result: str, arguments: list[str]) -> None:
+        """Declare a function that is called."""
+        raise NotImplementedError
+
+    def binary(self, opcode: str, a: Operand, b: Operand) -> Value:
+        x, y = operands(a, b)
+        return self.op(f"{'f' if floating(x.type) else ''}{opcode} {x}, {y.name}", x.type, x.lanes)
+
+    def compare(self, predicate: str, a: Operand, b: Operand) -> Value:
+        """A comparison. Of floats `o...` is false and `u...` is true where either side is NaN; of integers `u...` is unsigned."""
+        x, y = operands(a, b)
+        return self.op(f"{'f' if floating(x.type) else 'i'}cmp {predicate} {x}, {y.name}", "i1", x.lanes)
+
+    def select(self, condition: Value, a: Operand, b: Operand) -> Value:
+        x, y = operands(a, b)
+        return self.op(f"select {condition}, {x}, {y}", x.type, x.lanes)
+
+    def convert(self, opcode: str, value: Value, type: str, key: object = None) -> Value:
+        return self.op(f"{opcode} {value} to {typed(type, value.lanes)}", type, value.lanes, key)
+
+    def shuffled(
+        self, a: Value, b: Value | None, picks: Iterable[int | None], key: object = None, frame: Frame | None = None
+    ) -> Value:
+        """The elements at these places of two vectors, one behind the other; anything for None, or where `b` would be."""
+        chosen = ["i32 poison" if p is None else f"i32 {p}" for p in picks]
+        other = f"{a.full} poison" if b is None else str(b)
+        text = f"shufflevector {a}, {other}, <{len(chosen)} x i32> <{', '.join(chosen)}>"
+        return self.op(text, a.type, len(chosen), key, frame)
+
+    def invoke(self, name: str, type: str, lanes: int, *arguments: Value, key: object = None) -> Value:
+        """The result of an intrinsic of LLVM, which is declared for the types of these arguments."""
+        full = typed(type, lanes)
+        self.declare(name, full, [a.full for a in arguments])
+        return self.op(f"call {full} @{name}({', '.join(map(str, arguments))})", type, lanes, key)
+
+    def intrinsic(self, name: str, *arguments: Operand) -> Value:
+        """The result of the overloaded intrinsic `llvm.NAME`, whose arguments and result have one type."""
+        values = operands(*arguments)
+        x = values[0]
+        return self.invoke(f"llvm.{name}.{x.suffix}", x.type, x.lanes, *values)
+
+
+def operands(*given: Operand) -> list[Value]:
+    """The operands as values; numbers take the type of the values beside them."""
+    kind = next(x for x in given if isinstance(x, Value))
+    return [x if isinstance(x, Value) else Value(number(x, kind.type, kind.lanes), kind.type, kind.lanes) for x in given]
+
+
+def number(value: float, type: str, lanes: int = 1) -> str:
+    """A number in every lane. LLVM reads the constants of both float and double as the hexadecimal bits of a float64."""
+    if type == "float":
+        value = struct.unpack("f", struct.pack("f", value))[0]
+    text = f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}" if floating(type) else str(int(value))
+    return text if lanes == 1 else f"splat ({type} {text})"
 
 
 @dataclass(eq=False)
@@ -106,18 +201,20 @@ def typed(type: str, lanes: int) -> str:
     return type if lanes == 1 else f"<{lanes} x {type}>"
 
 
+def suffix(type: str, lanes: int) -> str:
+    """How the names of overloaded intrinsics spell a type: f32, v16f32, v4i64."""
+    short = {"float": "f32", "double": "f64"}.get(type, type)
+    return short if lanes == 1 else f"v{lanes}{short}"
+
+
+def floating(type: str) -> bool:
+    return type in ("float", "double")
+
+
 def zero(v: Value) -> str:
     if v.lanes > 1:
         return "zeroinitializer"
-    return "0.0" if v.type in ("float", "double") else "false" if v.type == "i1" else "0"
-
-
-def type_suffix(type: str) -> str:
-    return {"float": "f32", "double": "f64"}.get(type, type)
-
-
-def value_suffix(v: Value) -> str:
-    return type_suffix(v.type) if v.lanes == 1 else f"v{v.lanes}{type_suffix(v.type)}"
+    return "0.0" if floating(v.type) else "false" if v.type == "i1" else "0"
 
 
 def constant(value, dtype: str) -> Value:
@@ -132,7 +229,7 @@ def constant(value, dtype: str) -> Value:
                     value = _bfloat16(value)
                 case "float32":
                     value = float(np.float32(value))
-        return Value(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", TYPES[dtype])
+        return Value(number(value, "double"), TYPES[dtype])
     # Index arithmetic is exact in 64 bits; narrower types are cut where they meet loaded values.
     return Value(str(int(value)), "i64")
 

@@ -6,17 +6,17 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tir.affine import Interval
+from tir.affine import Interval, Polynomial
 from tir.ir import Expr, Kind, Stmt
 from tir.traverse import variables
 
 from . import scratch
-from .values import ALIGNMENT, Frame, Module, Place, Value, ascii_name, typed
+from .values import ALIGNMENT, Frame, Instructions, Module, Place, Value, ascii_name
 
 T = TypeVar("T")
 
 
-class Writer:
+class Writer(Instructions):
     """The function that is being written, and what is known at this point of it."""
 
     def __init__(self, module: Module, parallel: bool = False):
@@ -52,14 +52,17 @@ class Writer:
         self.unrolled: dict[str, tuple[int, Frame, frozenset[str], frozenset[str]]] = {}
         self.zeros = 0  # bytes of zeros to load from where there is nothing to load
         self.streamed: frozenset[str] = frozenset()  # buffers whose stores bypass the caches
-        self.given: frozenset[str] = (
-            frozenset()
-        )  # buffers that are parameters: aligned to STREAMED where their stores bypass caches
+        self.given: frozenset[str] = frozenset()  # buffers that are parameters; those streamed are aligned for it
         self.pinned = 0  # vectors of the register buffers around
         self.written: dict[int, tuple[Stmt, frozenset[str]]] = {}  # by loop: the buffers that are stored to in it
         self.fenced = False  # whether there was such a store
         self.ahead: tuple[tuple[str, str, int], ...] = ()  # what is fetched ahead: loop, buffer, iterations
         self.count = 0
+
+    @property
+    def lanes(self) -> int:
+        """The lanes of the vectorised loop around; 1 outside of one."""
+        return self.lane[1] if self.lane else 1
 
     @property
     def top(self) -> Frame:
@@ -83,7 +86,6 @@ class Writer:
         (frame or self.top).lines.append(text)
 
     def op(self, text: str, type: str, lanes: int = 1, key: object = None, frame: Frame | None = None) -> Value:
-        """Write `%new = text`, or return the value known under `key` in that frame."""
         frame = frame or self.top
         if key is not None and key in frame.known:
             return frame.known[key]
@@ -96,7 +98,7 @@ class Writer:
     def finish(self, header: str) -> str:
         (frame,) = self.frames
         if self.zeros:
-            self.intrinsic("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
+            self.declare("llvm.memset.p0.i64", "void", ["ptr", "i8", "i64", "i1 immarg"])
             self.entry.append(f"%zeros = alloca [{self.zeros} x i8], align {ALIGNMENT}")
             self.entry.append(f"call void @llvm.memset.p0.i64(ptr align {ALIGNMENT} %zeros, i8 0, i64 {self.zeros}, i1 false)")
         start = ["br label %start", "start:"]
@@ -176,19 +178,18 @@ class Writer:
             self.sources[both.name] = parts[0] | parts[1]
         return both
 
-    def intrinsic(self, name: str, result: str, arguments: list[str]) -> None:
+    def declare(self, name: str, result: str, arguments: list[str]) -> None:
         self.module.declarations.add(f"declare {result} @{name}({', '.join(arguments)})")
 
-    def invoke(self, name: str, type: str, lanes: int, *arguments: Value, key: object = None) -> Value:
-        """The result of an intrinsic of LLVM, which is declared for the types of these arguments."""
-        full = typed(type, lanes)
-        self.intrinsic(name, full, [a.full for a in arguments])
-        return self.op(f"call {full} @{name}({', '.join(map(str, arguments))})", type, lanes, key)
+    def perform(self, name: str, *arguments: Value) -> None:
+        """Call an intrinsic of LLVM that has no result."""
+        self.declare(name, "void", [a.full for a in arguments])
+        self.line(f"call void @{name}({', '.join(map(str, arguments))})")
 
     def _allocated(self, name: str, size: str) -> list[str]:
         """`name` as so many bytes of the heap, `name.failed` as whether there were none."""
-        self.intrinsic("aligned_alloc", "noalias ptr", ["i64", "i64"])
-        self.intrinsic("free", "void", ["ptr"])
+        self.declare("aligned_alloc", "noalias ptr", ["i64", "i64"])
+        self.declare("free", "void", ["ptr"])
         return [
             f"{name} = call noalias align {ALIGNMENT} ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {size})",
             f"{name}.failed = icmp eq ptr {name}, null",
@@ -206,6 +207,10 @@ class Writer:
         for line in (f"br i1 {failed.name}, label %{fail}, label %{go_on}", f"{fail}:", *self._failing(), f"{go_on}:"):
             self.line(line)
         self.top.label = go_on
+
+    def term_variables(self, p: Polynomial) -> set[str]:
+        """The names of the variables in a polynomial."""
+        return {v for m in p for atom in m for v in self.variables(atom)}
 
     def variables(self, e: Expr) -> frozenset[str]:
         """The names of the variables in an expression of the program; remembered by identity."""

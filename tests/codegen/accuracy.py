@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from codegen.llvm import math
-from codegen.llvm.body import Type
 from codegen.llvm.compile import Library, object_code
+from codegen.llvm.values import typed
 from codegen.target import Target
 from tir.intrinsics import INTRINSICS
 
@@ -61,11 +61,12 @@ class Elementwise:
 
 def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
     """An LLVM module whose function `run(n, x, out)`, or `run(n, x, y, out)`, maps `op` over n elements, `lanes` at a time."""
-    kind = Type(math.FORMATS[dtype].scalar, lanes)
+    element = math.FORMATS[dtype].scalar
+    kind = typed(element, lanes)
     names = ("x", "y")[: INTRINSICS[op].arity]
-    align = 4 if kind.scalar == "float" else 8
+    align = 4 if element == "float" else 8
     loads = [
-        f"  %p{n} = getelementptr {kind.scalar}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
+        f"  %p{n} = getelementptr {element}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
     ]
     lines = [
         *sorted(math.declarations(op, dtype, lanes, avx512)),
@@ -77,7 +78,7 @@ def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
         "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
         *loads,
         f"  %r = call {kind} @{math.function_name(op, dtype, lanes)}({', '.join(f'{kind} %v{n}' for n in names)})",
-        f"  %pout = getelementptr {kind.scalar}, ptr %out, i64 %i",
+        f"  %pout = getelementptr {element}, ptr %out, i64 %i",
         f"  store {kind} %r, ptr %pout, align {align}",
         f"  %next = add i64 %i, {lanes}",
         "  %more = icmp ult i64 %next, %n",
