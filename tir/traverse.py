@@ -11,7 +11,7 @@ from dataclasses import fields
 from operator import is_
 from typing import TypeVar
 
-from .ir import Allocate, Binary, Block, Buffer, Const, Expr, For, If, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
+from .ir import Allocate, Binary, Block, Buffer, Const, Expr, For, If, Kind, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
 
 # The result of a rewrite: a node of the same sort as the given one (expression, statement, function).
 N = TypeVar("N", bound=Node)
@@ -165,6 +165,17 @@ def replace_buffers(node: N, mapping: Mapping[str, Buffer]) -> N:
     return rewrite(node, lambda n: mapping.get(n.name) if type(n) is Buffer else None)
 
 
+def move_accesses(node: N, place: Callable[[Buffer, tuple[Expr, ...]], tuple[Buffer, tuple[Expr, ...]] | None]) -> N:
+    """Each load and store made one of the buffer and the indices `place(buffer, indices)`, or left where that is None."""
+
+    def visit(n: Node) -> Node | None:
+        if isinstance(n, Load | Store) and (new := place(n.buffer, n.indices)) is not None:
+            return n.with_(buffer=new[0], indices=new[1])
+        return None
+
+    return rewrite(node, visit)
+
+
 def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
     """Replace the statement `old` (by identity); ValueError if it is not there."""
     found = False
@@ -203,10 +214,18 @@ def loops(node: Node) -> list[For]:
     return [s for s in walk_stmts(node) if isinstance(s, For)]
 
 
-def variables(node: Node) -> set[str]:
-    """The names of all variables used in `node`, bound ones included."""
+def perfect_nest(loop: For, kind: Kind | None = None) -> list[For]:
+    """The loops from `loop` down that hold nothing but each other; those below it of one kind, if that is given."""
+    nest = [loop]
+    while isinstance(inner := nest[-1].body, For) and kind in (None, inner.kind):
+        nest.append(inner)
+    return nest
+
+
+def variables(*nodes: Node) -> set[str]:
+    """The names of all variables used in the nodes, bound ones included."""
     result: set[str] = set()
-    stack = [node]
+    stack = list(nodes)
     while stack:
         n = stack.pop()
         kind = type(n)

@@ -39,7 +39,7 @@ from tir.ir import (
 )
 from tir.script.printer import stmt_text
 from tir.simplify import simplify
-from tir.traverse import children, loads, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import children, fresh, loads, stores, substitute, variables, walk, walk_stmts
 
 from ..export import KEYWORDS as C_WORDS
 from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
@@ -113,13 +113,7 @@ class _Kernel:
 
     def name(self, wanted: str) -> str:
         text = re.sub(r"\W", "_", wanted)
-        text = text if not text[0].isdigit() else f"_{text}"
-        result, n = text, 0
-        while result in self.taken:
-            n += 1
-            result = f"{text}_{n}"
-        self.taken.add(result)
-        self.names[wanted] = result
+        result = self.names[wanted] = fresh(self.taken, f"_{text}" if text[0].isdigit() else text)
         return result
 
     def line(self, text: str, origin: Stmt | None = None) -> None:

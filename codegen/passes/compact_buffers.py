@@ -27,7 +27,7 @@ from tir.ir import (
     annotation,
 )
 from tir.simplify import simplify
-from tir.traverse import replace_buffers, rewrite, walk, walk_stmts
+from tir.traverse import move_accesses, replace_buffers, walk, walk_stmts
 
 from .lower_blocks import ALIGNED
 
@@ -127,15 +127,9 @@ def allocate(s: Stmt, buffer: Buffer, ranges: Ranges, region: Region) -> Stmt:
         return Allocate(buffer, s)
     small = buffer.with_(shape=tuple(shape))
 
-    def relative(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(simplify(i - start) for i, start in zip(indices, starts, strict=True))
+    def relative(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        if b.name != buffer.name:
+            return None
+        return small, tuple(simplify(i - start) for i, start in zip(indices, starts, strict=True))
 
-    def visit(n):
-        match n:
-            case Load(b, indices) if b.name == buffer.name:
-                return Load(small, relative(indices))
-            case Store(b, indices, value) if b.name == buffer.name:
-                return Store(small, relative(indices), value)
-        return None
-
-    return Allocate(small, rewrite(s, visit))  # type: ignore[arg-type]
+    return Allocate(small, move_accesses(s, relative))

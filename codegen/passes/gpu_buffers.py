@@ -14,7 +14,7 @@ from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, R
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
-from tir.traverse import loads, rewrite, variables, walk_stmts
+from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .around import accesses
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
@@ -128,13 +128,13 @@ def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Int
     written: dict[tuple, np.ndarray] = {}
     for step in steps:
         accesses = [a for a in collect(nest, step, (), ranges) if a.buffer.name == buffer.name]
-        loops = frozenset(x.name for x in walk_stmts(step) if isinstance(x, For))
+        within = frozenset(x.name for x in loops(step))
         sets = []
         for a in accesses:
             inside = {g for i, d in zip(a.walk.indices, buffer.shape, strict=True) for g in _inside(i, d)}
             walk = a.walk.under(tuple(g for g in a.walk.guards if not a.writes or simplify(g) not in inside))
-            fixed, points = walk.points(loops)
-            unknown = a.writes and any(not variables(g) <= set(walk.moving) | loops for g in walk.guards)
+            fixed, points = walk.points(within)
+            unknown = a.writes and any(not variables(g) <= set(walk.moving) | within for g in walk.guards)
             if fixed is None or points is None or unknown:
                 if a.writes:
                     continue
@@ -213,7 +213,7 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
             still: Polynomial = {}
             rest: Polynomial = {}
             for m, c in polynomial(simplify(i, inside)).items():
-                own = not any(variables(atom) & threads for atom in m) and (not m or any(variables(a) & set(inner) for a in m))
+                own = not variables(*m) & threads and (not m or bool(variables(*m) & set(inner)))
                 (rest if own else still)[m] = c
             part.append(frozenset(still.items()))
             rests.append(to_expr(rest))
@@ -247,12 +247,11 @@ def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tu
 
 def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | None:
     """The values that expressions take together over all iterations of loops, one row each; None where there are too many."""
-    used = sorted(set().union(*(variables(e) for e in rests), set()))
-    highs = [inner.get(name, (0, None))[1] for name in used]
-    if any(h is None for h in highs) or prod(h + 1 for h in highs if h is not None) > POINTS:
+    highs = {name: inner.get(name, (0, None))[1] for name in sorted(variables(*rests))}
+    counts = {name: h + 1 for name, h in highs.items() if h is not None}
+    if len(counts) < len(highs) or (total := prod(counts.values())) > POINTS:
         return None
-    values = grid({name: h + 1 for name, h in zip(used, highs, strict=True) if h is not None})
-    total = prod(h + 1 for h in highs if h is not None)
+    values = grid(counts)
     columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
     return distinct(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
@@ -265,8 +264,8 @@ def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> b
     for moving in part:
         base = np.zeros(threads, np.int64)
         for m, c in moving:
-            if any(variables(atom) & set(columns) for atom in m):
-                if any(not variables(atom) <= set(columns) for atom in m):
+            if variables(*m) & set(columns):
+                if not variables(*m) <= set(columns):
                     return False
                 base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
         starts.append(base)

@@ -20,7 +20,6 @@ from tir.ir import (
     Binary,
     Buffer,
     Call,
-    Cast,
     Const,
     Evaluate,
     Expr,
@@ -33,11 +32,24 @@ from tir.ir import (
     Store,
     Var,
     annotation,
+    nest,
     seq,
 )
 from tir.memory import SHARED, WARP
 from tir.simplify import simplify
-from tir.traverse import children, fresh, loads, map_statements, rewrite, substitute, variables, walk, walk_stmts
+from tir.traverse import (
+    children,
+    fresh,
+    loads,
+    loops,
+    map_statements,
+    perfect_nest,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+    walk_stmts,
+)
 
 from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, map_kernels
 
@@ -171,8 +183,10 @@ class _Lowering:
                     if a.buffer.name in self.held or a.buffer.scope != WARP_SCOPE or b.buffer.name not in self.held:
                         continue
                     held = self.held[b.buffer.name]
-                    loops = [variables(b.indices[d]) for d in (held.rows, held.columns)]
-                    dims = [next((d for d, i in enumerate(a.indices) if variables(i) and variables(i) == v), None) for v in loops]
+                    walking = [variables(b.indices[d]) for d in (held.rows, held.columns)]
+                    dims = [
+                        next((d for d, i in enumerate(a.indices) if variables(i) and variables(i) == v), None) for v in walking
+                    ]
                     if dims[0] is not None and dims[1] is not None:
                         self.held[a.buffer.name] = Held(held.layout, dims[0], dims[1])
                         grown = True
@@ -220,7 +234,7 @@ class _Lowering:
                 return map_statements(s, lambda c: self.visit(c, ranges))
 
     def product(self, s: For, name: str) -> Stmt:
-        zero = {x.name: Const(0) for x in walk_stmts(s) if isinstance(x, For)}
+        zero = {x.name: Const(0) for x in loops(s)}
         places = []
         for x in _operands(s):
             start = tuple(simplify(substitute(i, zero)) for i in x.indices)
@@ -237,8 +251,8 @@ class _Lowering:
                            f"`{store.buffer.scope}` = {store.value}")  # fmt: skip
         held = self.held[store.buffer.name]
         layout, width = held.layout, ROW // dtypes.nbytes(source.dtype)
-        loops = {x.name: x for x in walk_stmts(s) if isinstance(x, For)}
-        sides = [next(iter(variables(store.indices[d]) & set(loops))) for d in (held.rows, held.columns)]
+        within = {x.name: x for x in loops(s)}
+        sides = [next(iter(variables(store.indices[d]) & set(within))) for d in (held.rows, held.columns)]
         # Lane l of a matrix gets from row l // 4 the elements from l % 4 on; transposed, from the rows l % 4 on element l // 4.
         crossing = 0 if layout.group == (1, 0) else 1
         transposed = sides[crossing] in variables(source.indices[-1])
@@ -247,7 +261,7 @@ class _Lowering:
                            "and each lane loads its own elements")  # fmt: skip
         per = 2 if width == 8 else 1  # elements of a register
         registers: list[tuple[Place, Place]] = []  # of each, the tile and the place in it
-        counts = [int(loops[v].extent.value) // n for v, n in zip(sides, layout.tile, strict=True)]  # type: ignore[attr-defined]
+        counts = [int(within[v].extent.value) // n for v, n in zip(sides, layout.tile, strict=True)]  # type: ignore[attr-defined]
         for a in range(counts[0]):
             for b in range(counts[1]):
                 registers += [((a, b), place) for place in _origins(layout, per)]
@@ -345,10 +359,7 @@ class _Lowering:
         body = rewrite(inner, change)
         for c in reversed(conditions):
             body = If(c, body)
-        body = substitute(body, where)
-        for loop in reversed(outer):
-            body = loop.with_(body=body)
-        return body
+        return nest(outer, substitute(body, where))
 
     def start(self, buffer: Buffer, indices: tuple[Expr, ...], starts: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """The first place of the tile in which a place is, given where the tiles of its two loops start."""
@@ -403,7 +414,7 @@ def _operands(s: For) -> tuple[Load, Load, Load]:
     total = Load(store.buffer, store.indices)
     others = [x for x in _plain_loads(store.value) if x != total]
     if isinstance(store.value, Binary) and store.value.op == "+" and len(others) == 2:
-        extents = {x.name: x.extent for x in walk_stmts(s) if isinstance(x, For)}
+        extents = {x.name: x.extent for x in loops(s)}
         first, second = others
         loop = _shared_loop(s, total, first)
         if isinstance(e := extents.get(loop), Const) and e.value == 16:
@@ -416,16 +427,12 @@ def _plain_loads(e: Expr) -> list[Load]:
     match e:
         case Load():
             return [e]
-        case Cast(_, value):
-            return _plain_loads(value)
         case _:
             return [x for c in children(e) if isinstance(c, Expr) for x in _plain_loads(c)]
 
 
 def _one_store(s: For, name: str) -> Store:
-    inner: Stmt = s
-    while isinstance(inner, For):
-        inner = inner.body
+    inner = perfect_nest(s)[-1].body
     if not isinstance(inner, Store):
         raise GPUError(f"{name}: the nest of `{s.name}` must hold one statement without a condition; pad the computation, so "
                        "that tiles are whole (pad_einsum)")  # fmt: skip
@@ -434,8 +441,7 @@ def _one_store(s: For, name: str) -> Store:
 
 def _shared_loop(s: For, a: Load, b: Load) -> str:
     """The loop of an instruction that walks both operands."""
-    loops = {x.name for x in walk_stmts(s) if isinstance(x, For)}
-    both = loops.intersection(*(set().union(*(variables(i) for i in x.indices)) for x in (a, b)))
+    both = {x.name for x in loops(s)} & variables(*a.indices) & variables(*b.indices)
     if len(both) != 1:
         raise GPUError(f"`{a.buffer.name}` and `{b.buffer.name}` must share one loop of their instruction")
     return next(iter(both))

@@ -35,10 +35,9 @@ from tir.ir import (
     seq,
 )
 from tir.memory import WARP
-from tir.traverse import fresh, map_statements, names, replace_buffers, stores, substitute, variables, walk_stmts
+from tir.traverse import fresh, map_statements, names, perfect_nest, replace_buffers, stores, substitute, variables, walk_stmts
 
 from .gpu_kernels import GPUError, is_thread, threads_in
-from .lower_blocks import perfect_nest
 
 SHUFFLE = "shuffle_xor"  # a call: the value, the distance in lanes, the mask of lanes that take part
 
@@ -85,7 +84,7 @@ class _Rewriting:
     def reduce(self, loop: For, around: tuple[For, ...], kernel: Stmt) -> Stmt:
         chain, block = _nest(loop)
         bound = {it.var: it.binding for it in block.iters}
-        driving = set().union(*(variables(it.binding) for it in block.iters if it.axis is Axis.REDUCE))
+        driving = variables(*(it.binding for it in block.iters if it.axis is Axis.REDUCE))
         _need_shareable(loop, chain, block, around, driving)
         place, combine, identity = _operation(block)
         place, identity = substitute(place, bound), substitute(identity, bound)
@@ -115,11 +114,8 @@ class _Rewriting:
     def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
         """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each of n threads."""
         loop, mine, combine = r.loop, r.mine, r.combine
-        others = [
-            x
-            for x in around
-            if is_thread(x, "threadIdx") and x.thread != loop.thread and not any(x.name in variables(i) for i in mine.indices)
-        ]
+        mentioned = variables(*mine.indices)
+        others = [x for x in around if is_thread(x, "threadIdx") and x.thread != loop.thread and x.name not in mentioned]
         shape = (*(x.extent for x in others), *r.place.buffer.shape, Const(warps or n))
         meeting = self.buffer(f"{r.place.buffer.name}_meeting", shape, mine.dtype, "shared")
 
@@ -180,8 +176,9 @@ class _Shared:
 
 def _nest(loop: For) -> tuple[list[For], Block]:
     """The perfectly nested loops from one on, and the block in them; refuses anything else."""
-    chain, block = perfect_nest(loop)
-    if block is None or block.init is None:
+    chain = perfect_nest(loop)
+    block = chain[-1].body
+    if not isinstance(block, Block) or block.init is None:
         raise GPUError(
             f"`{loop.name}` is bound to {loop.thread} and reduces; it must hold nothing but loops and one block with its init"
         )
@@ -192,7 +189,7 @@ def _need_shareable(loop: For, chain: list[For], block: Block, around: tuple[For
     """Refuse a reduction, driven by the loops `driving`, of which threads cannot do a part each."""
     if any(x.kind is Kind.THREAD and x.name in driving for x in chain[1:]):
         raise GPUError(f"`{block.name}` is reduced over two thread loops one inside the other; fuse them before binding")
-    placing = set().union(*(variables(it.binding) for it in block.iters if it.axis is not Axis.REDUCE))
+    placing = variables(*(it.binding for it in block.iters if it.axis is not Axis.REDUCE))
     if driving & placing & {x.name for x in chain}:
         raise GPUError(f"`{block.name}` is reduced across threads by loops that drive its other axes, too; split before fusing")
     outer = next((x for x in around if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)

@@ -19,7 +19,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from tir.affine import Interval, Polynomial, polynomial
+from tir.affine import Interval, Polynomial, polynomial, to_expr
 from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
@@ -41,7 +41,7 @@ from tir.ir import (
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import simplify
-from tir.traverse import loads, map_children, stores, variables, walk_stmts
+from tir.traverse import loads, loops, map_children, stores, variables, walk_stmts
 
 from .around import accesses
 from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
@@ -101,7 +101,7 @@ class Walk:
     def points(self, varying: frozenset[str] = frozenset()) -> tuple[tuple | None, np.ndarray | None]:
         """By dimension, the part of the place that is the same for all; and one row an (offset in each dimension ..., thread),
         where the loops `varying` run as well. None where it is not known."""
-        used = frozenset(v for i in self.indices for v in variables(i)) & varying
+        used = varying & variables(*self.indices)
         if used not in self.known:
             self.known[used] = _points(self, self.running(used) | self.moving)
         return self.known[used]
@@ -109,7 +109,7 @@ class Walk:
     def running(self, loops: frozenset[str]) -> dict[str, int | None]:
         """The number of values of loops around the unit that its places depend on, None where it is not known."""
         found: dict[str, int | None] = {}
-        for name in loops & frozenset(v for i in self.indices for v in variables(i)):
+        for name in loops & variables(*self.indices):
             high = self.ranges.get(name, (0, None))[1]
             found[name] = None if high is None else high + 1
         return found
@@ -167,7 +167,7 @@ class _Placing:
                 below = (*path, 0)
                 out = self.visit(body, below, [], inside)
                 if extent != Const(1, extent.dtype):
-                    varying = frozenset(x.name for x in walk_stmts(s) if isinstance(x, For))
+                    varying = frozenset(x.name for x in loops(s))
                     again = [replace(a, carried=path, varying=varying) for a in out]
                     out = [replace(a, carried=(), varying=frozenset()) for a in self.visit(body, below, again, inside)]
                 first = self.visit(body, below, pending, inside)
@@ -305,7 +305,7 @@ def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = (
         still: Polynomial = {}
         rest: Polynomial = {}
         for m, c in polynomial(simplify(i, w.ranges)).items():
-            inner = set().union(*(variables(a) for a in m), set()) & set(moving)
+            inner = variables(*m) & set(moving)
             if inner:
                 rest[m] = c
                 needed |= inner
@@ -325,14 +325,7 @@ def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = (
     for g in usable:
         holds &= np.broadcast_to(evaluate(g, values), holds.shape).astype(bool)
     columns = [values[name] for name in kept]
-    for rest in offsets:
-        column = np.zeros(total, np.int64)
-        for m, c in rest.items():
-            term: np.ndarray | int = c
-            for atom in m:
-                term = term * evaluate(atom, values)
-            column += term
-        columns.append(column)
+    columns += [np.broadcast_to(evaluate(to_expr(rest), values), total) for rest in offsets]
     x, y, z = (values[t] for t in w.threads)
     columns.append(x + w.block[0] * (y + w.block[1] * z))
     return tuple(fixed), distinct(np.stack(columns, 1)[holds])[0]

@@ -29,7 +29,18 @@ from tir.ir import (
     seq,
 )
 from tir.simplify import simplify
-from tir.traverse import fresh, map_children, names, replace_buffers, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import (
+    fresh,
+    map_children,
+    names,
+    perfect_nest,
+    replace_buffers,
+    stores,
+    substitute,
+    variables,
+    walk,
+    walk_stmts,
+)
 from tir.verify import counts_once
 
 from .memory import NON_TEMPORAL, check_prefetches, streamed
@@ -72,7 +83,8 @@ class _Lowering:
             case For(kind=Kind.VECTORIZED) if any(isinstance(x, Allocate) for x in walk_stmts(s)):
                 return self.stmt(_lanes_apart(s))
             case For():
-                loops, block = perfect_nest(s)
+                loops = perfect_nest(s)
+                block = loops[-1].body if isinstance(loops[-1].body, Block) else None
                 reducing = set() if block is None else _driving(block, reduces=True)
                 if block is not None and s.name in reducing and _starts_once(block, loops, reducing):
                     return seq(self.init_nest(loops, block, reducing), nest(loops, self.flat(block)))
@@ -121,7 +133,7 @@ class _Lowering:
 
 def _driving(block: Block, reduces: bool) -> set[str]:
     """The loops that drive the reduce axes of a block, or the others."""
-    return set().union(*(variables(it.binding) for it in block.iters if (it.axis is Axis.REDUCE) is reduces))
+    return variables(*(it.binding for it in block.iters if (it.axis is Axis.REDUCE) is reduces))
 
 
 def _first(block: Block) -> list[Expr]:
@@ -168,12 +180,3 @@ def _written(block: Block) -> list[str]:
     if block.writes is not None:
         return [r.buffer.name for r in block.writes]
     return list(dict.fromkeys(s.buffer.name for part in (block.init, block.body) if part is not None for s in stores(part)))
-
-
-def perfect_nest(loop: For) -> tuple[list[For], Block | None]:
-    """The loops from `loop` down, and the block they directly contain, if nothing else is between."""
-    loops = [loop]
-    while isinstance(loops[-1].body, For):
-        loops.append(loops[-1].body)
-    inner = loops[-1].body
-    return loops, inner if isinstance(inner, Block) else None

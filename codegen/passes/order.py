@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from math import prod
 
-from tir.ir import Const, For, If, Kind, Load, PrimFunc, Stmt, Store, Var
-from tir.traverse import loads, map_statements, variables
+from tir.ir import Const, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, nest
+from tir.traverse import loads, map_statements, perfect_nest, variables
 
 MAX_LOOPS = 5  # of a nest whose orders are all tried
 
@@ -25,27 +25,16 @@ def order_unrolled(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, For) or s.kind is not Kind.UNROLLED:
             return map_statements(s, visit)
-        nest, body = _nest(s)
-        ordered, new = _ordered(nest, body), visit(body)
-        if ordered is nest and new is body:
-            return s
-        for loop in reversed(ordered):
-            new = loop.with_(body=new)
-        return new
+        loops = perfect_nest(s, Kind.UNROLLED)
+        body = loops[-1].body
+        ordered, new = _ordered(loops, body), visit(body)
+        return s if ordered is loops and new is body else nest(ordered, new)
 
     return func.with_(body=visit(func.body))
 
 
-def _nest(s: For) -> tuple[Sequence[For], Stmt]:
-    """The unrolled loops that hold nothing but each other, and what the innermost holds."""
-    nest = [s]
-    while isinstance(nest[-1].body, For) and nest[-1].body.kind is Kind.UNROLLED:
-        nest.append(nest[-1].body)
-    return nest, nest[-1].body
-
-
-def _ordered(nest: Sequence[For], body: Stmt) -> Sequence[For]:
-    """The loops in the best order; `nest` itself if that is theirs, or it is not known that they can change places.
+def _ordered(loops: Sequence[For], body: Stmt) -> Sequence[For]:
+    """The loops in the best order; `loops` itself if that is theirs, or it is not known that they can change places.
 
     They can where the body is one update of a register that each of them tells apart. Other loops keep their places.
     """
@@ -54,22 +43,22 @@ def _ordered(nest: Sequence[For], body: Stmt) -> Sequence[For]:
             case For(_, _, inner, Kind.VECTORIZED) | If(_, inner, None):
                 body = inner
             case _:
-                return nest
-    if body.buffer.scope != "register" or not 1 < len(nest) <= MAX_LOOPS:
-        return nest
+                return loops
+    if body.buffer.scope != "register" or not 1 < len(loops) <= MAX_LOOPS:
+        return loops
     read = loads(body.value)
     if any(x.buffer.name == body.buffer.name and x.indices != body.indices for x in read):
-        return nest
+        return loops
     told = [i.name for i in body.indices if isinstance(i, Var)]
-    free = [n for n, x in enumerate(nest) if told.count(x.name) == 1]
+    free = [n for n, x in enumerate(loops) if told.count(x.name) == 1]
     others = {x for x in read if x.buffer.scope != "register"}
 
     def order(places: Sequence[int]) -> list[For]:
         moved = dict(zip(free, places, strict=True))
-        return [nest[moved.get(n, n)] for n in range(len(nest))]
+        return [loops[moved.get(n, n)] for n in range(len(loops))]
 
     best = min(itertools.permutations(free), key=lambda places: live(order(places), others))
-    return order(best) if live(order(best), others) < live(nest, others) else nest
+    return order(best) if live(order(best), others) < live(loops, others) else loops
 
 
 def live(nest: Sequence[For], values: set[Load]) -> int:
@@ -77,7 +66,7 @@ def live(nest: Sequence[For], values: set[Load]) -> int:
     round of some loop uses again."""
     total = 0
     for value in values:
-        moving = {v for i in value.indices for v in variables(i)}
+        moving = variables(*value.indices)
         again = next((n for n, x in enumerate(nest) if x.name not in moving), len(nest))
         total += prod(int(x.extent.value) for x in nest[again:] if x.name in moving and isinstance(x.extent, Const))
     return total

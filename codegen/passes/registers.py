@@ -29,10 +29,24 @@ from tir.ir import (
     conjuncts,
     const,
     guarded,
+    nest,
     seq,
 )
 from tir.simplify import prove
-from tir.traverse import fresh, loads, map_children, map_statements, names, rewrite, substitute, variables, walk, walk_stmts
+from tir.traverse import (
+    fresh,
+    loads,
+    loops,
+    map_children,
+    map_statements,
+    move_accesses,
+    names,
+    perfect_nest,
+    stores,
+    substitute,
+    variables,
+    walk_stmts,
+)
 
 from .around import accesses
 from .copies import renamed
@@ -123,22 +137,16 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
 
 def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]) -> tuple[For, list[tuple[Buffer, _Tile]]]:
     """`loop` on register buffers in place of accumulators, and the tiles they hold."""
-    nest = [loop]
-    while isinstance(nest[-1].body, For) and nest[-1].body.kind is Kind.SERIAL:
-        nest.append(nest[-1].body)
-    body = nest[-1].body
-    if any(isinstance(x, For) and x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in walk_stmts(body)):
+    around = perfect_nest(loop, Kind.SERIAL)
+    body = around[-1].body
+    if any(x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in loops(body)):
         return loop, []
     inner = dict(ranges)
-    for x in [*nest, *(x for x in walk_stmts(body) if isinstance(x, For))]:
+    for x in loops(loop):
         inner[x.name] = extent_range(x.extent, inner)
-    moving = {x.name for x in nest}
+    moving = {x.name for x in around}
     inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
-    stored = {
-        x.buffer.name: x.buffer
-        for x in walk_stmts(body)
-        if isinstance(x, Store) and x.buffer.scope != "register" and x.buffer.name not in inside
-    }
+    stored = {x.buffer.name: x.buffer for x in stores(body) if x.buffer.scope != "register" and x.buffer.name not in inside}
     promoted: list[tuple[Buffer, _Tile]] = []
     for buffer in stored.values():
         tiles = _tiles(body, buffer, moving, lanes)
@@ -151,11 +159,9 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
         body = _on_registers(body, buffer, tiles, lanes)
     if not promoted:
         return loop, []
-    known = [*facts, *(f for x in nest for f in loop_facts(x))]
+    known = [*facts, *(f for x in around for f in loop_facts(x))]
     body = _unguarded(body, {t.register.name: t for _, t in promoted if t.register is not None}, inner, known)
-    for x in reversed(nest):
-        body = x.with_(body=body)
-    return body, promoted  # type: ignore[return-value]
+    return nest(around, body), promoted  # type: ignore[return-value]
 
 
 def _offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Polynomial:
@@ -173,7 +179,7 @@ def _decompose(offset: Polynomial, lanes: Loops, unrolled: Loops):
     lane: tuple[Var, int] | None = None
     tiling = {*lanes, *unrolled}
     for m, c in offset.items():
-        used = set().union(*(variables(a) for a in m), set()) & tiling
+        used = variables(*m) & tiling
         if not used:
             base[m] = c
         elif len(m) > 1 or not isinstance(m[0], Var) or c < 0:
@@ -191,8 +197,8 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
     """The distinct tiles of `buffer` that `body` accesses; None if they move with the loops or may overlap partly."""
     tiles: list[_Tile] = []
     bound = {x.var.name for x in walk_stmts(body) if isinstance(x, Let)}  # anew in each iteration
-    stored = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Store)}
-    if not all(isinstance(x.extent, Const) for x in walk_stmts(body) if isinstance(x, For)):
+    stored = {x.buffer.name for x in stores(body)}
+    if not all(isinstance(x.extent, Const) for x in loops(body)):
         return None
     for x, around in accesses(body):
         if x.buffer.name != buffer.name:
@@ -202,7 +208,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         for loop in around.loops:
             (lanes if loop.kind is Kind.VECTORIZED else unrolled)[loop.name] = (loop.var, int(loop.extent.value))  # type: ignore[attr-defined]
         loaded = {n.buffer.name for i in x.indices for n in loads(i)}
-        if loaded & stored or any(variables(i) & (moving | bound) for i in x.indices):
+        if loaded & stored or variables(*x.indices) & (moving | bound):
             return None
         parts = _decompose(_offset(buffer, x.indices), lanes, unrolled)
         if parts is None or (store and lanes and parts[2] is None):  # one place written by every lane
@@ -257,25 +263,18 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: L
     """The body with accesses to `buffer` moved to the registers of its tiles."""
     lanes = dict(outer_lanes)
     unrolled: Loops = {}
-    for x in walk_stmts(body):
-        if isinstance(x, For):
-            (lanes if x.kind is Kind.VECTORIZED else unrolled)[x.name] = (x.var, int(x.extent.value))  # type: ignore[attr-defined]
+    for x in loops(body):
+        (lanes if x.kind is Kind.VECTORIZED else unrolled)[x.name] = (x.var, int(x.extent.value))  # type: ignore[attr-defined]
 
-    def place(indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
+    def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
+        if b.name != buffer.name:
+            return None
         base, axes, lane = _decompose(_offset(buffer, indices), lanes, unrolled)  # type: ignore[misc]
         tile = next(t for t in tiles if not add(base, t.base, -1))
         assert tile.register is not None
         return tile.register, (*(v for _, _, v in axes), lane[0] if lane else Const(0))
 
-    def visit(n: Node) -> Node | None:
-        match n:
-            case Load(b, indices) if b.name == buffer.name:
-                return Load(*place(indices))
-            case Store(b, indices, value) if b.name == buffer.name:
-                return Store(*place(indices), value)
-        return None
-
-    return rewrite(body, visit)  # type: ignore[return-value]
+    return move_accesses(body, place)
 
 
 def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> Stmt:
@@ -288,8 +287,8 @@ def _unguarded(s: Stmt, tiles: dict[str, _Tile], ranges, facts: list[Expr]) -> S
     match s:
         case If(condition, then, None):
             conditions = list(conjuncts(condition))
-            stores = [x for x in walk_stmts(then) if not isinstance(x, (For, Seq))]
-            if all(isinstance(x, Store) and _only_there(x, conditions, tiles) for x in stores):
+            inner = [x for x in walk_stmts(then) if not isinstance(x, (For, Seq))]
+            if all(isinstance(x, Store) and _only_there(x, conditions, tiles) for x in inner):
                 new = _predicated(then, conditions, ranges, facts)
                 if new is not None:
                     return new
@@ -318,8 +317,7 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
             return map_children(e, lambda c: visit(c, known))  # type: ignore[return-value]
-        used = set().union(*(variables(i) for i in e.indices), set())
-        wanted = [c for c in conditions if variables(c) & used]
+        wanted = [c for c in conditions if variables(c) & variables(*e.indices)]
         known = [*known, *wanted]
         if not _inside(e, ranges, known):
             failed = True
@@ -356,9 +354,9 @@ def _inside(e: Load, ranges, known: list[Expr]) -> bool:
 
 def _start(s: Stmt, promoted: list[tuple[Buffer, _Tile]], lanes: Loops) -> Const | None:
     """The constant to which `s` sets the places of all promoted tiles, and nothing else; None if it does anything else."""
-    values = {x.value for x in walk_stmts(s) if isinstance(x, Store)}
-    buffers = {x.buffer.name: x.buffer for x in walk_stmts(s) if isinstance(x, Store)}
-    plain = all(isinstance(x, (For, Seq, If, Store)) for x in walk_stmts(s)) and not any(isinstance(n, Load) for n in walk(s))
+    values = {x.value for x in stores(s)}
+    buffers = {x.buffer.name: x.buffer for x in stores(s)}
+    plain = all(isinstance(x, (For, Seq, If, Store)) for x in walk_stmts(s)) and not loads(s)
     if not plain or len(values) != 1 or set(buffers) != {b.name for b, _ in promoted} or not all(t.stored for _, t in promoted):
         return None
     (value,) = values
@@ -383,7 +381,7 @@ def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], start: Const | None
     """The loop between the loads of its registers, or their start from a constant, and their stores."""
     before: list[Stmt] = []
     after: list[Stmt] = []
-    own = {x.name for x in walk_stmts(loop) if isinstance(x, For)}
+    own = {x.name for x in loops(loop)}
     for buffer, tile in promoted:
         assert tile.register is not None
         place = (*tile.loops, tile.lane if tile.lane is not None else Const(0))
