@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise, product
-from math import gcd
+from itertools import pairwise, product
+from math import gcd, prod
+from typing import Any
 
-from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, polynomial, scale, to_expr
-from tir.ir import Allocate, Axis, Binary, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Unary, Var
-from tir.points import ON_NUMBERS
+import numpy as np
+
+from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, scale, to_expr
+from tir.analysis.digits import cuts, determined, in_digits
+from tir.ir import TRUE, Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Var
+from tir.points import Opaque, evaluate
 from tir.simplify import ranges_of, simplify
-from tir.traverse import children, substatements, substitute, variables, walk, walk_stmts
+from tir.traverse import children, loads, substatements, substitute, variables, walk, walk_stmts
 
 Indices = tuple[Expr, ...]
 
@@ -135,33 +139,28 @@ class Instances:
 
     def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
         self.around, self.nest, self.below_loops = list(around), list(nest), list(below)
-        self.ranges: dict[str, Interval] = dict(ranges_of([*self.around, *self.nest, *self.below_loops]))
+        self.ranges: dict[str, Interval] = ranges_of([*self.around, *self.nest, *self.below_loops])
         self.below = {loop.name for loop in self.below_loops}
-        self.digits: dict[str, list[tuple[str, int, int | None]]] = {}  # most significant first: variable, weight, size
-        exprs = [e for ix in indices for e in ix]
-        in_division = [n for e in exprs if type(e) is not Var for n in walk(e) if type(n) is Binary and n.op in ("//", "%")]
+        self.digits: dict[str, list[tuple[str, int | None]]] = {}  # most significant first: variable, size
+        self.expansion: dict[str, Expr] = {}
+        divided = cuts(e for ix in indices for e in ix)
         for loop in self.nest:
             _, high = self.ranges[loop.name]
             size = None if high is None else high + 1
-            weights = _weights(loop.name, size, in_division)
-            self.digits[loop.name] = [
-                (f"{loop.name}'{n}" if len(weights) > 1 else loop.name, w, s) for n, (w, s) in enumerate(weights)
-            ]
-            for name, _, s in self.digits[loop.name]:
-                self.ranges[name] = (0, None if s is None else s - 1)
-        self.expansion: dict[str, Expr] = {}
-        for loop in self.nest:
-            if len(self.digits[loop.name]) > 1:
-                total: Expr | None = None
-                for name, w, _ in self.digits[loop.name]:
-                    term = Var(name, loop.var.dtype) * Const(w, loop.var.dtype)
-                    total = term if total is None else total + term
-                self.expansion[loop.name] = total  # type: ignore[assignment]
-        self.moving = self.below | {name for digits in self.digits.values() for name, _, _ in digits}
+            weights = [1]
+            for w in divided.get(loop.name, ()):
+                if w % weights[-1] == 0 and (size is None or w < size):
+                    weights.append(w)
+            digits = [loop.var]
+            if len(weights) > 1:
+                digits, self.expansion[loop.name] = in_digits(loop.var, weights)
+            counts = [*(b // a for a, b in pairwise(weights)), None if size is None else -(-size // weights[-1])]
+            self.digits[loop.name] = [(d.name, n) for d, n in zip(digits, counts, strict=True)][::-1]
+            for name, n in self.digits[loop.name]:
+                self.ranges[name] = (0, None if n is None else n - 1)
         self._polynomials: dict[Expr, Polynomial] = {}
         self._distinct: dict[tuple, tuple[bool, Indices, Indices]] = {}
         self._renamings: dict[tuple[int, int, str], Polynomial] = {}
-        self._kept: list[list[tuple[Polynomial, Polynomial]]] = []
         self._known_cases: dict[tuple, list[Case]] = {}
 
     def polynomial(self, e: Expr) -> Polynomial:
@@ -207,13 +206,16 @@ class Instances:
 
     def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         pairs = [(self.polynomial(x), self.polynomial(y)) for x, y in zip(a, b, strict=True)]
-        cases = self._cases(relation)
-        rest = [case for case in cases if not self._differ(pairs, case)]
-        if not rest or a != b:
-            return not rest
-        more = [(p, p) for p in self._determined([p for p, _ in pairs])]
-        self._kept.append(more)
-        return all(self._differ(more, case) for case in rest)
+        same = [p for p, _ in pairs] if a == b else []
+        return all(self._differ(pairs, case) or self._contradicted(same, case) for case in self._cases(relation))
+
+    def _contradicted(self, polynomials: list[Polynomial], case: Case) -> bool:
+        """Whether instances that agreed in all of `polynomials` would agree in a variable in which they differ in this case."""
+        first, second, _ = case
+        changed = {**first, **second}
+        plain = [p for p in polynomials if not any(loads(atom) for m in p for atom in m)]  # memory may have changed
+        known = set().union(*map(names_in, plain)) - changed.keys()
+        return any(len(changed[name]) > 1 for name in changed.keys() & determined(plain, known, self.ranges))
 
     def _differ(self, pairs: list[tuple[Polynomial, Polynomial]], case: Case) -> bool:
         """Whether some pair provably differs in this case."""
@@ -226,45 +228,6 @@ class Instances:
         if known is None:
             known = self._renamings[key] = _renamed(p, mapping, side)
         return known
-
-    def _determined(self, polynomials: list[Polynomial]) -> list[Polynomial]:
-        """What else two instances agree in if they agree in all of `polynomials`.
-
-        These are the terms of a sum that represents each number once; then x where they agree in x // c and x % c, and x // d
-        where they agree in x // c and x % c // d.
-        """
-        atoms: dict[Expr, None] = {}
-        derived: list[Polynomial] = []
-        pending = list(polynomials)
-        while pending:
-            p = pending.pop()
-            moving = [(abs(c), m, *bounds({m: c}, self.ranges)) for m, c in p.items() if any(self._moves(atom) for atom in m)]
-            reach = 0
-            for c, _, low, high in sorted(moving, key=lambda term: term[0]):
-                if low is None or high is None or c <= reach:
-                    break
-                reach += high - low
-            else:
-                for _, m, _, _ in moving:
-                    if len(m) == 1 and type(m[0]) is Binary:
-                        atoms.setdefault(m[0])
-            for atom in tuple(atoms):
-                found: Expr | None = None
-                match atom:
-                    case Binary("%", x, Const() as size) if simplify(Binary("//", x, size), self.ranges) in atoms:
-                        found = x
-                    case Binary("//", Binary("%", x, Const() as size), Const() as part):
-                        if Binary("//", x, size) in atoms and size.value % part.value == 0:
-                            found = Binary("//", x, part)
-                if found is not None and found not in atoms:
-                    atoms[found] = None
-                    q = polynomial(found)
-                    derived.append(q)
-                    pending.append(q)
-        return derived
-
-    def _moves(self, atom: Expr) -> bool:
-        return any(n in self.moving for n in variables(atom))
 
     def _cases(self, relation: Mapping[str, str]) -> list[Case]:
         """The renamings of the variables of the two instances that together cover the relation."""
@@ -289,20 +252,20 @@ class Instances:
         for loop in self.nest:
             match relation.get(loop.name, SAME):
                 case "*":
-                    for name, _, _ in self.digits[loop.name]:
+                    for name, _ in self.digits[loop.name]:
                         free(name)
                 case "<" | ">":
-                    choices.append([(loop.name, n) for n, (_, _, s) in enumerate(self.digits[loop.name]) if s is None or s > 1])
+                    choices.append([(loop.name, n) for n, (_, s) in enumerate(self.digits[loop.name]) if s is None or s > 1])
         for chosen in product(*choices):
             f, s, r = dict(first), dict(second), dict(ranges)
             for loop_name, place in chosen:
-                name, _, size = self.digits[loop_name][place]
+                name, size = self.digits[loop_name][place]
                 step = name + "+"
                 r[step] = (1, None if size is None else size - 1)
                 r[name] = (0, None if size is None else size - 2)
                 further = s if relation[loop_name] == LESS else f
                 further[name] = {(Var(name),): 1, (Var(step),): 1}
-                for other, _, _ in self.digits[loop_name][place + 1 :]:
+                for other, _ in self.digits[loop_name][place + 1 :]:
                     r[other + "'"] = r[other]
                     s[other] = _variable(other + "'")
             yield f, s, r
@@ -310,36 +273,6 @@ class Instances:
 
 def _variable(name: str) -> Polynomial:
     return {(Var(name),): 1}
-
-
-def _weights(name: str, size: int | None, divisions: list[Binary]) -> list[tuple[int, int | None]]:
-    """The digits, as (weight, size) with the most significant first, in which `name` // c and `name` % c become polynomials."""
-    found: set[int] = set()
-    for d in divisions:
-        if type(d.b) is Const and d.b.value > 1:
-            s = _divided(d.a, name)
-            if s:
-                found.add(s * d.b.value)
-    chain = [1]
-    for c in sorted(found):
-        if c % chain[-1] == 0 and c != chain[-1] and (size is None or c < size):
-            chain.append(c)
-    result: list[tuple[int, int | None]] = [(w, w2 // w) for w, w2 in pairwise(chain)]
-    result.append((chain[-1], None if size is None else -(-size // chain[-1])))
-    return result[::-1]
-
-
-def _divided(e: Expr, name: str) -> int:
-    """By what the variable has been divided in an expression made of it by // and %; 0 where it is something else."""
-    match e:
-        case Var(n):
-            return int(n == name)
-        case Binary("//", a, Const(c)):
-            return _divided(a, name) * int(c)
-        case Binary("%", a, Const()):
-            return _divided(a, name)
-        case _:
-            return 0
 
 
 def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Polynomial:
@@ -440,43 +373,32 @@ def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt
     return [(first.stmt, f"{words[x.writes]} `{x.buffer.name}`"), (second.stmt, f"{words[y.writes]} `{x.buffer.name}`")]
 
 
-def evaluate(e: Expr, values: Mapping[str, int]) -> int:
-    """The value of an index expression; KeyError where it depends on something else."""
-    match e:
-        case Const(value):
-            return int(value)
-        case Var(name):
-            return values[name]
-        case Unary(op, a):
-            return -evaluate(a, values) if op == "neg" else int(not evaluate(a, values))
-        case Binary(op, a, b) if op in ON_NUMBERS:
-            return int(ON_NUMBERS[op](evaluate(a, values), evaluate(b, values)))
-    raise KeyError(str(e))
-
-
 def collision(
     loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access, limit: int = 20000
 ) -> tuple[int, int, tuple[int, ...]] | None:
     """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search (over the
     first iterations of the other loops) finds one."""
+    loops = [loop, *below]
     try:
-        outer = {other.name: 0 for other in around}
-        inner = list(below)
-        sizes = [evaluate(x.extent, outer) for x in [loop, *inner]]
-        seen: list[dict[tuple[int, ...], int]] = [{}, {}]
-        others: list[dict[tuple[int, ...], int]] = [{}, {}]  # a second iteration that touches the same
-        for point in islice(product(*(range(min(n, limit)) for n in sizes)), limit):
-            values = {**outer, loop.name: point[0], **{x.name: v for x, v in zip(inner, point[1:], strict=True)}}
-            for side, access in enumerate((a, b)):
-                if all(evaluate(c, values) for c in access.conditions):
-                    element = tuple(evaluate(i, values) for i in access.indices)
-                    found = seen[1 - side].get(element)
-                    if found is not None and found == point[0]:
-                        found = others[1 - side].get(element)
-                    if found is not None:
-                        return (found, point[0], element) if side else (point[0], found, element)
-                    if seen[side].setdefault(element, point[0]) != point[0]:
-                        others[side].setdefault(element, point[0])
-    except (KeyError, ZeroDivisionError):
+        sizes = [int(evaluate(x.extent, {x.name: 0 for x in around})) for x in loops]
+        if min(sizes) < 1:
+            return None
+        count = min(prod(sizes), limit)
+        places = np.unravel_index(np.arange(count), sizes)
+        values: dict[str, Any] = {x.name: 0 for x in around} | {x.name: v for x, v in zip(loops, places, strict=True)}
+        touched = []
+        for access in (a, b):
+            happens = np.all([np.broadcast_to(evaluate(c, values), count) for c in (TRUE, *access.conditions)], axis=0)
+            columns = [np.broadcast_to(evaluate(e, values), count).tolist() for e in access.indices]
+            elements = [*zip(*columns, strict=True)] or [()] * count
+            touched.append([element if runs else None for runs, element in zip(happens, elements, strict=True)])
+    except Opaque:
         return None
+    seen: tuple[dict, dict] = {}, {}  # by element the first iteration that touches it, on either side
+    for n, i in enumerate(places[0].tolist()):
+        for side, element in enumerate((touched[0][n], touched[1][n])):
+            found = seen[1 - side].get(element, i)
+            if element is not None and found != i:
+                return (found, i, element) if side else (i, found, element)
+            seen[side].setdefault(element, i)
     return None

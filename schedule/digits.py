@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tir.affine import Interval, excess, polynomial, to_expr
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.analysis.digits import cuts, in_digits
+from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import ranges_of, simplify
 from tir.size import single
-from tir.traverse import substitute, variables, walk
+from tir.traverse import substitute, variables
 
 from .error import Mark, ScheduleError
 
@@ -214,27 +215,17 @@ def _fused(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
     """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""
-    cuts: dict[str, set[int]] = {}
-    for e in exprs:
-        for n in walk(e):
-            match n:
-                case Binary("//" | "%", Var(f), Const(c)) if f in extents:
-                    cuts.setdefault(f, set()).add(c)
-                case Binary("%", Binary("//", Var(f), Const(c)), Const(d)) if f in extents:
-                    cuts.setdefault(f, set()).update((c, c * d))
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     digit_ranges = dict(ranges)
-    for f, steps in cuts.items():
-        edges = [1, *sorted(s for s in steps if 1 < s < extents[f]), extents[f]]
+    for f, steps in cuts(exprs).items():
+        if f not in extents:
+            continue
+        edges = [1, *(s for s in steps if s < extents[f]), extents[f]]
         if any(b % a for a, b in pairwise(edges)):
             continue
-        total: Expr | None = None
-        for number, (low, high) in enumerate(pairwise(edges)):
-            part = Var(f"{f}.{number}")
+        parts, mapping[f] = in_digits(Var(f), edges[:-1])
+        for part, (low, high) in zip(parts, pairwise(edges), strict=True):
             names[part.name] = high // low
             digit_ranges[part.name] = (0, high // low - 1)
-            total = part * low if total is None else total + part * low
-        if total is not None:
-            mapping[f] = total
     return mapping, names, digit_ranges

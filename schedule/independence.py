@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
-
 from tir.affine import polynomial, split_terms, to_expr
-from tir.ir import Axis, Block, Const, Expr, For, Kind, Seq, Stmt, Store
-from tir.points import distinct, evaluate, grid, size
+from tir.ir import Axis, Block, Const, Expr, For, Kind, Seq, Stmt, Store, Var
+from tir.points import told_apart
 from tir.simplify import wraps
 from tir.traverse import loops, variables, walk_stmts
 
@@ -168,18 +166,9 @@ def apart(path: list[Stmt]) -> bool:
             continue
         moving.append(to_expr(split_terms(polynomial(it.binding), below)[0], it.var.dtype))
         fixed |= variables(moving[-1]) - below
-    used = sorted(set().union(*(variables(e) for e in moving), {loop.name}))
+    used = set().union(*(variables(e) for e in moving), {loop.name})
     counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
-    if len(counts) < len(used) or size(counts) > POINTS or any(wraps(e) for e in moving):
+    if len(counts) < len(used) or any(wraps(e) for e in moving):
         return False
-    values = grid(counts)
     # Loops around are at the same iteration for both instances.
-    places = np.stack([np.broadcast_to(evaluate(e, values), values[loop.name].shape) for e in moving]
-                      + [values[name] for name in sorted(fixed)], axis=1) if moving or fixed else None  # fmt: skip
-    if places is None:
-        return counts[loop.name] <= 1
-    rows, place = distinct(places)
-    low, high = np.full(len(rows), counts[loop.name]), np.full(len(rows), -1)
-    np.minimum.at(low, place, values[loop.name])
-    np.maximum.at(high, place, values[loop.name])
-    return bool(np.all(low == high))
+    return told_apart([loop.name], [*moving, *map(Var, fixed)], counts, POINTS)

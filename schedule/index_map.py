@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tir.affine import Interval, polynomial
+from tir.affine import Interval, Polynomial, polynomial
+from tir.analysis.digits import cuts, in_digits
 from tir.analysis.regions import extent_range
 from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
 from tir.script import ScriptError
@@ -19,7 +20,7 @@ from tir.script.printer import expr_text
 from tir.script.source import Source
 from tir.simplify import prove, simplify
 from tir.size import single
-from tir.traverse import blocks, rewrite, substitute, variables, walk
+from tir.traverse import blocks, rewrite, substatements, substitute, variables
 
 from .edits import Names
 from .error import ScheduleError
@@ -120,19 +121,9 @@ def _index_map(inputs: tuple[Var, ...], result: Any) -> IndexMap:
 
 def place_names(func: PrimFunc, names: Names, count: int) -> list[str]:
     """Names for the axes of a new block: those of blocks inside one another differ, so that none hides another."""
-    taken: set[str] = set()
-    for b in blocks(func.body):
-        inside = [*blocks(b.body), *(blocks(b.init) if b.init is not None else ())]
-        if inside:
-            taken.update(it.var.name for x in (b, *inside) for it in x.iters)
-    result: list[str] = []
-    for n in range(count):
-        name, k = names.axis(f"v{n}"), 0
-        while name in taken:
-            k += 1
-            name = names.axis(f"v{n}_{k}")
-        result.append(name)
-    return result
+    nested = [[b, *inside] for b in blocks(func.body) if (inside := [x for s in substatements(b) for x in blocks(s)])]
+    taken = {it.var.name for nest in nested for b in nest for it in b.iters}
+    return [names.axis(f"v{n}", taken) for n in range(count)]
 
 
 # --- inverses ------------------------------------------------------------------------------------------------------------
@@ -148,22 +139,21 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
     outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes)
-    owners = _owners(index_map, fused)
-    digits, numbers = _cut({name: size for name, size in sizes.items() if name not in owners.consumed}, outputs)
-    values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, owners)
+    parts = {name for terms in fused.values() for name, _ in terms}
+    digits, numbers = _cut({name: size for name, size in sizes.items() if name not in parts}, outputs)
+    values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, fused)
 
     ranges = {p: extent_range(e) for p, e in zip(places, shape, strict=True)}
     back = {name: simplify(substitute(e, values), ranges) for name, e in numbers.items()}
     rounded = {d.number: d.weight * d.count for d in digits.values()}  # by the highest digit, which comes last
     conditions = [back[name] < sizes[name] for name, size in rounded.items() if not prove(size.equal(sizes[name]), {})]
-    for number, (parts, lengths) in fused.items():
-        for part, step, length in zip(parts, owners.weights[number], lengths, strict=True):
-            quotient = back[number] if single(step) else back[number] // step
-            back[part] = simplify(quotient if part == parts[-1] else quotient % length, ranges)
+    for number, terms in fused.items():
+        for part, digit in _parts(back[number], terms, sizes).items():
+            back[part] = simplify(digit, ranges)
     sources: list[set[str]] = [set() for _ in shape]
     for name, position in used.items():
         number = digits[name].number
-        sources[position].update(fused[number][0] if number in fused else [number])
+        sources[position].update([part for part, _ in fused[number]] if number in fused else [number])
     return Layout(
         tuple(Var(p) for p in places),
         tuple(shape),
@@ -171,6 +161,32 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
         tuple(c for c in conditions if not prove(c, ranges)),
         tuple(frozenset(s) for s in sources),
     )
+
+
+Terms = list[tuple[str, int]]  # the variables of a sum that counts through them, lowest first, and their weights
+
+
+def _counted(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
+    """The terms of a sum, and how many values it has; None unless each weighs as much as those below it have values."""
+    terms: Terms = []
+    reach: Expr = Const(1)
+    for monomial, weight in sorted(p.items(), key=lambda term: term[1]):
+        match monomial:
+            case (Var(name),) if name in sizes and reach == Const(weight):
+                terms.append((name, weight))
+                reach = simplify(reach * sizes[name])
+            case _:
+                return None
+    return terms, reach
+
+
+def _parts(number: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+    """Each variable of a sum from its value."""
+    found: dict[str, Expr] = {}
+    for name, weight in terms:
+        quotient = number if single(weight) else number // weight
+        found[name] = quotient if name == terms[-1][0] else quotient % sizes[name]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +202,20 @@ def _cut(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, 
     """Numbers cut into digits where the outputs divide them: the digits by name, and the numbers in terms of them."""
     digits: dict[str, _Digit] = {}
     numbers: dict[str, Expr] = {}
+    weights = cuts(outputs)
     for name, size in sizes.items():
-        edges = _edges(name, outputs)
+        edges = [1, *weights.get(name, ())]
+        strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
+        if strange is not None:
+            raise ScheduleError(
+                f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other",
+                hint=f"cut `{name}` at numbers each a multiple of the one before, as 4 and 8",
+            )
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
         counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
-        for n, (weight, count) in enumerate(zip(edges, counts, strict=True)):
-            digit = Var(f"{name}.{n}")
+        parts, numbers[name] = in_digits(Var(name), edges)
+        for digit, weight, count in zip(parts, edges, counts, strict=True):
             digits[digit.name] = _Digit(name, weight, count)
-            numbers[name] = digit * weight + numbers[name] if n else digit * weight
     return digits, numbers
 
 
@@ -203,86 +225,60 @@ def _digits_from(
     digits: Mapping[str, _Digit],
     numbers: Mapping[str, Expr],
     places: Sequence[str],
-    owners: _Owners,
+    fused: Mapping[str, Terms],
 ) -> tuple[dict[str, Expr], dict[str, int], list[Expr]]:
     """Each digit in terms of the places, the number of the output that it occurs in, and the extents of the outputs.
 
     Refuses unless each output is a number made of digits, and each digit of more than one value occurs in one output.
     """
-    ranges = {name: extent_range(d.count) for name, d in digits.items()}
+    counts = {name: d.count for name, d in digits.items()}
+    ranges = {name: extent_range(count) for name, count in counts.items()}
     values: dict[str, Expr] = {name: Const(0) for name in digits}
     used: dict[str, int] = {}
     shape: list[Expr] = []
-    for place, e in zip(places, outputs, strict=True):
-        terms = dict(polynomial(simplify(substitute(e, numbers), ranges)))
-        reach: Expr = Const(1)
-        rest = Var(place)
-        for n, (monomial, weight) in enumerate(sorted(terms.items(), key=lambda term: term[1])):
-            atom = monomial[0] if len(monomial) == 1 else None
-            if type(atom) is not Var or atom.name not in digits or reach != Const(weight):
-                output = expr_text(index_map.outputs[len(shape)])
-                raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
-            if atom.name in used:
-                raise _not_one_to_one(digits[atom.name].number, "occurs twice in", owners)
-            used[atom.name] = len(shape)
-            count = digits[atom.name].count
-            quotient = rest if single(weight) else rest // weight
-            values[atom.name] = quotient if n == len(terms) - 1 else quotient % count
-            reach = simplify(reach * count)
+    for position, (place, e) in enumerate(zip(places, outputs, strict=True)):
+        counted = _counted(polynomial(simplify(substitute(e, numbers), ranges)), counts)
+        if counted is None:
+            output = expr_text(index_map.outputs[position])
+            raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
+        terms, reach = counted
+        for name, _ in terms:
+            if name in used:
+                raise _not_one_to_one(digits[name].number, "occurs twice in", fused)
+            used[name] = position
+        values |= _parts(Var(place), terms, counts)
         shape.append(reach)
     for name, d in digits.items():
         if name not in used and d.count != Const(1, d.count.dtype):
-            raise _not_one_to_one(d.number, "is missing from", owners)
+            raise _not_one_to_one(d.number, "is missing from", fused)
     return values, used, shape
 
 
-@dataclass(frozen=True, slots=True)
-class _Owners:
-    """Which indices are parts of a fused number, and their weights in it."""
+def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, Terms]]:
+    """The outputs with each sum under `//` and `%` made one variable, and the terms of each such number.
 
-    consumed: frozenset[str]
-    weights: Mapping[str, list[int]]
-
-
-def _owners(index_map: IndexMap, fused: Mapping[str, tuple[list[str], list[int]]]) -> _Owners:
-    weights: dict[str, list[int]] = {}
-    for number, (_, counts) in fused.items():
-        weights[number] = [1]
-        for c in counts[:-1]:
-            weights[number].append(weights[number][-1] * c)
-    return _Owners(frozenset(n for names, _ in fused.values() for n in names), weights)
-
-
-def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, tuple[list[str], list[int]]]]:
-    """The outputs with each sum under `//` and `%` made one variable, and of each such number its indices and their extents.
-
-    The lowest index comes first. `sizes` gets the extents of the new numbers.
+    `sizes` gets the extents of the new numbers.
     """
-    fused: dict[str, tuple[list[str], list[int]]] = {}
+    fused: dict[str, Terms] = {}
     known: dict[frozenset, str] = {}
+    constants = {name: size for name, size in sizes.items() if type(size) is Const}
 
     def visit(n):
         match n:
             case Binary("//" | "%" as op, Binary("+" | "-" | "*") as a, Const()) if variables(a):
-                terms = polynomial(a)
-                key = frozenset(terms.items())
+                p = polynomial(a)
+                key = frozenset(p.items())
                 if key not in known:
+                    counted = _counted(p, constants)
+                    if counted is None:
+                        raise _unproved(f"`{expr_text(a)}` does not count through its indices")
                     known[key] = number = f"sum{len(known)}"
-                    names, counts, reach = [], [], 1
-                    for m, c in sorted(terms.items(), key=lambda term: term[1]):
-                        atom = m[0] if len(m) == 1 else None
-                        if type(atom) is not Var or c != reach or type(size := sizes.get(atom.name)) is not Const:
-                            raise _unproved(f"`{expr_text(a)}` does not count through its indices")
-                        names.append(atom.name)
-                        counts.append(size.value)
-                        reach *= size.value
-                    fused[number] = (names, counts)
-                    sizes[number] = Const(reach)
+                    fused[number], sizes[number] = counted
                 return Binary(op, Var(known[key]), n.b)
         return None
 
     results = tuple(rewrite(e, visit) for e in outputs)
-    parts = [name for names, _ in fused.values() for name in names]
+    parts = [name for terms in fused.values() for name, _ in terms]
     left = set().union(*(variables(e) for e in results), set())
     if len(parts) != len(set(parts)) or left & set(parts):
         twice = next(p for p in parts if p in left or parts.count(p) > 1)
@@ -290,33 +286,13 @@ def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Exp
     return results, fused
 
 
-def _edges(name: str, outputs: Sequence[Expr]) -> list[int]:
-    """1 and the constants at which the outputs cut an index, in order, each a multiple of the one before."""
-    cuts: set[int] = {1}
-    for e in outputs:
-        for n in walk(e):
-            match n:
-                case Binary("//" | "%", Var(v), Const(c)) if v == name and c > 0:
-                    cuts.add(c)
-                case Binary("%", Binary("//", Var(v), Const(c)), Const(d)) if v == name and c > 0 and d > 0:
-                    cuts.update((c, c * d))
-    edges = sorted(cuts)
-    strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
-    if strange is not None:
-        raise ScheduleError(
-            f"the index map divides `{name}` by {strange[0]} and {strange[1]}, neither a multiple of the other",
-            hint=f"cut `{name}` at numbers each a multiple of the one before, as 4 and 8",
-        )
-    return edges
-
-
 def _unproved(reason: str) -> ScheduleError:
     hint = "an index goes whole or cut by constants: lambda i, j: (i // 4, j, i % 4)"
     return ScheduleError(f"the index map cannot be shown to be one to one: {reason}", hint=hint)
 
 
-def _not_one_to_one(number: str, how: str, owners: _Owners) -> ScheduleError:
-    what = "a part of a sum" if number in owners.weights else f"`{number}`, or a part of it,"
+def _not_one_to_one(number: str, how: str, fused: Mapping[str, Terms]) -> ScheduleError:
+    what = "a part of a sum" if number in fused else f"`{number}`, or a part of it,"
     return ScheduleError(
         f"the index map is not one to one: {what} {how} the result", hint="each index, or each part of it, occurs once"
     )

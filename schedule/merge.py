@@ -7,11 +7,12 @@ from functools import cache, partial
 from itertools import islice, pairwise, product
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
+from tir.points import Opaque, evaluate
 from tir.simplify import simplify
 from tir.traverse import loops as loops_below
 from tir.traverse import substitute, variables, walk_stmts
 
-from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, evaluate, local_buffers, related, touching, units
+from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, local_buffers, related, touching, units
 from .dataflow import shared
 from .edits import Names
 from .error import ScheduleError, listing
@@ -243,7 +244,7 @@ def _witness(
                 mine = ", ".join(f"{loop.name} = {v}" for loop, v in zip(first, other, strict=True))
                 theirs = ", ".join(f"{loop.name} = {v}" for loop, v in zip(second, point, strict=True))
                 return f"{mine} {verbs[x.writes]} {at}, {theirs} {verbs[y.writes]} it: merged, the second would come first"
-    except (KeyError, ZeroDivisionError):
+    except Opaque:
         return None
     return None
 
@@ -257,11 +258,11 @@ def _touched(
     fixed = {x.name: 0 for x in around}
     values = []
     for loop in loops:
-        extent = evaluate(loop.extent, {**fixed, **{x.name: 0 for x in loops}})
+        extent = int(evaluate(loop.extent, {**fixed, **{x.name: 0 for x in loops}}))
         values.append(sorted({*range(min(extent, 4)), *range(max(extent - 2, 0), extent)}))
     for point in islice(product(*values), limit):
         env = {**fixed, **{x.name: v for x, v in zip(loops, point, strict=True)}}
         if all(v < evaluate(x.extent, env) for x, v in zip(loops, point, strict=True)) and all(
             evaluate(c, env) for c in access.conditions
         ):
-            yield point[: len(merged)], tuple(evaluate(i, env) for i in access.indices)
+            yield point[: len(merged)], tuple(int(evaluate(i, env)) for i in access.indices)

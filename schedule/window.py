@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.affine import Ranges, add, as_constant, constant, linear, polynomial, to_expr
+from tir.analysis.digits import counts_once
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import prove, ranges_of, simplify
 from tir.size import lesser
 from tir.traverse import substitute, variables
-from tir.verify import counts_once
 
 from .digits import Digit, Limit, Unproved, numbers, upper_bound
 

@@ -81,6 +81,24 @@ def size(counts: Mapping[str, int]) -> int:
     return prod(counts.values())
 
 
+def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
+    """Whether points of a grid that differ in one of these variables differ in the value of some expression, too, as trying all
+    points shows; False where there are more than `limit`, or a value is not known before the program runs."""
+    total = size(counts)
+    if total > limit:
+        return False
+    values = grid(counts)
+    try:
+        columns = [np.broadcast_to(evaluate(e, values), total) for e in by]
+    except Opaque:
+        return False
+    _, group = distinct(np.array(columns, np.int64).reshape(-1, total).T)
+    _, own = distinct(np.array([values[name] for name in names], np.int64).reshape(-1, total).T)
+    some = np.zeros(total, np.int64)
+    some[group] = own
+    return bool(np.all(some[group] == own))
+
+
 # --- iterations tried one by one, all at once as arrays -----------------------------------------------------------------
 
 POINTS = 100_000  # iterations that are tried where no proof is found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tir.analysis.digits import counts_once
 from tir.ir import (
     Allocate,
     Axis,
@@ -41,7 +42,6 @@ from tir.traverse import (
     walk,
     walk_stmts,
 )
-from tir.verify import counts_once
 
 from .memory import NON_TEMPORAL, check_prefetches, streamed
 

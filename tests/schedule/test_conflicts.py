@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from schedule.conflicts import Instances, _never_zero, evaluate
+from schedule.conflicts import Instances, _never_zero
 from tir.ir import Const, Evaluate, Expr, For, Var
+from tir.points import evaluate
 
 
 def loop(name: str, extent: int) -> For:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tir import te
+from tir.analysis.digits import determined
 from tir.interpreter import InterpreterError, run
 from tir.ir import (
     FALSE,
@@ -40,7 +41,7 @@ from tir.ir import (
 )
 from tir.script import parse
 from tir.traverse import rewrite
-from tir.verify import VerifyError, check, determined, verify
+from tir.verify import VerifyError, check, verify
 
 i, j, k = Var("i"), Var("j"), Var("k")
 vi, vj, vk = Var("v_i"), Var("v_j"), Var("v_k")

@@ -22,11 +22,10 @@ from .bounds import check_bounds
 from .initialised import check_initialised
 from .names import check_names
 from .order import check_races
-from .ownership import counts_once, determined
 from .report import Finding, Report, VerifyError
 from .scopes import Scopes
 
-__all__ = ["Finding", "Report", "VerifyError", "check", "counts_once", "determined", "verify"]
+__all__ = ["Finding", "Report", "VerifyError", "check", "verify"]
 
 
 def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:

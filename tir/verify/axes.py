@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..affine import Interval, polynomial
+from ..analysis.digits import determined
 from ..ir import Axis, Block, Const, Expr, For, PrimFunc, Store, Var, conjuncts
 from ..points import points_of
 from ..simplify import prove, simplify
 from ..traverse import substitute, variables, walk
 from .accesses import Access, Extents, accesses_in, constant_extents, scopes
-from .ownership import Conflict, by_buffer, determined, distinct_accesses, first_conflict, touches_own
+from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
 from .report import Finding
 
 

@@ -9,73 +9,14 @@ import numpy as np
 
 from ..affine import Interval, Polynomial, add, constant, names_in, polynomial, split_terms
 from ..affine import bounds as polynomial_bounds
-from ..ir import Axis, Binary, Block, Buffer, Const, Expr, For, Var
-from ..points import POINTS, evaluate, points_of
+from ..analysis.digits import determined
+from ..ir import Buffer, Const, Var
+from ..points import POINTS, points_of
 from ..simplify import extent_range, simplify
 from ..traverse import variables
 from .accesses import Access, constant_extents, grouped
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
-
-
-def determined(values: Sequence[Polynomial], known: set[str], ranges: Mapping[str, Interval]) -> set[str]:
-    """The variables that follow from the values of some expressions and from the `known` variables.
-
-    In `c a + r` with r in an interval narrower than |c|, the value determines a and r: the terms are peeled off by decreasing
-    coefficient. From `x // c` and `x % c` follows x.
-    """
-    equations = list(values)
-    atoms: set[Expr] = set()
-
-    def is_known(monomial: tuple[Expr, ...]) -> bool:
-        return all(a in atoms or variables(a) <= known for a in monomial)
-
-    changed = True
-    while changed:
-        changed = False
-        for p in equations:
-            rest = {m: c for m, c in p.items() if m and not is_known(m)}
-            while rest:
-                top = max(rest, key=lambda m: abs(rest[m]))
-                factor = abs(rest.pop(top))
-                low, high = polynomial_bounds(rest, ranges)
-                if len(top) != 1 or low is None or high is None or high - low >= factor:
-                    break
-                atoms.add(top[0])
-                if isinstance(top[0], Var):
-                    known = known | {top[0].name}
-                changed = True
-        for a in tuple(atoms):
-            match a:
-                case Binary("//" | "%" as op, x, Const(c)) if c > 0:
-                    other = simplify(Binary("%" if op == "//" else "//", x, Const(c, x.dtype)), ranges)
-                    p = polynomial(x)
-                    if p not in equations and all(is_known(m) for m in polynomial(other)):
-                        equations.append(p)
-                        changed = True
-    return known
-
-
-def counts_once(block: Block, loops: Sequence[For]) -> bool:
-    """Whether the loops among `loops` that drive the reduction of a block provably count each step at most once, the others
-    standing still."""
-    bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
-    if all(isinstance(e, Var) for e in bindings):
-        return True
-    driving = set().union(*(variables(e) for e in bindings))
-    mine = [x for x in loops if x.name in driving and x.extent != Const(1, x.extent.dtype)]
-    names = {x.name for x in mine}
-    ranges: dict[str, Interval] = {}
-    for x in loops:
-        ranges[x.name] = extent_range(x.extent, ranges)
-    if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
-        return True
-    points = points_of(constant_extents((x.name, x.extent) for x in mine), names, ())
-    if points is None or not points.whole:
-        return False
-    still = {name: np.zeros(len(points), np.int64) for name in driving - names}
-    values = [np.broadcast_to(evaluate(e, {**still, **points.values}), len(points)) for e in bindings]
-    return len(np.unique(np.stack(values, axis=1), axis=0)) == len(points)
 
 
 def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], ranges: Mapping[str, Interval]) -> bool:
