@@ -24,8 +24,10 @@ pytestmark = pytest.mark.usefixtures("short_races")
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = "7,13,109"
 
-# A program that runs the command line with the fake builder of tests/search and a given list of wishes as the search.
+# A program that runs the command line with the fake builder of tests/search and a given list of wishes as the search. It heeds
+# Ctrl-C even where the suite is a background job of a shell, whose processes start with SIGINT ignored.
 DRIVER = """
+import signal
 import sys
 sys.path[:0] = [{root!r}, {fakes!r}]
 from search.measure import Candidate
@@ -42,6 +44,7 @@ class Wishes:
         pass
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:], builder="fake_builder", search=Wishes, workers=2, first=()))
 """
 
