@@ -1,9 +1,11 @@
-"""Emitted CUDA C run on the CPU: compiled as C++ against `emulation.h`, many programs in one call of the compiler."""
+"""Emitted CUDA C run on the CPU: compiled as C++ against `emulation.h`, many programs in one call of the compiler, and linked with
+the machine that runs it, `emulation.cpp`."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
-import functools
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +22,8 @@ from codegen.cuda.program import DeviceFunction, Program
 from tir import dtypes
 from tir.ir import Buffer
 
-HEADER = Path(__file__).with_name("emulation.h")
+HEADER, MACHINE = (Path(__file__).with_name(f"emulation.{ending}") for ending in ("h", "cpp"))
+COMPILED = "TIR_EMULATION"  # names the folder of both once they are compiled, for child processes
 FLAGS = ["-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 compiler = shutil.which("g++")
 
@@ -116,7 +119,8 @@ def _compile(parts: list[tuple[Program, Source, str]]) -> list[Emulated]:
 def _build(text: str, path: Path) -> None:
     source = path.with_suffix(".cpp")
     source.write_text(text)
-    _compiled(source, "-shared", "-I", _header().name, "-o", str(path))
+    compiled = machine()
+    _compiled(source, f"{compiled}/emulation.o", "-shared", "-Wl,-Bsymbolic", "-I", compiled, "-o", str(path))
 
 
 def _compiled(source: Path, *options: str) -> None:
@@ -125,14 +129,18 @@ def _compiled(source: Path, *options: str) -> None:
         raise AssertionError(f"{done.stderr[:3000]}\n{source.read_text()}")
 
 
-@functools.cache
-def _header() -> tempfile.TemporaryDirectory:
-    """A folder with the header, parsed once for all programs of this process: parsing it takes longer than most programs."""
-    folder = tempfile.TemporaryDirectory(prefix="emulation")
-    copy = Path(folder.name, HEADER.name)
-    copy.write_text(HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if "asm" not in code))
-    _compiled(copy, "-x", "c++-header", "-o", f"{copy}.gch")
-    return folder
+def machine() -> str:
+    """A folder with header and machine, compiled once for all programs of this process and of its children: that takes longer than
+    most programs."""
+    if COMPILED not in os.environ:
+        folder = tempfile.mkdtemp(prefix="emulation")
+        atexit.register(shutil.rmtree, folder)
+        header = Path(folder, HEADER.name)
+        header.write_text(HEADER.read_text() + "\n".join(code for code in FUNCTIONS.values() if "asm" not in code))
+        _compiled(header, "-x", "c++-header", "-o", f"{header}.gch")
+        _compiled(MACHINE, "-c", "-I", folder, "-o", f"{folder}/emulation.o")
+        os.environ[COMPILED] = folder
+    return os.environ[COMPILED]
 
 
 def _text(parts: list[tuple[Program, Source, str]]) -> str:
@@ -163,8 +171,8 @@ def _launcher(k: DeviceFunction, number: int) -> str:
     for i, p in enumerate(k.params):
         if isinstance(p, Buffer):
             const = "" if p.name in k.written else "const "
-            fields.append(f"std::vector<Cell> c{i}; auto a{i} = global<{const}{STORAGE[p.dtype]}>((void*)v[{2 * i}], v[{2 * i + 1}], "
-                          f'c{i}, "{p.name}", "{k.name}");')  # fmt: skip
+            typed = f"Global<{const}{STORAGE[p.dtype]}> a{i}"
+            fields.append(f'{typed}((void*)v[{2 * i}], v[{2 * i + 1}], "{p.name}", "{k.name}");')
         else:
             fields.append(f"auto a{i} = ({STORAGE[p.dtype]})v[{2 * i}];")
         calls.append(f"a{i}")

@@ -11,7 +11,7 @@ from search.measure import Limits
 from search.measure.reference import Workload
 from search.records import Records
 from search.tuner import autotune
-from tests.codegen.cuda.emulation import compiler
+from tests.codegen.cuda.emulation import compiler, machine
 from tir import workloads
 from tir.tune import main
 
@@ -19,6 +19,12 @@ pytestmark = pytest.mark.skipif(compiler is None, reason="no C++ compiler")
 
 BUILDER = "tests.search.gpu.emulated_builder"
 LIMITS = Limits(build=120.0, run=60.0, min_seconds=0.0, min_runs=1, race=0.2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_here():
+    """The emulation is compiled before measuring processes start, and not by each of them."""
+    machine()
 
 
 def test_a_search_finds_records_and_finds_again(tmp_path):

@@ -1,0 +1,271 @@
+// The machine of emulation.h: fibers, barriers, shuffles, and what watches the accesses to memory.
+#include "emulation.h"
+
+#include <ucontext.h>
+
+#include <list>
+#include <memory>
+#include <vector>
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+static uint64_t random_state;
+static unsigned random_below(unsigned n) {
+  uint64_t z = (random_state += 0x9E3779B97F4A7C15ull);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return (unsigned)((z ^ (z >> 31)) % n);
+}
+
+static char failure[512];
+#define FAIL(...) do { if (!failure[0]) snprintf(failure, sizeof failure, __VA_ARGS__); } while (0)
+
+static int current;  // the thread that runs
+static unsigned epoch = 1, block_start, launch_start;  // stamps: of now, of the first moment of the block and of the launch
+
+struct Cell { int writer = -1, reader = -1; unsigned written = 0, read = 0, first_read = 0; };
+
+static void touch(Cell& c, bool writes, bool across, const char* name, long i) {
+  if (c.written == epoch && c.writer != current)
+    FAIL("race: threads %d and %d of one block touch %s[%ld] without a barrier, and thread %d writes", c.writer, current, name, i, c.writer);
+  if (across && c.written >= launch_start && c.written < block_start) FAIL("race: two blocks touch %s[%ld], and one writes", name, i);
+  if (writes) {
+    if (c.read == epoch && c.reader != current)
+      FAIL("race: thread %d writes %s[%ld], which thread %d reads without a barrier", current, name, i, c.reader);
+    if (across && c.first_read >= launch_start && c.first_read < block_start) FAIL("race: two blocks touch %s[%ld], and one writes", name, i);
+    c.writer = current;
+    c.written = epoch;
+  } else {
+    c.reader = c.read == epoch && c.reader != current ? -2 : current;
+    c.read = epoch;
+    if (c.first_read < launch_start) c.first_read = epoch;
+  }
+}
+
+long Watched::at(long i, bool writes, long n) const {
+  if (i < 0 || i + n > count) { FAIL("%s: index %ld of %s is outside 0 .. %ld", kernel, i, name, count - 1); i = 0; }
+  for (long k = 0; k < n; ++k) touch(cells[i + k], writes, across, name, i + k);
+  return i;
+}
+
+void Watched::check_aligned(const void* p, long i, size_t bytes) const {
+  if ((uintptr_t)p % bytes) FAIL("%s: %s + %ld is not aligned to %zu bytes", kernel, name, i, bytes);
+}
+
+static std::list<std::vector<Cell>> of_launch, of_shared;
+Cell* cells_of_launch(long n) { return of_launch.emplace_back(n).data(); }
+Cell* shared_cells(long n) { return of_shared.emplace_back(n).data(); }
+
+static std::list<std::vector<int4>> shared;
+static void erase(std::vector<int4>& bytes) { memset((void*)bytes.data(), 0xff, bytes.size() * sizeof(int4)); }
+void* shared_bytes(long n) {
+  erase(shared.emplace_back((n + 15) / 16));
+  return shared.back().data();
+}
+
+enum State { READY, WAITING, SHUFFLING, DONE };
+struct Fiber { ucontext_t context; State state; int line, shuffles; dim3 index; };
+static std::vector<Fiber> fibers;
+static std::unique_ptr<char[]> stacks;
+static long stack_count;
+static ucontext_t scheduler;
+const size_t STACK = 96 * 1024;
+
+static void sleep_as(State state, int line) {
+  Fiber& f = fibers[current];
+  f.state = state;
+  f.line = line;
+  swapcontext(&f.context, &scheduler);
+}
+void barrier(int line) { sleep_as(WAITING, line); }
+
+static double exchanged[2][1024];
+void shuffle_xor(unsigned mask, const void* value, void* result, size_t bytes, int distance, int line) {
+  int me = current, slot = fibers[me].shuffles++ & 1, lane = me % 32;
+  memcpy(&exchanged[slot][me], value, bytes);
+  if (!(mask >> lane & 1)) FAIL("lane %d is not in the mask %x of its shuffle", lane, mask);
+  sleep_as(SHUFFLING, line);
+  int other = me - lane + (lane ^ distance);
+  if (other >= (int)fibers.size() || !(mask >> (lane ^ distance) & 1)) { FAIL("lane %d shuffles with lane %d, which is not there", lane, lane ^ distance); other = me; }
+  memcpy(result, &exchanged[slot][other], bytes);
+}
+
+// --- instructions of a warp: all of its lanes bring what they have, and then each takes what it gets -----------------------
+
+static uint32_t brought[2][1024][6];
+static const uint32_t* gather(const uint32_t* mine, int words, int line) {
+  int me = current, slot = fibers[me].shuffles++ & 1;
+  memcpy(brought[slot][me], mine, words * 4);
+  sleep_as(SHUFFLING, line);
+  return brought[slot][me - me % 32];
+}
+
+// The bits of element `e` of what lane `lane` brought, `first` words on: 16 bits each, or 32.
+static unsigned half_of(const uint32_t* all, int lane, int first, int e) { return all[lane * 6 + first + e / 2] >> (e % 2 * 16) & 0xffff; }
+static float word_of(const uint32_t* all, int lane, int first, int e) { return __uint_as_float(all[lane * 6 + first + e]); }
+static inline float float16_of(unsigned bits) { return float16_value((unsigned short)bits); }
+static inline float bfloat16_of(unsigned bits) { return __uint_as_float(bits << 16); }
+
+// Where element (row, column) of a matrix is, from the tables of the PTX ISA, section "mma": the lane, and its number there.
+// `each` elements follow one another in a lane, `span` = 4 * each columns further on (or 8 rows) the lane has the next ones.
+template <int each> static float product(const uint32_t* all, int row, int column, int depth, float (*value)(const uint32_t*, int, int, int)) {
+  float sum = 0;
+  const int span = 4 * each;
+  for (int k = 0; k < depth; ++k) {
+    int lane = k % span / each;
+    int a = (k / span * 2 + row / 8) * each + k % each, b = k / span * each + k % each;
+    sum += value(all, row % 8 * 4 + lane, 0, a) * value(all, column * 4 + lane, 4, b);
+  }
+  return sum;
+}
+static float f16_at(const uint32_t* all, int lane, int first, int e) { return float16_of(half_of(all, lane, first, e)); }
+static float bf16_at(const uint32_t* all, int lane, int first, int e) { return bfloat16_of(half_of(all, lane, first, e)); }
+static float tf32_at(const uint32_t* all, int lane, int first, int e) {
+  if (__float_as_uint(word_of(all, lane, first, e)) & 0x1fff) FAIL("a factor of a tf32 product has not been rounded");
+  return word_of(all, lane, first, e);
+}
+
+template <int each> static void mma(float sums[4], const void* a, const void* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
+  uint32_t mine[6];
+  memcpy(mine, a, 16);
+  memcpy(mine + 4, b, 8);
+  const uint32_t* all = gather(mine, 6, line);
+  int lane = current % 32;
+  for (int e = 0; e < 4; ++e) sums[e] = product<each>(all, lane / 4 + e / 2 * 8, lane % 4 * 2 + e % 2, depth, value);
+}
+template <int each> static void mma_f32(float* c, const void* a, const void* b, int depth, float (*value)(const uint32_t*, int, int, int), int line) {
+  float sums[4];
+  mma<each>(sums, a, b, depth, value, line);
+  for (int e = 0; e < 4; ++e) c[e] += sums[e];
+}
+void mma_f16_f32(float* c, const void* a, const void* b, int line) { mma_f32<2>(c, a, b, 16, f16_at, line); }
+void mma_bf16_f32(float* c, const void* a, const void* b, int line) { mma_f32<2>(c, a, b, 16, bf16_at, line); }
+void mma_tf32_f32(float* c, const void* a, const void* b, int line) { mma_f32<1>(c, a, b, 8, tf32_at, line); }
+void mma_f16_f16(unsigned short* c, const void* a, const void* b, int line) {
+  float sums[4];
+  mma<2>(sums, a, b, 16, f16_at, line);
+  for (int e = 0; e < 4; ++e) c[e] = float16_bits(float16_value(c[e]) + sums[e]);
+}
+
+void ldmatrix(void* r0, void* r1, void* r2, void* r3, const int4* row, bool transposed, int line) {
+  uint32_t mine[4];
+  memcpy(mine, row, 16);
+  const uint32_t* all = gather(mine, 4, line);
+  int lane = current % 32;
+  void* registers[4] = {r0, r1, r2, r3};
+  for (int m = 0; m < 4; ++m) {
+    uint32_t bits = 0;
+    for (int e = 0; e < 2; ++e) {
+      int r = transposed ? lane % 4 * 2 + e : lane / 4, c = transposed ? lane / 4 : lane % 4 * 2 + e;
+      bits |= half_of(all, m * 8 + r, 0, c) << (16 * e);
+    }
+    memcpy(registers[m], &bits, 4);
+  }
+}
+
+// --- asynchronous copies ----------------------------------------------------------------------------------------------
+
+typedef std::vector<std::function<void()>> Group;
+static std::vector<std::vector<Group>> copies;  // by thread; the last group is not committed
+static std::vector<Group>& groups_of(int thread) {
+  if ((int)copies.size() <= thread) copies.resize(thread + 1);
+  if (copies[thread].empty()) copies[thread].resize(1);
+  return copies[thread];
+}
+void copy_later(std::function<void()> copy) { groups_of(current).back().push_back(std::move(copy)); }
+void copy_async_commit() { groups_of(current).emplace_back(); }
+void copy_async_wait_for(int latest) {
+  std::vector<Group>& groups = groups_of(current);
+  while ((int)groups.size() - 1 > latest) {
+    for (auto& copy : groups.front()) copy();
+    groups.erase(groups.begin());
+  }
+}
+static bool copying(int thread) {
+  for (const Group& group : groups_of(thread)) if (!group.empty()) return true;
+  return false;
+}
+
+// --- a launch ---------------------------------------------------------------------------------------------------------
+
+typedef void (*Body)(void*);
+static Body body;
+static void* arguments;
+static void fiber_main() {
+  body(arguments);
+  if (copying(current)) FAIL("thread %d ends with copies that it has not waited for", current);
+  fibers[current].state = DONE;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+
+// Lets waiting threads go on where all that must arrive have arrived; false if nobody can.
+static bool release() {
+  bool any = false;
+  int n = (int)fibers.size(), waiting = 0, done = 0, line = 0;
+  for (int w = 0; w < n; w += 32) {
+    int end = w + 32 < n ? w + 32 : n, here = 0, where = 0;
+    for (int t = w; t < end; ++t) if (fibers[t].state == SHUFFLING) { ++here; if (where && where != fibers[t].line) FAIL("lanes of one warp shuffle at different places"); where = fibers[t].line; }
+    if (here == end - w) { for (int t = w; t < end; ++t) fibers[t].state = READY; any = true; }
+  }
+  if (any) return true;
+  for (Fiber& f : fibers) {
+    if (f.state == WAITING) { ++waiting; if (line && line != f.line) FAIL("threads of one block wait at different barriers"); line = f.line; }
+    done += f.state == DONE;
+  }
+  if (!waiting || waiting != n) {
+    if (done != n) FAIL("%d of %d threads wait at a barrier or shuffle that the others do not reach", n - done, n);
+    return false;
+  }
+  for (Fiber& f : fibers) f.state = READY;
+  ++epoch;
+  return true;
+}
+
+static void run_block(dim3 b) {
+  blockIdx = b;
+  block_start = ++epoch;
+  for (auto& bytes : shared) erase(bytes);
+  int n = blockDim.x * blockDim.y * blockDim.z;
+  std::vector<int> order(n);
+  for (int t = 0; t < n; ++t) order[t] = t;
+  for (int t = n - 1; t > 0; --t) std::swap(order[t], order[random_below(t + 1)]);
+  auto place = [](int t) { return dim3{t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y}; };
+  fibers.resize(n);
+  if (stack_count < n) { stacks.reset(new char[n * STACK]); stack_count = n; }
+  for (int t = 0; t < n; ++t) {
+    Fiber& f = fibers[t];
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = stacks.get() + t * STACK;
+    f.context.uc_stack.ss_size = STACK;
+    f.context.uc_link = nullptr;
+    f.state = READY;
+    f.shuffles = 0;
+    f.index = place(t);
+    makecontext(&f.context, fiber_main, 0);
+  }
+  do {
+    for (int t = n - 1; t > 0; --t) std::swap(order[t], order[random_below(t + 1)]);
+    for (int t : order)
+      if (fibers[t].state == READY) { current = t; threadIdx = fibers[t].index; swapcontext(&scheduler, &fibers[t].context); }
+  } while (release() && !failure[0]);
+}
+
+const char* run_grid(Body f, void* args, const int* grid, const int* block, uint64_t seed) {
+  failure[0] = 0;
+  random_state = seed;
+  body = f;
+  arguments = args;
+  gridDim = {grid[0], grid[1], grid[2]};
+  blockDim = {block[0], block[1], block[2]};
+  launch_start = ++epoch;
+  int n = grid[0] * grid[1] * grid[2];
+  std::vector<int> order(n);
+  for (int i = 0; i < n; ++i) order[i] = i;
+  for (int i = n - 1; i > 0; --i) std::swap(order[i], order[random_below(i + 1)]);
+  for (int i : order) {
+    run_block({i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]});
+    if (failure[0]) break;
+  }
+  of_launch.clear();
+  return failure[0] ? failure : nullptr;
+}
