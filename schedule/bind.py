@@ -9,7 +9,7 @@ from tir.traverse import blocks, loads, loops, stores, variables, walk
 
 from .error import ScheduleError
 from .independence import apart, independent_iterations, need_markable, need_no_lanes
-from .loops import nest_at
+from .loops import driving, nest_at
 from .primitive import blocks_below, loop_at, primitive, replace_path
 from .private import private_buffers
 from .reducer import reducer_of
@@ -44,12 +44,12 @@ def _reduces_together(loop: For, outside: list[For]) -> bool:
     driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
     if driven != {Axis.REDUCE} or nest_at(loop)[1] is not block:
         return False
-    by_axis = {axis: {v for it in block.iters if it.axis is axis for v in variables(it.binding)} for axis in Axis}
-    below = {x.name for x in loops(loop)}
-    mixed = by_axis[Axis.REDUCE] & by_axis[Axis.SPATIAL] & below  # loops that start a reduction as they go on with it
-    mixed |= {s.name for s in outside if s.name in by_axis[Axis.REDUCE] and s.extent != Const(1, s.extent.dtype)}
-    guards = [c for c in conjuncts(block.predicate) if variables(c) & by_axis[Axis.REDUCE]]
-    if mixed or any(variables(c) & (by_axis[Axis.SPATIAL] & below) for c in guards):
+    reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
+    placing = driving(block, Axis.SPATIAL) & below
+    mixed = reducing & placing  # loops that start a reduction as they go on with it
+    mixed |= {s.name for s in outside if s.name in reducing and s.extent != Const(1, s.extent.dtype)}
+    guards = [c for c in conjuncts(block.predicate) if variables(c) & reducing]
+    if mixed or any(variables(c) & placing for c in guards):
         return False
     reducer = reducer_of(block, True)
     if len(reducer.outputs) > 1:

@@ -11,13 +11,14 @@ from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, 
 from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import blocks, loads, substitute, variables
 
-from .copies import renamed_loops
+from .copies import in_own_loops
+from .digits import proving
 from .edits import Names
 from .error import ScheduleError
-from .loops import nest_at, substitute_loops
+from .loops import driving, nest_at, substitute_loops
 from .primitive import loops_on, path_to_loop, primitive, replace_path
 from .requirements import need_loops_for_init, need_no_threads, updated_reads
-from .window import Unproved, need_distinct
+from .window import need_distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +159,12 @@ def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[li
 
 def _need_one_start(n: Nest) -> None:
     """Refuse where the init of the tile could run for a point that has been started."""
-    driving = {name for it in n.block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
-    need_no_threads(n.block, n.inner, driving)
-    try:
+    need_no_threads(n.block, n.inner, driving(n.block, Axis.REDUCE))
+    what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
+    marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
+    with proving(what, *marks, hint="decompose_reduction first"):
         # Each point once, of the reduction as well: then none of them is started again within the tile.
         need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner, n.outer)
-    except Unproved as reason:
-        what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
-        marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
-        raise reason.refusal(what, *marks, hint="decompose_reduction first") from None
 
 
 def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -> tuple[Region, ...] | None:
@@ -260,20 +258,17 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
 def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
-    loops, placing = renamed_loops((x for x in n.inner if x.name not in zeros), names, "_init")
-    kept = [x.with_(extent=substitute(x.extent, zeros)) for x in loops]
-    first = {**zeros, **placing}
     starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}
-    left = [simplify(substitute(c, first)) for c in conditions if not variables(c) <= reducing]
+    left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]
     result = Block(
         names.block(f"{block.name}_init"),
-        tuple(it.with_(binding=substitute(it.binding, first)) for it in axes.inside if it.axis is Axis.SPATIAL),
+        tuple(it for it in axes.inside if it.axis is Axis.SPATIAL),
         substitute_loops(block.init, place, ()),  # type: ignore[arg-type]
         None,
         conjunction(*(c for c in left if not prove(c, n.ranges))),
         reads=() if block.reads is not None and not loads(block.init) else None,  # type: ignore[arg-type]
         writes=_substituted(block.writes, place),
     )
-    return nest(kept, result)
+    return in_own_loops(result, [x for x in n.inner if x.name not in zeros], names, "_init", zeros)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.ir import Buffer, PrimFunc
 from tir.traverse import replace_buffers
 
-from .copying import copy_block, finished, named_readers, need_scope, place_behind, restricted, unknown_part, where_read
+from .copying import copy_block, finished, named_readers, need_scope, place_behind, proving_part, restricted, where_read
 from .dataflow import buffer_of, locate
 from .edits import Names, edited, with_buffer
 from .error import ScheduleError
@@ -64,12 +64,13 @@ def cache_write(
     # A buffer of its own is copied as far as it is read; of one from outside of a block, other parts may be those of other
     # instances.
     own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
-    try:
-        share, conditions = finished(leaf, target, copying, loops)
-        placed = restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
-    except Unproved as reason:
-        if loops or not own or not readers or target.name in scope.outputs:
-            raise unknown_part(leaf, target, loops, reason) from None
-        placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
+    with proving_part(leaf, target, loops):
+        try:
+            share, conditions = finished(leaf, target, copying, loops)
+            placed = restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
+        except Unproved:
+            if loops or not own or not readers or target.name in scope.outputs:
+                raise
+            placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
     changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
     return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

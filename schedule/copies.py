@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tir.affine import Interval
-from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var
-from tir.simplify import bounds, prove, ranges_of
+from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var, nest
+from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk_stmts
 
 from .edits import Names
@@ -43,11 +44,19 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
     return rename(result) if blocks else result
 
 
-def renamed_loops(loops: Iterable[For], names: Names, suffix: str = "") -> tuple[list[For], dict[str, Expr]]:
-    """Copies of loops under fresh names, and their variables by the names of the old ones."""
-    loops = list(loops)
-    mapping: dict[str, Expr] = {x.name: Var(names.loop(x.name + suffix), x.var.dtype) for x in loops}
-    return [x.with_(var=mapping[x.name], extent=substitute(x.extent, mapping)) for x in loops], mapping
+def in_own_loops(
+    block: Block, loops: Iterable[For], names: Names, suffix: str = "", values: Mapping[str, Expr] = MappingProxyType({})
+) -> Stmt:
+    """A block in copies of loops under fresh names, its bindings and predicate over these; other loops have the given values."""
+    copies: list[For] = []
+    mapping: dict[str, Expr] = dict(values)
+    for x in loops:
+        extent = substitute(x.extent, values)
+        extent = extent if extent is x.extent else simplify(extent)
+        copies.append(x.with_(var=Var(names.loop(x.name + suffix), x.var.dtype), extent=substitute(extent, mapping)))
+        mapping[x.name] = copies[-1].var
+    iters = tuple(it.with_(binding=substitute(it.binding, mapping)) for it in block.iters)
+    return nest(copies, block.with_(iters=iters, predicate=substitute(block.predicate, mapping)))
 
 
 def with_starting_inits(

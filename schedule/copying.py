@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tir.affine import UNBOUNDED, Interval, Ranges
@@ -14,6 +15,7 @@ from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import replace_stmt, rewrite, stores, substitute, variables, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
+from .digits import proving
 from .edits import Insertion, Names, parts
 from .error import ScheduleError, listing
 from .loops import nest_at
@@ -188,10 +190,10 @@ def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -
     return result, tuple(substitute(c, own) for c in conditions)
 
 
-def unknown_part(leaf: Leaf, target: Buffer, loops: Sequence[For], reason: Unproved) -> ScheduleError:
-    """The refusal to copy what a block writes of a buffer in an iteration of `loops`."""
+def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:
+    """Refuse a step where it remains unproved what a block writes of a buffer in an iteration of `loops`."""
     where = f" in an iteration of `{loops[-1].name}`" if loops else ""
-    return reason.refusal(
+    return proving(
         f"which part of `{target.name}` is written by {leaf.quoted}{where}",
         *([(loops[-1], "the loop")] if loops else []),
         (leaf.stmt, f"writes {target.name}"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tir.affine import excess, linear
-from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
 from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, substitute, variables
 
-from .copies import renamed_loops
+from .copies import in_own_loops
 from .dataflow import Leaf, Scope, locate, loop_around
 from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
@@ -60,20 +60,19 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
     names = Names.of(func)
     used = variables(target.predicate).union(*(variables(it.binding) for it in target.iters))
     kept = [x for x in inner if x.name in used]
-    loops, mapping = renamed_loops(kept, names, "_pad")
     filling = Block(
         names.block(f"{block}_pad_const"),
-        tuple(it.with_(binding=substitute(it.binding, mapping)) for it in target.iters),
+        target.iters,
         Store(store.buffer, store.indices, chosen.false_value),
         None,
-        substitute(target.predicate, mapping),
+        target.predicate,
         writes=target.writes,
         reads=None if target.reads is None else (),
         annotations=target.annotations,
     )
     cut = _alone(scope, leaf, inner, inside)
     copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
-    func = edited(func, [(target, copying)], Insertion(around, 0, nest(loops, filling)))
+    func = edited(func, [(target, copying)], Insertion(around, 0, in_own_loops(filling, kept, names, "_pad")))
     sizes = {x.name: Const(cut[x.name][1] - cut[x.name][0], x.extent.dtype) for x in inner if x.name in cut}
     return with_extents(func, sizes), filling.name
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import Interval
-from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt, conjunction, conjuncts, nest
+from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjunction, conjuncts
 from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, substitute, variables
 
-from .copies import renamed_loops
+from .copies import in_own_loops
 from .dataflow import Leaf, Scope, locate, loop_around
+from .digits import proving
 from .edits import Insertion, Names, edited
 from .error import ScheduleError
+from .loops import driving
 from .primitive import primitive
 from .requirements import need_late_readers, need_loops_for_init, need_no_threads, updated_reads
-from .window import Unproved, need_distinct
+from .window import need_distinct
 
 
 @primitive
@@ -42,34 +44,28 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
     place = loop_around(leaf, func, loop)
     target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
-    driving = _loops(reduction, spatial=False)
-    _need_roles(reduction, target, outer, inner, driving)
-    try:
+    reducing = driving(reduction, Axis.REDUCE, Axis.OPAQUE)
+    _need_roles(reduction, target, outer, inner, reducing)
+    with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
         need_distinct(reduction, inner, outer)
-    except Unproved as reason:
-        what = f"that `{block}` visits each of its points once under `{loop}`"
-        raise reason.refusal(what, (target, "the loop"), (reduction, "the block")) from None
-    zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in driving}
+    zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in reducing}
     ranges = ranges_of(leaf.loops)
     _need_start(reduction, zeros, ranges)
     _need_unchanged_source(scope, leaf, target)
     need_late_readers(scope, leaf, target)
 
     names = Names.of(func)
-    starting, name = _starting(reduction, inner, zeros, ranges, names)
+    starting = _starting(reduction, zeros, ranges, names)
+    needed = variables(starting.predicate) | driving(starting, Axis.SPATIAL)
+    first = in_own_loops(starting, [x for x in inner if x.name in needed], names, "_init", zeros)
     update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=updated_reads(reduction))
-    return edited(func, [(reduction, update)], Insertion(target, 0, starting)), name
+    return edited(func, [(reduction, update)], Insertion(target, 0, first)), starting.name
 
 
-def _loops(block: Block, spatial: bool) -> set[str]:
-    """The loops that drive the spatial axes of a block, or the others."""
-    return {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(it.binding)}
-
-
-def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], driving: set[str]) -> None:
+def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
     """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
     for x in outer:
-        if x.name in driving and x.extent != Const(1, x.extent.dtype):
+        if x.name in reducing and x.extent != Const(1, x.extent.dtype):
             raise ScheduleError(
                 f"`{x.name}` is outside of `{target.name}` and drives the reduction, so the init would "
                 "run in each of its iterations",
@@ -77,8 +73,8 @@ def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequ
                 (target, "the loop"),
                 hint=f"decompose_reduction({reduction.name!r}, {x.name!r})",
             )
-    need_no_threads(reduction, inner, driving)
-    need_loops_for_init(reduction, inner, driving, _loops(reduction, spatial=True))
+    need_no_threads(reduction, inner, reducing)
+    need_loops_for_init(reduction, inner, reducing, driving(reduction, Axis.SPATIAL))
 
 
 def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval]) -> None:
@@ -107,26 +103,18 @@ def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
             )
 
 
-def _starting(
-    reduction: Block, inner: Sequence[For], zeros: dict[str, Expr], ranges: dict[str, Interval], names: Names
-) -> tuple[Stmt, str]:
-    """The nest that runs the init: the loops inside that place its results, and those that its conditions need; and its block."""
-    spatial = [it for it in reduction.iters if it.axis is Axis.SPATIAL]
+def _starting(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval], names: Names) -> Block:
+    """The block that runs the init, not yet in loops of its own."""
     at_start = (
         simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
     )
-    conditions = [c for c in at_start if not prove(c, ranges)]
-    needed = _loops(reduction, spatial=True).union(*(variables(c) for c in conditions))
-    kept = [x for x in inner if x.name in needed]
-    loops, mapping = renamed_loops(kept, names, "_init")
-    init = Block(
+    return Block(
         names.block(f"{reduction.name}_init"),
-        tuple(it.with_(binding=substitute(it.binding, {**mapping, **zeros})) for it in spatial),
+        tuple(it for it in reduction.iters if it.axis is Axis.SPATIAL),
         reduction.init,  # type: ignore[arg-type]
         None,
-        substitute(conjunction(*conditions), mapping),
+        conjunction(*(c for c in at_start if not prove(c, ranges))),
         reads=() if reduction.reads is not None and not loads(reduction.init) else None,  # type: ignore[arg-type]
         writes=reduction.writes,
         annotations=reduction.annotations,
     )
-    return nest(loops, init), init.name

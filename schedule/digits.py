@@ -6,7 +6,8 @@ called `f.0`, `f.1`, ...
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,9 +28,14 @@ class Unproved(Exception):
         super().__init__(reason)
         self.hint = hint
 
-    def refusal(self, what: str, *marks: Mark, hint: str | None = None) -> ScheduleError:
-        """The error of a primitive that needed this, `what` being a clause; its hint stands in where there is none."""
-        return ScheduleError(f"it cannot be shown {what}: {self}", *marks, hint=self.hint or hint)
+
+@contextmanager
+def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
+    """Refuse a step where it remains unproved `what`, a clause; the hint is for proofs that have none of their own."""
+    try:
+        yield
+    except Unproved as reason:
+        raise ScheduleError(f"it cannot be shown {what}: {reason}", *marks, hint=reason.hint or hint) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from tir.simplify import ranges_of, simplify
 from tir.traverse import loads, substitute
 
 from .dataflow import Leaf, Scope, locate, shared, span
+from .digits import proving
 from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
 from .primitive import primitive
 from .requirements import need_complete, need_own_temporary, own_axes, single_store
-from .window import Unproved, windows
+from .window import windows
 
 _OPERATIONS = ("+", "*", "min", "max", "and", "or")
 _IDENTITIES = {"+": 0, "*": 1}
@@ -160,10 +161,8 @@ def _need_all(epilogue: Block, leaf: Leaf) -> None:
     """Refuse an epilogue that may leave out a part of its domain."""
     if any(it.axis is not Axis.SPATIAL for it in epilogue.iters):
         raise _refusal(f"`{epilogue.name}` reduces, too", epilogue.name, (epilogue, "the epilogue"))
-    try:
+    with proving(f"that `{epilogue.name}` runs over its whole domain", (epilogue, "the epilogue")):
         windows(epilogue, (), leaf.loops)
-    except Unproved as reason:
-        raise reason.refusal(f"that `{epilogue.name}` runs over its whole domain", (epilogue, "the epilogue")) from None
 
 
 def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:

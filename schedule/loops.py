@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tir.affine import Interval, Ranges
-from tir.ir import TRUE, Binary, Block, Const, Expr, For, Node, Seq, Stmt, Var, conjunction, conjuncts
+from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Node, Seq, Stmt, Var, conjunction, conjuncts
 from tir.simplify import extent_range, prove, ranges_of, simplify
 from tir.traverse import map_children, substitute, variables, walk, walk_stmts
 
@@ -23,6 +23,11 @@ def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
         found.append(stmt)
         stmt = stmt.body
     return found, stmt
+
+
+def driving(block: Block, *axes: Axis) -> set[str]:
+    """The loops that drive the axes of a block of the given kinds."""
+    return {name for it in block.iters if it.axis in axes for name in variables(it.binding)}
 
 
 def not_nested(outer: For, inner: Stmt) -> ScheduleError:

@@ -7,7 +7,7 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, 
 from tir.simplify import ranges_of
 from tir.traverse import substitute, variables, walk
 
-from .copying import copy_axes, need_reads_alone, need_scope, need_stores, place_behind, place_to_copy, unknown_part, where_read
+from .copying import copy_axes, need_reads_alone, need_scope, need_stores, place_behind, place_to_copy, proving_part, where_read
 from .dataflow import buffer_of, locate
 from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
@@ -16,7 +16,7 @@ from .layouts import in_layout, which
 from .placement import laid_out, needed
 from .primitive import find_block, primitive
 from .requirements import in_bounds, need_complete, need_only_writer, need_read_later
-from .window import Unproved, Window, windows
+from .window import Window, windows
 
 AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
 
@@ -142,11 +142,9 @@ def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str)
     stand = place_behind(scope, leaf, remaining)
     names = Names.of(func)
     copy, copying, new = _copied(names, wanted, memory, target, writer, place, back=True)
-    try:
+    with proving_part(leaf, target, stand.loops):
         need_stores(writer)
         finished = windows(writer, stand.loops, leaf.inside(stand.loops))
-    except Unproved as reason:
-        raise unknown_part(leaf, target, stand.loops, reason) from None
     share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
     placed = laid_out(copying, share, stand.ranges, names)
     return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name

@@ -284,12 +284,17 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str
     """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
     for x in loops:
         if x.name in driving and x.name in placing:
-            raise ScheduleError(
-                f"`{x.name}` drives the reduction and spatial axes of `{reduction.name}`, so the init has no loop of its own",
-                (x, "drives both"),
-                (reduction, "the block"),
-                hint="decompose_reduction before the loops are fused",
-            )
+            raise drives_both(reduction, x, "decompose_reduction", ", so the init has no loop of its own")
+
+
+def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> ScheduleError:
+    """The refusal of a loop that drives both the reduction of a block and its spatial axes, which `step` would take apart."""
+    return ScheduleError(
+        f"`{loop.name}` drives the reduction and spatial axes of `{reduction.name}`{so}",
+        (loop, "drives both"),
+        (reduction, "the block"),
+        hint=f"{step} before the loops are fused",
+    )
 
 
 def updated_reads(reduction: Block) -> tuple[Region, ...] | None:

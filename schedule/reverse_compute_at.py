@@ -8,6 +8,7 @@ from tir.simplify import prove, simplify
 from tir.traverse import loads, stores
 
 from .dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
+from .digits import proving
 from .edits import Insertion, Names, edited, parts, pick_position
 from .error import ScheduleError, listing
 from .placement import INLINE, ROOT, laid_out, loops_and_ranges
@@ -15,7 +16,7 @@ from .primitive import path as path_of
 from .primitive import primitive
 from .requirements import need_complete
 from .reverse_compute_inline import reverse_compute_inline
-from .window import Unproved, Window, affine_index, shifted, windows
+from .window import Window, affine_index, shifted, windows
 
 
 @primitive
@@ -178,13 +179,10 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
             (source, "not in a block"),
             hint="only what a block writes can be told apart: put the statement into one (T.block)",
         )
-    inner = producer.inside(outer)
-    try:
-        share = windows(source, outer, inner)
-    except Unproved as reason:
-        what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
-        marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
-        raise reason.refusal(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`") from None
+    what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
+    marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
+    with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
+        share = windows(source, outer, producer.inside(outer))
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
         dims = _written(source, name)
@@ -271,11 +269,8 @@ def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tup
     the producers finish in that iteration."""
     block = moved.block
     around, ranges = loops_and_ranges(common, scope.ranges)
-    inner = moved.inside(around)
-    try:
-        now = windows(block, around, inner)
-    except Unproved as reason:
-        raise reason.refusal(f"that `{block.name}` runs over its whole domain, once", (block, "the block")) from None
+    with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):
+        now = windows(block, around, moved.inside(around))
     if not around:
         return
     then = _made(scope, moved, feeding, common, ranges)

@@ -9,11 +9,12 @@ from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, rewrite, substitute
 
 from .dataflow import Leaf, Scope, locate, shared_loops, span
+from .digits import proving
 from .edits import edited, without_buffers
 from .error import ScheduleError, listing
 from .primitive import primitive
 from .requirements import need_complete, need_only_writer, need_temporary, own_axes, single_store
-from .window import Unproved, Window, affine_index, windows
+from .window import Window, affine_index, windows
 
 
 @primitive
@@ -181,8 +182,5 @@ def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
 
 def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
     """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
-    try:
+    with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
         return windows(x.block, common, x.inside(common))
-    except Unproved as reason:
-        what = f"that {x.quoted} runs over its whole domain, once"
-        raise reason.refusal(what, (x.stmt, "the block"), hint=_instead(block)) from None

@@ -22,20 +22,21 @@ from tir.ir import (
     conjunction,
     conjuncts,
     guarded,
-    nest,
     seq,
 )
 from tir.simplify import prove, ranges_of
 from tir.traverse import stores, substitute, variables
 
-from .copies import renamed_loops
+from .copies import in_own_loops
 from .dataflow import Leaf, locate
+from .digits import proving
 from .edits import Insertion, Names, edited, with_buffer
 from .error import ScheduleError, listing
+from .loops import driving
 from .primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
 from .reducer import Reducer, reducer_of
-from .requirements import need_complete, need_only_writer
-from .window import Unproved, need_distinct
+from .requirements import drives_both, need_complete, need_only_writer
+from .window import need_distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +125,23 @@ def _only_block(target: For) -> Block:
 def _need_roles(leaf: Leaf, target: For) -> set[str]:
     """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
     block = leaf.block
-    placing = {name for it in block.iters if it.axis is Axis.SPATIAL for name in variables(it.binding)}
-    driving = _driving(block)
-    if target.name not in driving or target.name in placing:
+    placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
+    if target.name not in reducing or target.name in placing:
         what = "drives spatial axes" if target.name in placing else "drives nothing"
-        others = [x.name for x in leaf.loops if x.name in driving - placing]
+        others = [x.name for x in leaf.loops if x.name in reducing - placing]
         raise ScheduleError(
             f"`{target.name}` {what} of `{block.name}`, not its reduction alone",
             (target, what),
             (block, "the block"),
             hint=f"loops of the reduction are {listing(others)}" if others else "rfactor before the loops are fused",
         )
-    mixed = next((x for x in leaf.loops if x.name in driving & placing), None)
+    mixed = next((x for x in leaf.loops if x.name in reducing & placing), None)
     if mixed is not None:
-        raise ScheduleError(
-            f"`{mixed.name}` drives the reduction and spatial axes of `{block.name}`",
-            (mixed, "drives both"),
-            (block, "the block"),
-            hint="rfactor before the loops are fused",
-        )
-    return driving
+        raise drives_both(block, mixed, "rfactor")
+    return reducing
 
 
-def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> Sequence[For]:
+def _need_alone(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
     """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
     reduction are, and they visit each point once."""
     block = leaf.block
@@ -158,7 +153,7 @@ def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> Sequence[For]:
             (block, "the block"),
             hint="move what else the loop holds out of it, or choose a loop further inside",
         )
-    above = next((x for x in outer if x.name in driving and x.extent != Const(1, x.extent.dtype)), None)
+    above = next((x for x in outer if x.name in reducing and x.extent != Const(1, x.extent.dtype)), None)
     if above is not None:
         raise ScheduleError(
             f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
@@ -166,10 +161,8 @@ def _need_alone(leaf: Leaf, target: For, driving: set[str]) -> Sequence[For]:
             (block, "the block"),
             hint=f"move what else it holds out of `{above.name}` first",
         )
-    try:
+    with proving(f"that `{block.name}` visits each of its points once", (block, "the block")):
         need_distinct(block, chain, outer)
-    except Unproved as reason:
-        raise reason.refusal(f"that `{block.name}` visits each of its points once", (block, "the block")) from None
     return chain
 
 
@@ -184,15 +177,10 @@ def _need_axis(block: Block, factor_axis: int) -> int:
     return axis
 
 
-def _driving(block: Block) -> set[str]:
-    """The loops that drive the reduction of a block."""
-    return {name for it in block.iters if it.axis is Axis.REDUCE for name in variables(it.binding)}
-
-
 def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
     """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
-    driving = [x for x in chain if x.name in _driving(block) and x.extent != Const(1, x.extent.dtype)]
-    return bool(driving) and driving[0] is target
+    reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and x.extent != Const(1, x.extent.dtype)]
+    return bool(reducing) and reducing[0] is target
 
 
 def _replaced_axes(f: Factoring, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
@@ -219,7 +207,8 @@ def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr
     no condition that could exclude its first step may stand outside."""
     chain = {x.name for x in f.chain}
     ranges = ranges_of(f.chain)
-    rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in f.chain if x.name in _driving(f.block) and x is not f.target}
+    others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
+    rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in others}
     kept, guards = [], []
     for c in conjuncts(f.block.predicate):
         reducing = variables(c) & {f.target.name, *rest}
@@ -263,14 +252,10 @@ def _combining(f: Factoring, names: Names) -> Stmt:
     """The nest that reduces the partial results."""
     block, reducer = f.block, f.reducer
     spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]
-    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & _driving(block)]
-    needed = {f.target.name}.union(*(variables(e) for e in (*(it.binding for it in spatial), *conditions)))
-    kept = [x for x in f.chain if x.name in needed]
-    loops, mapping = renamed_loops(kept, names)
-    iters = [it.with_(binding=substitute(it.binding, mapping)) for it in spatial]
-    iters.append(Iter(f.lane, f.target.extent, Axis.REDUCE, mapping[f.target.name]))
+    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & driving(block, Axis.REDUCE)]
     lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
     body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)
-    predicate = substitute(conjunction(*conditions), mapping)
-    final = Block(block.name, tuple(iters), body, block.init, predicate, annotations=block.annotations)
-    return nest(loops, final)
+    iters = (*spatial, Iter(f.lane, f.target.extent, Axis.REDUCE, f.target.var))
+    final = Block(block.name, iters, body, block.init, conjunction(*conditions), annotations=block.annotations)
+    needed = variables(final.predicate) | driving(final, Axis.SPATIAL, Axis.REDUCE)
+    return in_own_loops(final, [x for x in f.chain if x.name in needed], names)

@@ -9,13 +9,13 @@ from tir.nearest import did_you_mean
 from tir.simplify import simplify
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
 
-from .copying import copy_block, finished, need_scope, restricted, unknown_part, where_read
+from .copying import copy_block, finished, need_scope, proving_part, restricted, where_read
 from .dataflow import Leaf, Scope, locate
 from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
 from .primitive import KIND_WORDS, blocks_below, named_at, primitive
-from .window import Unproved, Window
+from .window import Window
 
 
 @primitive
@@ -135,10 +135,8 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
     """The copying block in loops over what each of the writers writes; refuses where that is not the same."""
     parts = []
     for w in writers:
-        try:
+        with proving_part(w, source, loops):
             parts.append(finished(w, source, copying, loops))
-        except Unproved as reason:
-            raise unknown_part(w, source, loops, reason) from None
         if parts[-1] != parts[0]:
             raise ScheduleError(
                 f"{writers[0].quoted} and {w.quoted} write different windows of `{source.name}`",

@@ -45,6 +45,41 @@ def test_before_the_outermost_loop():
     )
 
 
+def test_spatial_loops_as_long_as_where_the_reduction_starts():
+    s = Checked(
+        parse(
+            """
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32")):
+    for k in range(7):
+        for i in range(7 - k):
+            with T.block("B"):
+                vi = T.axis.spatial(7, i)
+                vk = T.axis.reduce(7, k)
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A[vk]
+"""
+        )
+    )
+    s.decompose_reduction("B", "k")
+    check(
+        s,
+        """
+        for i_init in range(7):
+            with T.block("B_init"):
+                vi = T.axis.spatial(7, i_init)
+                B[vi] = T.float32(0.0)
+        for k in range(7):
+            for i in range(7 - k):
+                with T.block("B_update"):
+                    vi = T.axis.spatial(7, i)
+                    vk = T.axis.reduce(7, k)
+                    B[vi] = B[vi] + A[vk]
+        """,
+    )
+
+
 def test_tiled_with_guards_and_marked_loops():
     s = Checked(matmul(7, 13, 5))
     i, j, k = s.get_loops("C")
