@@ -17,7 +17,7 @@ SHADES = (
 
 def remember(path: Path, key: str, result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Keep a result in a file of results, in place of an earlier one with the same key; returns all that the file holds."""
-    from tir.tune import write_atomically
+    from tir.files import write_atomically
 
     known = json.loads(path.read_text()) if path.exists() else {}
     known[key] = result

@@ -18,6 +18,11 @@ class DType:
     eps: float = 0.0
     tiny: float = 0.0
 
+    @property
+    def largest(self) -> float:
+        """The largest finite float, a mantissa of ones with the exponent opposite to that of `tiny`; 0 for integers."""
+        return (2.0 - self.eps) * (2.0 / self.tiny) if self.tiny else 0.0
+
 
 TABLE = {
     d.name: d

@@ -262,19 +262,13 @@ def reduce_axis(dom: tuple[int | Expr, int | Expr], name: str = "rv") -> ReduceA
 
 @overload
 def compute(
-    shape: Sequence[int | Expr],
-    fcompute: Callable[..., Expr | float],
-    name: str = "compute",
-    attrs: Mapping[str, Any] | None = None,
+    shape: Sequence[int | Expr], fcompute: Callable[..., Expr | float], name: str = ..., attrs: Mapping[str, Any] | None = ...
 ) -> Tensor: ...
 
 
 @overload
 def compute(
-    shape: Sequence[int | Expr],
-    fcompute: Callable[..., Sequence[Expr | float]],
-    name: str = "compute",
-    attrs: Mapping[str, Any] | None = None,
+    shape: Sequence[int | Expr], fcompute: Callable[..., Sequence], name: str = ..., attrs: Mapping[str, Any] | None = ...
 ) -> tuple[Tensor, ...]: ...
 
 
@@ -291,12 +285,10 @@ def compute(
     shape = _shape(shape, _name(name))
     if isinstance(fcompute, Tensor) or not callable(fcompute):
         raise TypeError(f"{name}: fcompute is a function of the indices, such as `lambda i, j: A[j, i]`, got {fcompute!r}")
-    parameters = list(inspect.signature(fcompute).parameters.values())
-    if builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        axis_names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    parameters = inspect.signature(fcompute).parameters.values()
+    axis_names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    if len(axis_names) < len(parameters):  # `*i` are the others
         axis_names += [f"i{n}" for n in range(len(axis_names), len(shape))]
-    else:
-        axis_names = [p.name for p in parameters]
     if len(axis_names) != len(shape):
         raise TypeError(f"{name}: the shape has {len(shape)} dimension(s), but the function takes {len(axis_names)} index(es)")
     axes = tuple(Var(n) for n in axis_names)

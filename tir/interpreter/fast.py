@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .errors import Trap
-from .plain import NARROW_FLOATS, SHARED, garbage, round_to
+from .plain import SHARED, allocator, precision, round_to
 
 
 def njit(fn: Callable) -> Callable:
@@ -80,13 +80,9 @@ def fast_names() -> dict[str, Any]:
             return njit(lambda x: np.uint64(x))
         return njit(lambda x: np.int64(narrow(x)))
 
-    def rounder(bits, smallest, largest):
+    def rounder(dtype):
+        bits, smallest, largest = precision(dtype)
         return njit(lambda x: np.float32(round_any(np.float64(x), bits, smallest, largest)))
-
-    def allocator(dtype):
-        fill, storage = garbage(dtype), "uint16" if dtype == "float16" else dtypes.storage(dtype).name
-        narrow = np.dtype(storage).type if storage != "bool" else np.bool_
-        return njit(lambda shape: np.full(shape, narrow(fill), narrow))
 
     functions = (truncate, shuffled, float16_value, float16_bits, bfloat16_value)
     names: dict[str, Any] = {
@@ -96,6 +92,6 @@ def fast_names() -> dict[str, Any]:
     names |= {name: njit(fn) for name, fn in SHARED.items()}
     names |= {f.__name__: njit(f) for f in functions}
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
-    names |= {name: rounder(*numbers) for name, *numbers in NARROW_FLOATS}
-    names |= {f"allocate_{d}": allocator(d) for d in dtypes.TABLE}
+    names |= {d: rounder(d) for d in dtypes.TABLE if dtypes.is_half(d)}
+    names |= {f"allocate_{d}": njit(allocator(d)) for d in dtypes.TABLE}
     return names

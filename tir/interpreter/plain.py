@@ -71,11 +71,11 @@ SHARED: dict[str, Callable] = {
     "bfloat16_bits": bfloat16_bits, **{name: i.evaluate for name, i in INTRINSICS.items()},
 }  # fmt: skip
 
-NARROW_FLOATS = (
-    # dtype, significant bits, exponent of the smallest subnormal, largest finite value
-    ("float16", 11, -24, 65504.0),
-    ("bfloat16", 8, -133, float.fromhex("0x1.fep127")),
-)
+
+def precision(dtype: str) -> tuple[int, int, float]:
+    """Of a float: its significant bits, the exponent of the smallest subnormal, and the largest finite value."""
+    d = dtypes.TABLE[dtype]
+    return 1 - int(math.log2(d.eps)), int(math.log2(d.tiny * d.eps)), d.largest
 
 
 # The value of each pattern of 16 bits, as a float32.
@@ -100,22 +100,23 @@ def plain_names() -> dict[str, Any]:
     def float16_bits(x):
         return np.float16(x).view(np.uint16)
 
+    narrow = precision("bfloat16")
     names: dict[str, Any] = {
         **SHARED, "float32": np.float32, "float64": np.float64, "truncate": truncate, "shuffled": shuffled,
         "float16_value": FLOAT16_VALUES.__getitem__, "float16_bits": float16_bits, "bfloat16_value": BFLOAT16_VALUES.__getitem__,
         "float16": lambda x: np.float32(np.float16(x)), "inf": math.inf, "nan": math.nan, "Trap": Trap,
-        "bfloat16": lambda x: np.float32(round_to(float(x), *NARROW_FLOATS[1][1:])),
+        "bfloat16": lambda x: np.float32(round_to(float(x), *narrow)),
     }  # fmt: skip
     names |= {d: wrapper(d) for d in dtypes.TABLE if dtypes.is_int(d)}
-    names |= {f"allocate_{d}": _allocator(d) for d in dtypes.TABLE}
+    names |= {f"allocate_{d}": allocator(d) for d in dtypes.TABLE}
     return names
 
 
-def _allocator(dtype: str) -> Callable:
-    fill, storage = garbage(dtype), dtypes.storage(dtype)
-    if dtype == "float16":
-        storage = np.dtype("uint16")
-    return lambda shape: np.full(shape, fill, storage)
+def allocator(dtype: str) -> Callable:
+    """What makes an uninitialised array of a shape."""
+    narrow = np.uint16 if dtypes.is_half(dtype) else dtypes.storage(dtype).type
+    fill = garbage(dtype)
+    return lambda shape: np.full(shape, narrow(fill), narrow)
 
 
 def garbage(dtype: str) -> int | float | bool:

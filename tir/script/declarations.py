@@ -280,15 +280,10 @@ class Declarations(Expressions):
         if shape is None:
             return Window(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
         dims: list[int] = []
-        d = 0
-        for extent in shape:  # each takes the next dimension that is as long
-            while d < len(extents) and not equal(extents[d], extent, self.ranges) and extents[d] == Const(1, extents[d].dtype):
-                d += 1
-            if d == len(extents) or not equal(extents[d], extent, self.ranges):
-                break
-            dims.append(d)
-            d += 1
-        if len(dims) != len(shape) or any(extents[k] != Const(1, extents[k].dtype) for k in range(d, len(extents))):
+        for d, extent in enumerate(extents):  # each of the shape takes the next dimension that is as long
+            if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
+                dims.append(d)
+        if len(dims) < len(shape) or any(e != Const(1, e.dtype) for d, e in enumerate(extents) if d not in dims):
             given, wanted = (f"({', '.join(map(str, s))})" for s in (extents, shape))
             raise self.error(
                 f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"

@@ -20,17 +20,15 @@ from .views import Reshaped, Window
 # Remarks that cannot change what a program computes.
 _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
 
+# Statements of Python that are not in the dialect, and what to do instead.
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
-    ast.While: ("`while` is not in the dialect", "only counted loops: for i in range(n)"),
-    ast.Return: ("`return` is not in the dialect", "results are written to parameters"),
-    ast.Assert: ("`assert` is not in the dialect", "tir.verify proves accesses in bounds"),
-    ast.FunctionDef: (
-        "a function inside a function is not in the dialect",
-        "define it outside; it may be called with expressions",
-    ),
-    ast.Break: ("`break` is not in the dialect", "guard what follows: if condition:"),
-    ast.Continue: ("`continue` is not in the dialect", "guard what follows: if condition:"),
-    ast.Delete: ("`del` is not in the dialect", "buffers end with the block or statement list that they stand in"),
+    ast.While: ("`while`", "only counted loops: for i in range(n)"),
+    ast.Return: ("`return`", "results are written to parameters"),
+    ast.Assert: ("`assert`", "tir.verify proves accesses in bounds"),
+    ast.FunctionDef: ("a function inside a function", "define it outside; it may be called with expressions"),
+    ast.Break: ("`break`", "guard what follows: if condition:"),
+    ast.Continue: ("`continue`", "guard what follows: if condition:"),
+    ast.Delete: ("`del`", "buffers end with the block or statement list that they stand in"),
 }
 
 
@@ -183,8 +181,10 @@ class Function(Loops, Blocks):
                 return None
             case ast.Expr():
                 raise self.unused(node)
-        reason, hint = _STATEMENTS.get(type(node), (f"`{type(node).__name__}` is not a statement of the dialect", None))
-        raise self.error(reason, node, hint)
+        if type(node) not in _STATEMENTS:
+            raise self.error(f"`{type(node).__name__}` is not a statement of the dialect", node)
+        what, hint = _STATEMENTS[type(node)]
+        raise self.error(f"{what} is not in the dialect", node, hint)
 
     def called(self, node: ast.Call) -> Stmt | Wrapper | None:
         """A call that is a statement."""

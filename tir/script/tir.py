@@ -238,13 +238,9 @@ def _operator(op: str) -> Callable[[Any, Any], Expr]:
 
 Add, Sub, Mul, Div, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "/", "//", "%"))
 EQ, NE, LT, LE, GT, GE = (_operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
-And, Or = _operator("and"), _operator("or")
+And, Or, Not = _operator("and"), _operator("or"), te.logical_not
 floordiv = indexdiv = FloorDiv
 floormod = indexmod = FloorMod
-
-
-def Not(value) -> Expr:
-    return te.logical_not(value)
 
 
 def ceildiv(a, b) -> Any:
@@ -309,21 +305,14 @@ def infinity(dtype: str) -> Expr:
     return Type(dtypes.check(dtype))("inf")
 
 
-def _largest(dtype: str) -> float:
-    """The largest finite float: a mantissa of ones below the highest exponent."""
-    eps = dtypes.TABLE[dtype].eps
-    top = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15}[dtype]
-    return (2.0 - eps) * 2.0**top
-
-
 def max_value(dtype: str) -> Expr:
     """The largest finite value of a dtype."""
-    return const(_largest(dtype) if dtypes.is_float(dtypes.check(dtype)) else dtypes.limits(dtype)[1], dtype)
+    return const(dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[1], dtype)
 
 
 def min_value(dtype: str) -> Expr:
     """The smallest finite value of a dtype."""
-    return const(-_largest(dtype) if dtypes.is_float(dtypes.check(dtype)) else dtypes.limits(dtype)[0], dtype)
+    return const(-dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[0], dtype)
 
 
 def target(description, host=None) -> Any:

@@ -20,10 +20,10 @@ from typing import Any
 
 from .arguments import COMMANDS, Usage, check, parser
 from .progress import LineProgress, LiveProgress
-from .saved import FORMAT, versions, write_atomically
+from .saved import FORMAT
 from .table import duration
 
-__all__ = ["FORMAT", "LineProgress", "LiveProgress", "duration", "main", "parser", "versions", "write_atomically"]
+__all__ = ["FORMAT", "LineProgress", "LiveProgress", "duration", "main", "parser"]
 
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses: 128 and the signal
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, writable
 from .program import parse_program
 from .progress import LineProgress, LiveProgress
-from .saved import Saver, saved_to, versions
+from .saved import Saver, saved_to
 from .table import as_json, describe, table
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
     header = describe(program, args.target or "llvm", target.num_cores)
     saver = None
     if args.out is not None:
+        from search.provenance import versions
+
         saver = Saver(writable("--out", args.out), {**header, "seed": args.seed, "versions": versions()})
     if args.report is not None:
         writable("--report", args.report)

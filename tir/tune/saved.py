@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 FORMAT = 1  # of the file
 
 
-def versions() -> dict[str, str]:
-    """The versions of everything that a timing depends on."""
-    from search.provenance import versions
-
-    return versions()
-
-
 def save(path: Path, content: dict[str, Any]) -> None:
     """Write a schedule; `content` is what `read` gives back."""
     write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False) + "\n")

@@ -43,13 +43,6 @@ def exact_softmax(X: np.ndarray) -> np.ndarray:
     return power / np.sum(power, axis=-1, keepdims=True)
 
 
-def _softmax_numpy(dtype: str, rows: int, columns: int) -> Callable[[Arrays, Arrays], None]:
-    def run(inputs: Arrays, outputs: Arrays) -> None:
-        softmax(inputs[0], outputs[0])
-
-    return run
-
-
 def _softmax_reference(inputs: Arrays, rows: int, columns: int) -> tuple[Bounded, ...]:
     """The difference is rounded once, which exp makes a relative error of up to its magnitude, and exp adds its own; both occur
     in the numerator and in the sum of positive terms, which adds gamma(columns); the division is one rounding."""
@@ -161,7 +154,7 @@ WORKLOADS = (
         parameters=_MATRIX,
         build=_softmax_build,
         draw=_softmax_draw,
-        numpy=_softmax_numpy,
+        numpy=lambda *sizes: lambda inputs, outputs: softmax(inputs[0], outputs[0]),
         reference=_softmax_reference,
         flop=lambda rows, columns: 5 * rows * columns,
     ),
