@@ -204,6 +204,12 @@ def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:
 # --- Reading assembly -----------------------------------------------------------------------------------------------------
 
 
+def _named(pattern: str) -> property:
+    """Whether the name of an instruction begins so."""
+    begins = re.compile(pattern).match
+    return property(lambda instruction: begins(instruction.name) is not None)
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction in AT&T syntax: sources first, destination last."""
@@ -211,6 +217,15 @@ class Instruction:
     name: str
     operands: tuple[str, ...]
     comment: str = ""
+
+    fma = _named(r"vfn?m(add|sub)")
+    gather = _named(r"(?!.*prefetch).*gather")
+    scatter = _named(r"(?!.*prefetch).*scatter")
+    divides = _named(r"v?(div|sqrt)")
+    multiplies = _named(r"v?mul|vfn?m(add|sub)")
+    move = _named(r"v?mov[auhlsdn]|v?movdq|v?pbroadcast|vbroadcast")  # a vector: no unit computes anything
+    jump = _named(r"j")
+    call = _named(r"call")
 
     @property
     def memory(self) -> str | None:
@@ -226,8 +241,8 @@ class Instruction:
 
     @property
     def loads(self) -> bool:
-        moves = self.name.startswith(("mov", "vmov", "vextract", "set", "vpmov", "vcvtps2ph", "vpextr"))
-        return self.memory is not None and not (self.stores and (moves or self.scatter))
+        only_stores = self.name.startswith(("mov", "vmov", "vextract", "set", "vpmov", "vcvtps2ph", "vpextr")) or self.scatter
+        return self.memory is not None and not (self.stores and only_stores)
 
     @property
     def vector(self) -> bool:
@@ -242,18 +257,6 @@ class Instruction:
         return re.search(r"s[sd]$", name) is not None and not name.startswith(("p", "broadcast"))
 
     @property
-    def fma(self) -> bool:
-        return re.match(r"vfn?m(add|sub)", self.name) is not None
-
-    @property
-    def gather(self) -> bool:
-        return "gather" in self.name and "prefetch" not in self.name
-
-    @property
-    def scatter(self) -> bool:
-        return "scatter" in self.name and "prefetch" not in self.name
-
-    @property
     def broadcast(self) -> bool:
         """Whether it loads one element into all lanes."""
         return self.loads and (re.search("broadcast|ddup", self.name) is not None or "{1to" in (self.memory or ""))
@@ -261,19 +264,6 @@ class Instruction:
     @property
     def spill(self) -> bool:
         return self.vector and re.search(r"Spill|Reload", self.comment) is not None
-
-    @property
-    def move(self) -> bool:
-        """Whether it only moves a vector: no unit computes anything."""
-        return re.match(r"v?mov[auhlsdn]|v?movdq|v?pbroadcast|vbroadcast", self.name) is not None
-
-    @property
-    def jump(self) -> bool:
-        return self.name.startswith("j")
-
-    @property
-    def call(self) -> bool:
-        return self.name.startswith("call")
 
     @property
     def width(self) -> int:
@@ -360,20 +350,18 @@ def _counts(body: list[Instruction]) -> Counts:
 # --- Estimating cycles ----------------------------------------------------------------------------------------------------
 
 LOAD_LATENCY = 5
-_DIVISION = re.compile(r"v?(div|sqrt)")
-_MULTIPLY = re.compile(r"v?mul")
 
 
 def _bounds(body: list[Instruction], core: Core) -> tuple[tuple[str, float], ...]:
     """The cycles that each resource needs for one iteration, most first."""
     if not body:
         return ()
-    multiplies = [i for i in body if i.vector and (i.fma or _MULTIPLY.match(i.name))]
+    multiplies = [i for i in body if i.vector and i.multiplies]
     computed = [i for i in body if i.vector and not i.move]
     reads = [i for i in body if i.loads]
     writes = [i for i in body if i.stores]
     scattered = sum(i.elements for i in body if i.gather or i.scatter)
-    divisions = [i for i in body if i.vector and _DIVISION.match(i.name)]
+    divisions = [i for i in body if i.vector and i.divides]
     fused = sum(i.jump and bool(_compares(body, at)) for at, i in enumerate(body))  # compare and jump are one
     bounds = {
         "fma": max(len(multiplies) / 2, sum(max(128, i.width) for i in multiplies) / core.fma_bits),
@@ -473,7 +461,7 @@ def _reads_destination(i: Instruction) -> bool:
         return False
     if _MERGES.match(i.name):
         return True
-    if i.name.startswith("v") or i.name.startswith("k"):
+    if i.name.startswith(("v", "k")):
         return False
     return len(i.operands) == 2 and not re.match(r"mov|lea|set|cvt|pop|bsf|bsr|lzcnt|tzcnt|popcnt|pshuf|sqrt", i.name)
 
@@ -483,7 +471,7 @@ def _delay(i: Instruction, core: Core) -> float:
         return 0.0 if re.match(r"v?mov[au]", i.name) else 1.0
     if i.move or re.match(r"mov[^s]|movs[sd]", i.name):
         return 0.0
-    if _DIVISION.match(i.name):
+    if i.divides:
         return 13.0
     if i.fma or (i.vector and re.match(r"v?(add|sub|mul|min|max|cvt|scalef|round|rndscale|dp)", i.name)):
         return float(core.latency)

@@ -13,7 +13,7 @@ from tir.traverse import walk
 from . import dot, halves
 from . import math as vector_math
 from .memory import Memory
-from .values import TYPES, CodegenError, Value, constant, typed, zero
+from .values import TYPES, CodegenError, Value, constant, lone_variables, typed, zero
 
 OPCODES = {"+": "add", "-": "sub", "*": "mul", "/": "div"}  # those of floats begin with f
 
@@ -144,7 +144,7 @@ class Arithmetic(Memory):
             return None
         name, lanes = self.lane
         p = polynomial(simplify(a - b, self.ranges))
-        lane = next((m for m in p if len(m) == 1 and type(m[0]) is Var and m[0].name == name), None)
+        lane = lone_variables(p).get(name)
         stride = p.pop(lane, 0) if lane is not None else 0
         if not 0 < abs(stride) * lanes < 2**30 or not all(self._uniform(atom) for m in p for atom in m):
             return None

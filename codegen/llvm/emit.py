@@ -37,7 +37,7 @@ from tir.ir import (
     conjuncts,
 )
 from tir.simplify import prove, wraps
-from tir.traverse import substitute, walk, walk_stmts
+from tir.traverse import stores, substitute, walk
 
 from ..passes.chunks import chunks
 from ..passes.guards import loop_facts
@@ -201,8 +201,7 @@ class Function(Arithmetic, Threads):
 
     def _first_lane_holds(self, condition: Expr) -> bool:
         assert self.lane is not None
-        first = substitute(condition, {self.lane[0]: Const(0)})
-        return self.mask is None and prove(first, self.ranges, self.facts)  # type: ignore[arg-type]
+        return self.mask is None and prove(substitute(condition, {self.lane[0]: Const(0)}), self.ranges, self.facts)
 
     def masked(self, mask: Value, body: Stmt, condition: Expr | None) -> None:
         """Run `body` in the lanes of `mask`, which is `condition` if that is given.
@@ -230,10 +229,6 @@ class Function(Arithmetic, Threads):
     def loop(self, s: For) -> None:
         outer = self.ahead
         self.ahead += tuple((s.name, buffer, distance) for buffer, distance in prefetches(s))
-        self._loop(s)
-        self.ahead = outer
-
-    def _loop(self, s: For) -> None:
         match s.kind:
             case Kind.THREAD:
                 raise CodegenError(
@@ -250,6 +245,7 @@ class Function(Arithmetic, Threads):
                 self.ragged_loop(s)
             case _:
                 self.serial_loop(s)
+        self.ahead = outer
 
     def _runs_parallel(self, s: For) -> bool:
         return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None  # type: ignore[attr-defined]
@@ -321,10 +317,9 @@ class Function(Arithmetic, Threads):
 
     def _stores(self, s: For) -> frozenset[str]:
         """The buffers that a loop writes; remembered by identity."""
-        entry = self.written.get(id(s))
-        if entry is None:
-            entry = self.written[id(s)] = (s, frozenset(x.buffer.name for x in walk_stmts(s.body) if isinstance(x, Store)))
-        return entry[1]
+        if id(s) not in self.written:
+            self.written[id(s)] = (s, frozenset(x.buffer.name for x in stores(s.body)))
+        return self.written[id(s)][1]
 
 
 def _small(s: Stmt) -> bool:

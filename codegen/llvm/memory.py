@@ -13,7 +13,7 @@ from tir.traverse import walk
 
 from ..passes.lanes import updated
 from .turn import turned
-from .values import ALIGNMENT, CodegenError, Frame, Place, Value, memory_type, register_type, suffix, typed
+from .values import ALIGNMENT, CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer
 
 STRIDES = (-1, 2, 3, 4)  # between lanes: loaded as rows and picked, not gathered
@@ -87,16 +87,12 @@ class Memory(Writer):
                 offset = polynomial(simplify(to_expr(offset), self.ranges))  # lanes and copies may run on from row to row
             stride: int | None = 0
             if self.lane is not None:
-                lane = next((m for m in offset if len(m) == 1 and type(m[0]) is Var and m[0].name == self.lane[0]), None)
+                lane = lone_variables(offset).get(self.lane[0])
                 stride = offset.pop(lane) if lane is not None else 0
                 if not all(self._uniform(atom) for m in offset for atom in m):
                     offset = add(offset, {lane: stride}) if lane is not None else offset
                     stride = None
-            copies: list[tuple[str, int]] = []
-            for m, c in list(offset.items()):
-                if len(m) == 1 and type(m[0]) is Var and m[0].name in self.constants:
-                    copies.append((m[0].name, c))
-                    del offset[m]
+            copies = [(name, offset.pop(m)) for name, m in lone_variables(offset).items() if name in self.constants]
             nested = not self.constants.keys().isdisjoint(self.term_variables(offset))
             found = self._places[id(access)] = Place(access, self.lane, offset, stride, tuple(copies), nested)
         return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tir.ir import Const, For, Store
-from tir.traverse import walk
+from tir.ir import Const, For
+from tir.traverse import stores
 
 from ..passes.chunks import PARTS, Chunks, chunks
 from ..passes.free import free_names
@@ -45,9 +45,8 @@ class Threads(Writer):
             passed.append(self.env[name])
             worker.define(name, Value(worker.fresh(name), self.env[name].type))
             parameters.append(worker.env[name])
-        for x in walk(s.body):
-            if isinstance(x, Store):
-                self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
+        for x in stores(s.body):
+            self.versions[x.buffer.name] = self.versions.get(x.buffer.name, 0) + 1
         self.module.functions.append("")  # keeps the numbers of inner functions apart
         worker.share(s, how)
         body = f"@tir.parallel.{number}"

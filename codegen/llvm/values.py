@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tir import dtypes
-from tir.affine import Polynomial
-from tir.ir import Load, Store
+from tir.affine import Monomial, Polynomial
+from tir.ir import Load, Store, Var
 
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
 _FLOATS = {"float64": "double", "float32": "float"}
@@ -182,6 +182,11 @@ class Module:
         library = [f"{name} = internal global [{count} x ptr] zeroinitializer" for name, count in self.slots]
         library += [self.library[name] for name in sorted(self.library)]
         return "\n\n".join([*library, "\n".join(sorted(self.declarations)), *self.functions, attributes]) + "\n"
+
+
+def lone_variables(p: Polynomial) -> dict[str, Monomial]:
+    """The terms of a polynomial that are a multiple of one variable, by its name."""
+    return {m[0].name: m for m in p if len(m) == 1 and type(m[0]) is Var}
 
 
 def ascii_name(name: str) -> str:

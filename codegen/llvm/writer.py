@@ -214,10 +214,9 @@ class Writer(Instructions):
 
     def variables(self, e: Expr) -> frozenset[str]:
         """The names of the variables in an expression of the program; remembered by identity."""
-        entry = self._variables.get(id(e))
-        if entry is None:
-            entry = self._variables[id(e)] = (e, frozenset(variables(e)))
-        return entry[1]
+        if id(e) not in self._variables:
+            self._variables[id(e)] = (e, frozenset(variables(e)))
+        return self._variables[id(e)][1]
 
     def _uniform(self, e: Expr) -> bool:
         """Whether the value is the same in every lane."""

@@ -17,18 +17,16 @@ from tir.ir import (
     If,
     Kind,
     Let,
-    Load,
-    Node,
     PrimFunc,
     Region,
     Seq,
     Stmt,
-    Store,
     annotation,
 )
 from tir.simplify import simplify
-from tir.traverse import move_accesses, replace_buffers, walk, walk_stmts
+from tir.traverse import move_accesses, replace_buffers, walk_stmts
 
+from .free import used
 from .lower_blocks import ALIGNED
 
 Ranges = dict[str, Interval]
@@ -43,7 +41,7 @@ def compact_buffers(func: PrimFunc, target) -> PrimFunc:
     """
     body = func.body
     for buffer in func.allocs:
-        if touches(body, buffer):
+        if buffer.name in used(body):
             body = place(body, buffer, {})
     rules = annotation(func.attrs, ALIGNED, {})
     attrs = tuple(a for a in func.attrs if a[0] != ALIGNED)
@@ -64,11 +62,6 @@ def apply_strides(body: Stmt, rules: dict[str, list[list[int]]]) -> Stmt:
             new = tuple(Const(n, dim.dtype) for n, dim in zip(shape, s.buffer.shape, strict=True))
             table[s.buffer.name] = s.buffer.with_(shape=new)
     return replace_buffers(body, table)
-
-
-def touches(n: Node, buffer: Buffer) -> bool:
-    """Whether `n` loads or stores the buffer."""
-    return any(isinstance(x, (Load, Store)) and x.buffer.name == buffer.name for x in walk(n))
 
 
 def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
@@ -98,16 +91,16 @@ def place(
             case For(var, extent, body) if private(s, buffer, ranges):
                 return s.with_(body=visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
             case Seq(stmts):
-                users = [i for i, x in enumerate(stmts) if touches(x, buffer)]
+                users = [i for i, x in enumerate(stmts) if buffer.name in used(x)]
                 first, last = users[0], users[-1] + 1
                 if last - first < len(stmts):  # only the statements that need it see it
                     part = stmts[first] if last - first == 1 else Seq(stmts[first:last])
                     return Seq((*stmts[:first], visit(part, ranges), *stmts[last:]))
-            case Let(_, value, body) if not touches(value, buffer):
+            case Let(_, value, body) if buffer.name not in used(value):
                 return s.with_(body=visit(body, ranges))
             case Allocate(_, body):
                 return s.with_(body=visit(body, ranges))
-            case If(condition, then, None) if not touches(condition, buffer):
+            case If(condition, then, None) if buffer.name not in used(condition):
                 return s.with_(then=visit(then, ranges))
         return allocate(s, buffer, ranges, region(s, buffer, ranges))
 

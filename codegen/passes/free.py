@@ -1,9 +1,14 @@
-"""What a statement uses and does not make."""
+"""What a statement uses, and what of it it does not make."""
 
 from __future__ import annotations
 
-from tir.ir import Allocate, Buffer, For, Let, Node, Stmt, Var
-from tir.traverse import children
+from tir.ir import Allocate, Buffer, For, Let, Load, Node, Stmt, Store, Var
+from tir.traverse import children, walk
+
+
+def used(n: Node) -> dict[str, Buffer]:
+    """The buffers that `n` loads or stores, by name, in order."""
+    return {x.buffer.name: x.buffer for x in walk(n) if isinstance(x, Load | Store)}
 
 
 def free_names(s: Stmt) -> tuple[dict[str, Var], dict[str, Buffer]]:

@@ -18,7 +18,8 @@ from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .around import accesses
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
+from .free import used
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels
 from .gpu_sync import POINTS, Walk, collect
 from .lower_blocks import ALIGNED
 

@@ -51,7 +51,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, map_kernels
+from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, in_warp, map_kernels
 
 INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
@@ -227,7 +227,7 @@ class _Lowering:
                 return self.lanes(s)
             case For(var, extent, body):
                 return s.with_(body=self.visit(body, {**ranges, var.name: extent_range(extent, ranges)}))
-            case Store() if _touches(s):
+            case Store() if in_warp(s):
                 raise GPUError(f"`{s.buffer.name}[{', '.join(map(str, s.indices))}] = ...` touches a buffer in scope "
                                f"`{WARP_SCOPE}`, but not in loops over the rows and the columns of its tiles")  # fmt: skip
             case _:
@@ -449,11 +449,6 @@ def _shared_loop(s: For, a: Load, b: Load) -> str:
 
 def _dimension(indices: tuple[Expr, ...], loop: str) -> int:
     return next(d for d, i in enumerate(indices) if coefficient(polynomial(i), loop) == 1)
-
-
-def _touches(s: Stmt) -> bool:
-    """Whether a statement touches a buffer in scope `warp`."""
-    return any(isinstance(n, (Load, Store)) and n.buffer.scope == WARP_SCOPE for n in walk(s))
 
 
 def _outside(s: Stmt) -> Iterator[Stmt]:

@@ -15,14 +15,12 @@ from math import prod
 from tir.affine import Interval
 from tir.analysis.regions import extent_range
 from tir.ir import (
-    Buffer,
     Const,
     Evaluate,
     Expr,
     For,
     If,
     Kind,
-    Load,
     PrimFunc,
     Seq,
     Stmt,
@@ -33,9 +31,10 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
 from .around import accesses
+from .free import used
 
 AXES = ("x", "y", "z")
 TOGETHER = "together"  # an annotation of the loops around a kernel whose threads run together, and wait at barriers
@@ -382,7 +381,7 @@ def _without_threads(kernel: Nest) -> Stmt:
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
         written = {x.buffer.scope for x in stores(s)}
         bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
-        if any(b.scope == WARP_SCOPE for b in used(s).values()):  # all lanes join, each for its own elements
+        if in_warp(s):  # all lanes join, each for its own elements
             missing = [axis for axis in missing if axis != "threadIdx.x"]
             bound = bound or not isinstance(s, Store)
         if missing and not bound and written and not written & {"local", WARP_SCOPE}:
@@ -394,6 +393,6 @@ def _without_threads(kernel: Nest) -> Stmt:
     return visit(kernel.body, frozenset())
 
 
-def used(s: Stmt) -> dict[str, Buffer]:
-    """The buffers that `s` loads or stores, by name, in order."""
-    return {n.buffer.name: n.buffer for n in walk(s) if isinstance(n, (Load, Store))}
+def in_warp(s: Stmt) -> bool:
+    """Whether a statement touches a buffer that the lanes of a warp hold together."""
+    return any(b.scope == WARP_SCOPE for b in used(s).values())

@@ -44,7 +44,7 @@ from tir.simplify import simplify
 from tir.traverse import loads, loops, map_children, stores, variables, walk_stmts
 
 from .around import accesses
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels, used
+from .gpu_kernels import GPUError, Nest, in_warp, is_thread, map_kernels
 from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
 
 BARRIER = "sync_threads"
@@ -288,7 +288,7 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
         store = x if isinstance(x, Store) else around.store
         everywhere = store is not None and store.buffer.scope == "local"
         moving = {name: nest.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
-        if store is not None and any(b.scope == WARP_SCOPE for b in used(store).values()):
+        if store is not None and in_warp(store):
             # The lanes of a warp touch together what an instruction of a warp touches: two of them stand for all.
             moving[threads["threadIdx.x"]] = min(nest.block[0], 2)
         lets = {let.var.name for let in around.lets}

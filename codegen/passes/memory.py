@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from tir.ir import Block, For, Load, PrimFunc, Store, annotation
-from tir.traverse import walk
+from tir.ir import Block, For, PrimFunc, annotation
+from tir.traverse import stores, walk
+
+from .free import used
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"
@@ -22,7 +25,7 @@ def streamed(func: PrimFunc) -> tuple[str, ...]:
             names = [value] if isinstance(value, str) else value
             if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
                 raise ValueError(f"{_where(s)}: {NON_TEMPORAL} is the name of a buffer or a list of names, got {value!r}")
-            written = {n.buffer.name for n in walk(s) if isinstance(n, Store)}
+            written = {x.buffer.name for x in stores(s)}
             for name in names:
                 if name not in written:
                     raise ValueError(
@@ -51,9 +54,9 @@ def check_prefetches(func: PrimFunc) -> None:
     for s in walk(func.body):
         if isinstance(s, For):
             for name, _ in prefetches(s):
-                used = {n.buffer.name for n in walk(s.body) if isinstance(n, Load | Store)}
-                if name not in used:
-                    raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {_listing(used)} is")
+                if name not in used(s.body):
+                    known = _listing(used(s.body))
+                    raise ValueError(f"{_where(s)}: {PREFETCH} names `{name}`, which is not accessed there; {known} is")
 
 
 def _is_prefetch(entry: Any) -> bool:
@@ -67,5 +70,5 @@ def _where(s: For | Block) -> str:
     return f"{'loop' if isinstance(s, For) else 'block'} `{s.name}`"
 
 
-def _listing(names: set[str]) -> str:
+def _listing(names: Iterable[str]) -> str:
     return ", ".join(f"`{n}`" for n in sorted(names)) or "nothing"
