@@ -410,6 +410,6 @@ class Arithmetic(Memory):
         if name not in self.module.library:
             features = self.module.target.mattr.split(",")  # type: ignore[attr-defined]
             avx512 = "+avx512f" in features and "+avx512vl" in features
-            self.module.library[name] = vector_math.definition(op, dtype, x.lanes, avx512)
-            self.module.declarations |= vector_math.declarations(op, dtype, x.lanes, avx512)
+            self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512)
+            self.module.declarations |= declarations
         return self.op(f"call {x.full} @{name}({', '.join(map(str, values))})", x.type, x.lanes)

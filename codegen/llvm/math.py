@@ -377,42 +377,23 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 def function_name(op: str, dtype: str, lanes: int) -> str:
     """The name, without @, of the function for `lanes` elements: tir.exp.v16f32, or tir.exp.f32 where lanes is 1."""
-    return f"tir.{_known(op)}.{suffix(_format(dtype).scalar, _positive(lanes))}"
+    if op not in FUNCTIONS:
+        raise ValueError(f"no math function {op!r}; there are {', '.join(FUNCTIONS)}")
+    if dtype not in FORMATS:
+        raise TypeError(f"math functions are for float32 and float64, not {dtype!r}; convert the operand to float32 first")
+    if lanes < 1:
+        raise ValueError(f"a vector has at least 1 lane, got {lanes}")
+    return f"tir.{op}.{suffix(FORMATS[dtype].scalar, lanes)}"
 
 
-def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
-    """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1).
+@functools.cache
+def definition(op: str, dtype: str, lanes: int, avx512: bool = False) -> tuple[str, frozenset[str]]:
+    """The LLVM IR of `op` on vectors of `lanes` elements of dtype float32 or float64 (on scalars where `lanes` is 1), and the
+    `declare` lines of the intrinsics that it calls; a module holds each once.
 
     The function is internal, is to be inlined, and takes one argument, or two for pow. `avx512` says that the target has AVX-512F
     and AVX-512VL, with which exp and its kin are shorter. Raises ValueError for an unknown op and TypeError for another dtype.
     """
-    return _function(op, dtype, lanes, avx512)[0]
-
-
-def declarations(op: str, dtype: str, lanes: int, avx512: bool = False) -> set[str]:
-    """The `declare` lines of the intrinsics that `definition` with the same arguments calls; a module holds each once."""
-    return set(_function(op, dtype, lanes, avx512)[1])
-
-
-@functools.cache
-def _function(op: str, dtype: str, lanes: int, avx512: bool) -> tuple[str, frozenset[str]]:
-    name, fmt = function_name(op, dtype, lanes), _format(dtype)
+    name = function_name(op, dtype, lanes)
+    fmt = FORMATS[dtype]
     return function(name, [fmt.scalar] * INTRINSICS[op].arity, lanes, lambda b, *x: FUNCTIONS[op](b, fmt, *x), avx512)
-
-
-def _known(op: str) -> str:
-    if op not in FUNCTIONS:
-        raise ValueError(f"no math function {op!r}; there are {', '.join(FUNCTIONS)}")
-    return op
-
-
-def _format(dtype: str) -> Format:
-    if dtype not in FORMATS:
-        raise TypeError(f"math functions are for float32 and float64, not {dtype!r}; convert the operand to float32 first")
-    return FORMATS[dtype]
-
-
-def _positive(lanes: int) -> int:
-    if lanes < 1:
-        raise ValueError(f"a vector has at least 1 lane, got {lanes}")
-    return lanes

@@ -68,9 +68,10 @@ def module_text(op: str, dtype: str, lanes: int, avx512: bool = False) -> str:
     loads = [
         f"  %p{n} = getelementptr {element}, ptr %{n}, i64 %i\n  %v{n} = load {kind}, ptr %p{n}, align {align}" for n in names
     ]
+    text, declarations = math.definition(op, dtype, lanes, avx512)
     lines = [
-        *sorted(math.declarations(op, dtype, lanes, avx512)),
-        math.definition(op, dtype, lanes, avx512),
+        *sorted(declarations),
+        text,
         f"define i32 @run(i64 %n, {', '.join(f'ptr noalias %{n}' for n in (*names, 'out'))}) {{",
         "entry:",
         "  br label %loop",

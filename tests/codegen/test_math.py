@@ -161,11 +161,10 @@ def test_monotonic_up_to_the_error(op: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_text_is_straight_line_without_fast_math(op: str, dtype: str) -> None:
-    text = math.definition(op, dtype, 8)
+    text, declared = math.definition(op, dtype, 8)
     body = text.splitlines()[1:-1]
     assert not re.search(r"\b(br|phi|fast|nnan|ninf|nsz|arcp|contract|afn|reassoc)\b", text)
     assert all(line.startswith("  %v") for line in body[:-1]) and body[-1].startswith("  ret ")
-    declared = math.declarations(op, dtype, 8)
     assert set(re.findall(r"@llvm[.\w]+", text)) == set(re.findall(r"@llvm[.\w]+", "".join(declared)))
     assert all(line.startswith("declare ") for line in declared)
 
@@ -181,8 +180,9 @@ def test_no_call_is_left_in_the_compiled_code(op: str, dtype: str) -> None:
 def test_names() -> None:
     assert math.function_name("exp", "float32", 16) == "tir.exp.v16f32"
     assert math.function_name("pow", "float64", 1) == "tir.pow.f64"
-    assert math.declarations("sqrt", "float32", 4) == {"declare <4 x float> @llvm.sqrt.v4f32(<4 x float>)"}
-    assert math.definition("sqrt", "float32", 4) == (
+    text, declared = math.definition("sqrt", "float32", 4)
+    assert declared == {"declare <4 x float> @llvm.sqrt.v4f32(<4 x float>)"}
+    assert text == (
         "define internal <4 x float> @tir.sqrt.v4f32(<4 x float> %x) alwaysinline nounwind willreturn memory(none) {\n"
         "  %v0 = call <4 x float> @llvm.sqrt.v4f32(<4 x float> %x)\n"
         "  ret <4 x float> %v0\n"
@@ -211,7 +211,7 @@ def test_names() -> None:
     ],
 )
 def test_refusals(op: str, dtype: str, lanes: int, error: type[Exception], message: str) -> None:
-    for call in (math.function_name, math.definition, math.declarations):
+    for call in (math.function_name, math.definition):
         with pytest.raises(error) as caught:
             call(op, dtype, lanes)
         assert str(caught.value) == message
