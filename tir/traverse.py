@@ -123,16 +123,16 @@ def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
     buffers: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
-        if isinstance(n, Buffer):
-            if id(n) not in buffers:
-                buffers[id(n)] = apply(n)
+        kind = type(n)
+        if kind is Buffer and id(n) in buffers:
             return buffers[id(n)]
-        return apply(n)
-
-    def apply(n: Node) -> Node:
-        mapped = n if type(n) is Var or type(n) is Const else map_children(n, visit)
+        mapped = n if kind is Var or kind is Const else map_children(n, visit)
         result = fn(mapped)
-        return mapped if result is None else result
+        if result is None:
+            result = mapped
+        if kind is Buffer:
+            buffers[id(n)] = result
+        return result
 
     return visit(node)  # type: ignore[return-value]
 

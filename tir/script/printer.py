@@ -37,7 +37,7 @@ from ..ir import (
     Unary,
     Var,
 )
-from ..traverse import walk, walk_stmts
+from ..traverse import variables, walk_stmts
 
 HEADER = "from tir.script import tir as T"
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
@@ -109,7 +109,7 @@ def _shape(buffer: Buffer, quoted: bool = False) -> str:
     """The shape; `quoted`, its symbolic dimensions are strings, for Python evaluates the annotations of parameters."""
     texts = [_expr(s, 0) for s in buffer.shape]
     if quoted:
-        texts = [t if all(type(n) is not Var for n in walk(s)) else f'"{t}"' for t, s in zip(texts, buffer.shape, strict=True)]
+        texts = [f'"{t}"' if variables(s) else t for t, s in zip(texts, buffer.shape, strict=True)]
     return _tuple(texts)
 
 
@@ -243,8 +243,8 @@ def _mapping(annotations) -> str:
     return "{" + ", ".join(f"{_string(str(k))}: {_value(v)}" for k, v in annotations) + "}"
 
 
-def _plain(loop: Stmt) -> bool:
-    return isinstance(loop, For) and loop.kind is Kind.SERIAL and not loop.annotations and loop.var.dtype == loop.extent.dtype
+def _plain(loop: For) -> bool:
+    return loop.kind is Kind.SERIAL and not loop.annotations and loop.var.dtype == loop.extent.dtype
 
 
 def _stmt(out: Printed, s: Stmt, depth: int) -> None:
@@ -292,21 +292,18 @@ def _closed(out: Printed, s: Stmt, depth: int) -> None:
 
 def _loops(out: Printed, loop: For, depth: int) -> None:
     """A loop; directly nested plain ones share one `T.grid` line."""
-    grid = [loop]
-    out.extents[loop.name] = loop.extent
-    while _plain(grid[-1]) and _plain(grid[-1].body):
-        inner = grid[-1].body
-        if any(isinstance(n, Var) and n.name in {g.name for g in grid} for n in walk(inner.extent)):  # type: ignore[attr-defined]
-            break
-        grid.append(inner)  # type: ignore[arg-type]
-    if _plain(loop) and len(grid) > 1:
+    grid, inner = [loop], loop.body
+    while _plain(grid[-1]) and isinstance(inner, For) and _plain(inner) and not variables(inner.extent) & {g.name for g in grid}:
+        grid.append(inner)
+        inner = inner.body
+    out.extents |= {g.name: g.extent for g in grid}
+    if len(grid) > 1:
         start = 4 * depth + len("for ")
         out.add(depth, f"for {', '.join(g.name for g in grid)} in T.grid({', '.join(_expr(g.extent, 0) for g in grid)}):", *grid)
         for g in grid:
-            out.extents[g.name] = g.extent
             out.rename(g, start, start + len(g.name))
             start += len(g.name) + 2
-        _stmt(out, grid[-1].body, depth + 1)
+        _stmt(out, inner, depth + 1)
         return
     notes = f", annotations={_mapping(loop.annotations)}" if loop.annotations else ""
     if loop.var.dtype != loop.extent.dtype:
