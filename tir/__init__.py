@@ -57,20 +57,17 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_NAMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'tir' has no attribute {name!r}{_suggestion(name)}")
+    hint = ""
+    if not name.startswith("_"):
+        from .nearest import nearest
+
+        near = nearest(name, (*_MODULES, *_NAMES))
+        hint = f"; did you mean {near!r}?" if near else ""
+    raise AttributeError(f"module 'tir' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULES, *_NAMES})
-
-
-def _suggestion(name: str) -> str:
-    if name.startswith("_"):
-        return ""
-    from .nearest import nearest
-
-    near = nearest(name, (*_MODULES, *_NAMES))
-    return f"; did you mean {near!r}?" if near else ""
 
 
 class _Package(ModuleType):

@@ -129,8 +129,6 @@ class Context(ABC):
 
     def arguments(self, form: Any, node: ast.Call) -> dict[str, ast.expr]:
         """The nodes of a call's arguments by parameter; a variadic one's are in a Tuple."""
-        if not node.keywords and form.required <= len(node.args) <= len(form.positional):  # what most calls are like
-            return dict(zip(form.positional, node.args, strict=False))
         if any(k.arg is None for k in node.keywords):
             raise self.error("** does not belong into a call here", node)
         try:

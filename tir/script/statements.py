@@ -17,6 +17,8 @@ from .names import BUFFERS, Names
 from .values import Handle, Pointer, plain
 from .views import Reshaped, Window
 
+AXES = ("spatial", "reduce", "opaque", "scan", "remap")
+
 # Remarks that cannot change what a program computes.
 _REMARKS = ("pragma_", "buffer_dim_align", "storage_alignment", "hand_threaded", "realize_scope", "storage_scope", "extern_scope")
 
@@ -86,7 +88,7 @@ class Function(Loops, Blocks):
             case ast.Attribute():
                 form = self.value(node)
         if form is namespace_tir.handle:
-            return Handle(p.arg, p)
+            return Handle(p.arg)
         if form is not namespace_tir.Buffer or not isinstance(node, ast.Call):
             raise self.error(
                 f"`{self.text(node)}` is no type of a parameter",
@@ -101,36 +103,27 @@ class Function(Loops, Blocks):
 
     def without_root(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements without `with T.block("root"):` around the last: the function is that block."""
-        if not body or not isinstance(body[-1], ast.With):
-            return body
-        match body[-1].items:
-            case [
-                ast.withitem(context_expr=ast.Call(args=[ast.Constant(value="root")], keywords=[]) as call, optional_vars=None)
-            ]:
-                if self.form(call) is not namespace_tir.block:
+
+        def form(s: ast.stmt) -> str:
+            """The form to the right of an assignment."""
+            return getattr(self.form(s.value), "name", "") if isinstance(s, ast.Assign) else ""
+
+        match body:
+            case [*before, ast.With([ast.withitem(ast.Call(args=[ast.Constant("root")], keywords=[]) as call, None)], inner)]:
+                inert = all(isinstance(s, ast.Expr) or form(s) in (*BUFFERS, "var", *dtypes.TABLE) for s in before)
+                if self.form(call) is not namespace_tir.block or not inert or any(form(s) in AXES for s in inner):
                     return body
             case _:
                 return body
-        for s in body[:-1]:
-            inert = isinstance(s, ast.Expr) or (
-                isinstance(s, ast.Assign) and getattr(self.form(s.value), "name", "") in (*BUFFERS, "var", *dtypes.TABLE)
-            )
-            if not inert:
-                return body
-        inner = body[-1].body
-        if any(
-            isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and ".axis." in ast.unparse(s.value.func) for s in inner
-        ):
-            return body
         kept = []
         for s in inner:
-            form = self.form(s.value) if isinstance(s, ast.Expr) else None
-            if form is namespace_tir.reads or form is namespace_tir.writes:
+            stated = self.form(s.value) if isinstance(s, ast.Expr) else None
+            if stated is namespace_tir.reads or stated is namespace_tir.writes:
                 continue
-            if form is namespace_tir.block_attr:
+            if stated is namespace_tir.block_attr:
                 s.value.func.attr = "func_attr"  # type: ignore[attr-defined]
             kept.append(s)
-        return [*body[:-1], *kept]
+        return [*before, *kept]
 
     # --- statements ----------------------------------------------------------------------------------------------------
 
@@ -323,7 +316,7 @@ _DECLARATIONS: dict[str, Callable[[Function, Any, ast.Call, Any], Wrapper | None
     "allocate": Function.allocate,
     "decl_buffer": Function.declare_buffer,
     "Buffer": Function.declare_buffer,
-    **dict.fromkeys(("spatial", "reduce", "opaque", "scan", "remap"), Function.axes),
+    **dict.fromkeys(AXES, Function.axes),
     "var": Function.var,
     "env_thread": Function.env_thread,
     "launch_thread": Function.launch,

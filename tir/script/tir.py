@@ -28,10 +28,6 @@ class Form:
         self.name, _, parameters = call.removesuffix(")").partition("(")
         self.place, self.__doc__ = place, meaning
         self.signature = inspect.signature(eval(f"lambda {parameters}: ..."))
-        kinds = self.signature.parameters.values()
-        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)
-        self.positional = tuple(p.name for p in kinds) if plain else ()  # where all parameters are positional
-        self.required = sum(p.default is p.empty for p in kinds)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"T.{self.name} has a meaning only inside a function under @T.prim_func; it {self.place}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -19,7 +18,6 @@ class Handle:
     """A parameter without a shape, until `T.match_buffer` or a view of its data says one."""
 
     name: str
-    node: ast.AST
     buffer: Buffer | None = None
 
 

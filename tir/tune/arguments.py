@@ -126,9 +126,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--search", choices=SEARCHES, help="how candidates are found (default evolution)")
     p.add_argument("--model", choices=MODELS, help="what judges them before they are measured (default gbdt)")
     p.add_argument(
-        "--space",
-        metavar="SPACE",
-        help=f"{', '.join(SPACES)} (default full), or MODULE:NAME, an open schedule of your own",
+        "--space", metavar="SPACE", help=f"{', '.join(SPACES)} (default full), or MODULE:NAME, an open schedule of your own"
     )
     p.add_argument("--rules", metavar="MODULE:NAME", help="sketch rules of your own instead: a rule, or a tuple of them")
     p.add_argument("--keep", type=_count, metavar="N", help="with prune: how many of the best of each task stay (default 10)")

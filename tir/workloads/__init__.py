@@ -22,20 +22,7 @@ from collections.abc import Sequence
 
 from ..nearest import no_such
 from . import attention, convolutions, products, rows, transposed
-from .workload import (
-    BLOCK,
-    DTYPES,
-    EPSILON,
-    INTRINSIC,
-    Arrays,
-    Bounded,
-    Check,
-    Instance,
-    Parameter,
-    Shape,
-    Workload,
-    gamma,
-)
+from .workload import BLOCK, DTYPES, EPSILON, INTRINSIC, Arrays, Bounded, Check, Instance, Parameter, Shape, Workload, gamma
 
 __all__ = [
     "BLOCK", "EPSILON", "INTRINSIC", "Arrays", "Bounded", "Check", "Instance", "Parameter", "Shape", "Workload", "gamma", "get",
