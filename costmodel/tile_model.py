@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from schedule.machine import CPU, LINE, LINE_CYCLES, TILE_ENTRY, WAYS
+from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
 
 from .family import Family
 from .geometry import Access, Nest
@@ -65,7 +65,7 @@ def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value
     levels = _levels(nest, sizes)
     counts = [_count(levels, depth) for depth in range(len(levels) + 1)]
     vectors = _vectors(nest, levels[-1], machine)
-    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * (TILE_ENTRY + 2.0 * vectors)
+    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry(2.0 * vectors)
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks

@@ -13,6 +13,11 @@ from typing import Any, Protocol
 from tir.memory import WARP
 
 LINE = 64  # bytes of a cache line: all x86 processors, and most others
+TILE_ENTRY = 20.0  # turns to enter the loop of a register tile: a branch that is predicted wrong, and addresses
+# What a step of a register tile is taken not to hide behind its multiply-adds, in loads of whole vectors from the first-level
+# cache: of a vector of columns, which comes from the second-level cache, where a line takes as long as four such loads, a fifth;
+# of an element of packed rows, which is in the line of the one before, an eighth; of one of rows far apart more than twice that.
+PANEL_VECTOR, PACKED_ELEMENT, APART_ELEMENT = 0.8, 0.12, 0.3
 Amount = Any  # a number, or what stands for one number a candidate
 
 
@@ -111,6 +116,11 @@ class CPU:
         """Whole vectors loaded in a cycle, from the first-level cache."""
         return min(self.core.reads, self.core.load_bits / self.vector_bits)
 
+    @property
+    def turns(self) -> float:
+        """In how many turns the units of a core take a whole vector: two where they are half as wide."""
+        return 2 / self.fmas
+
     # --- registers ---------------------------------------------------------------------------------------------------------
 
     def accumulators(self, vectors: int) -> int:
@@ -123,6 +133,18 @@ class CPU:
         so many elements broadcast: to begin the multiply-adds, to load, and to wait for those of the step before. The largest
         counts (Low et al., Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43(2), 2016)."""
         return accumulators / self.fmas, panel / self.loads + elements / self.core.reads, float(self.core.latency)
+
+    def entry(self, moved: Amount) -> Amount:
+        """Cycles to enter the loop of a register tile, and to move so many vectors of accumulators in and out."""
+        return (TILE_ENTRY + moved) * self.turns
+
+    def tile(self, rows: int, vectors: int, steps: int, element: float = PACKED_ELEMENT) -> float:
+        """Cycles of a register tile of so many rows by vectors of columns, for a sum of so many steps: each begins its
+        multiply-adds and waits for those of the step before, and does not hide all that is loaded: a part of each vector of
+        columns, which come from the second-level cache, and of each `element` of the rows. Then the tile is stored."""
+        issue, _, waiting = self.step(rows * vectors, vectors, rows)
+        loading = (PANEL_VECTOR * vectors + element * rows) / self.loads
+        return (max(issue, waiting) + loading) * steps + self.entry(rows * vectors)
 
     # --- threads -----------------------------------------------------------------------------------------------------------
 
@@ -138,13 +160,18 @@ class CPU:
         """Cycles a multiply-add takes both of whose factors are loaded for it, from the first-level cache."""
         return max(self.computing(bits), 2 / (self.loads * self.lanes(bits)))
 
-    def reading(self, bits: int) -> float:
-        """Cycles an element takes to come from the second-level cache, where elements follow each other."""
-        return LINE_CYCLES[0] * bits / (8 * LINE)
+    def reading(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles an element takes to come from the second-level cache, or the third where that does not hold all of so many
+        bytes; elements follow each other."""
+        return LINE_CYCLES[nbytes > self.l2] * bits / (8 * LINE)
 
     def copying(self, bits: int) -> float:
         """Cycles an element takes to come from the second-level cache, and a result to go there."""
         return 2 * self.reading(bits)
+
+    def packing(self, bits: int, nbytes: int = 0) -> float:
+        """Cycles an element takes to be copied, of so many bytes in all, where other work is in vectors."""
+        return 2 * self.reading(bits, nbytes) * self.turns
 
     def transforming(self, bits: int) -> float:
         """Cycles an element takes in a softmax or a norm."""
@@ -179,7 +206,6 @@ class CPU:
 # L3 -> L2, memory -> L3. Round figures of current x86 cores: 32 bytes a cycle from L2; some 10 from L3; from memory 4.5, or 15 GB
 # a second at 3.3 GHz.
 LINE_CYCLES = (2.0, 6.0, 14.0)
-TILE_ENTRY = 20.0  # cycles to enter the loop of a register tile, besides moving the accumulators in and out
 WAYS = (4096, 65536, 0)  # bytes after which addresses fall into the same set of L1 and L2; L3 scatters them
 PAGE = 4096  # bytes of a page, and between rows at multiples of which they fall into the same sets of the first-level cache
 ROW_CYCLES = 16.0  # of a vector in three passes with an exponential: a polynomial of six steps, its scaling, and the passes

@@ -18,7 +18,7 @@ from schedule.open_trace import Role, Tile
 
 from .sketch import Sketch
 
-OPERANDS = 4  # vector registers that accumulators leave to operands
+COLUMNS = 2  # vectors of operands that registers are left for beside accumulators
 EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
 VECTORS = 4  # of the innermost tile
 BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
@@ -107,7 +107,7 @@ def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target)
     """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
     if not widths:
         return
-    budget = max(1, BODIES if any(t.perfect for t in widths) else target.registers - OPERANDS)
+    budget = max(1, BODIES if any(t.perfect for t in widths) else target.machine.accumulators(COLUMNS))
     columns = np.array([t.columns[-1] for t in widths])
     width = np.stack(list(widths.values()), axis=1)
     for _ in range(ROUNDS):
@@ -160,7 +160,7 @@ def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Ta
     """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
     n = len(rows)
     tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, target.registers - OPERANDS, dtype=np.int64)
+    budget = np.full(n, target.machine.accumulators(COLUMNS), dtype=np.int64)
     for t in tiles:
         if not t.vector:
             continue

@@ -19,7 +19,7 @@ from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.size import lesser
 from tir.traverse import walk
 
-from .gemm import register_tile, tile_cycles
+from .gemm import register_tile
 from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size, squares, store_last
 
 NAME = "direct convolution"
@@ -108,18 +108,21 @@ def tiles(c: Convolution, processor: CPU) -> Tiles:
 def cycles(c: Convolution, processor: CPU) -> float:
     """About how many cycles it takes on one core, with the copies of the weights and the turning round of the result; infinite
     where vectors are not filled, or the sum is too short to pay for turning tiles round."""
-    lanes = processor.lanes(c.contraction.bits)
+    bits = c.contraction.bits
+    lanes = processor.lanes(bits)
     filled = extent(c.channels[-1]) >= lanes and (c.members is None or c.members % lanes == 0)
     if not filled or (c.turned and size(c.sums) < DEEP):
         return inf
     t = tiles(c, processor)
-    tile = tile_cycles(t.pixels, ceil(t.channels / lanes), size(c.sums))
+    tile = processor.tile(t.pixels, ceil(t.channels / lanes), size(c.sums))
     outer = size((*c.groups, *c.channels[:-1], *c.pixels[:-1]))
     count = outer * ceil(extent(c.pixels[-1]) / t.pixels) * ceil(extent(c.channels[-1]) / t.channels)
     weights = size((*c.groups, *c.channels, *c.sums))
-    across = last_axis(c.weights) != c.channels[-1].var.name  # panels are then read from as many lines as they have channels
-    each = 0.2 if not across else 0.5 if weights * c.contraction.bits // 8 <= processor.l2 else 1.0
-    return count * tile + weights * each + (0.2 * size((*c.groups, *c.channels, *c.pixels)) if c.turned else 0.0)
+    # Panels of weights that lie across are read from as many lines as they have channels, some of them twice.
+    across = last_axis(c.weights) != c.channels[-1].var.name
+    copies = weights * (2 * processor.packing(bits, weights * bits // 8) if across else processor.packing(bits))
+    turned = size((*c.groups, *c.channels, *c.pixels)) * processor.packing(bits) if c.turned else 0.0
+    return count * tile + copies + turned
 
 
 def parts(c: Convolution, t: Tiles, processor: CPU) -> list[int]:

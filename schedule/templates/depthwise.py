@@ -16,7 +16,6 @@ from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 
 from .division import balanced
-from .gemm import tile_cycles
 from .marks import done, share_out
 from .structure import Contraction, contraction, epilogue, extent, is_elementwise, is_plain, loop_of, size, stored
 
@@ -72,7 +71,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     t, lanes = tiles(c, processor), processor.lanes(c.bits)
     points = size((*c.batch, *c.columns)) / (t.rows * lanes)
     loads = 1 if suits(c, processor) else lanes
-    return points * tile_cycles(t.rows, t.vectors, size(c.sums), broadcast=loads / processor.loads)
+    return points * processor.tile(t.rows, t.vectors, size(c.sums), element=loads)
 
 
 def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:

@@ -57,16 +57,16 @@ def cycles(c: Contraction, processor: CPU) -> float:
 
 
 def tiles(c: Contraction, processor: CPU) -> Tiles:
-    """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest cycles: two
-    multiply-adds or loads a cycle, but at least the latency of one, 4 cycles."""
+    """The tile that fits the registers, with a vector of each of its columns and one of a row, and takes the fewest turns of
+    two units: as many loads as multiply-adds begin in one, and those of a step wait for those of the step before."""
     rows, columns = extent(c.rows[-1]), extent(c.columns[-1])
 
-    def cycles(t: Tiles) -> float:
-        step = max(t.rows * t.columns / 2, (t.rows + t.columns) / 2, 4.0)
+    def turns(t: Tiles) -> float:
+        step = max(t.rows * t.columns, t.rows + t.columns, 2 * processor.core.latency) / 2
         return ceil(rows / t.rows) * ceil(columns / t.columns) * step
 
     fitting = (Tiles(m, n) for m in range(1, min(rows, 8) + 1) for n in range(1, min(columns, 8) + 1))
-    return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=cycles)
+    return min((t for t in fitting if t.rows * t.columns <= processor.accumulators(t.columns)), key=turns)
 
 
 def build(s: OpenSchedule, c: Contraction) -> None:

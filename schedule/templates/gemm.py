@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from schedule.machine import CPU
+from schedule.machine import CPU, PACKED_ELEMENT
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
 from tir.ir import Block, Iter
 
@@ -61,7 +61,7 @@ def cycles(c: Contraction, processor: CPU) -> float:
     lanes, (rows, columns) = processor.lanes(c.bits), (extent(c.rows[-1]), extent(c.columns[-1]))
     mr, nr = register_tile(rows, columns, size(c.sums), lanes, processor)
     count = size((*c.batch, *c.rows[:-1], *c.columns[:-1])) * ceil(rows / mr) * ceil(columns / nr)
-    return count * tile_cycles(mr, ceil(nr / lanes), size(c.sums))
+    return count * processor.tile(mr, ceil(nr / lanes), size(c.sums))
 
 
 def tiles(c: Contraction, processor: CPU) -> Tiles:
@@ -99,7 +99,7 @@ def tiles(c: Contraction, processor: CPU) -> Tiles:
 
 
 def register_tile(
-    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, broadcast: float = 0.06
+    M: int, N: int, K: int, lanes: int, processor: CPU, dividing: bool = False, element: float = PACKED_ELEMENT
 ) -> tuple[int, int]:
     """Rows and columns of a tile of the result in registers, such that the fewest cycles are spent on the whole of it; with
     `dividing`, columns that divide N, a multiple of the lanes.
@@ -113,22 +113,12 @@ def register_tile(
                 continue
             if dividing and N % (v * lanes):
                 continue
-            cost = ceil(M / m) * ceil(N / (v * lanes)) * tile_cycles(m, v, K, broadcast)
+            cost = ceil(M / m) * ceil(N / (v * lanes)) * processor.tile(m, v, K, element)
             if best is None or cost < best[0] * 0.995:
                 best = (cost, m, v)
     assert best is not None
     _, m, v = best
     return m, min(v * lanes, N)
-
-
-def tile_cycles(m: int, v: int, K: int, broadcast: float = 0.06) -> float:
-    """About how many cycles a tile of m rows by v vectors takes.
-
-    A step of the sum takes m v multiply-adds, two a cycle, but at least the latency of one, 4 cycles, and some more for each
-    vector of columns, which comes from the second-level cache, and `broadcast` for each element of the rows; each tile takes a
-    while to begin and to store.
-    """
-    return (max(m * v / 2, 4.0) + 0.4 * v + broadcast * m) * K + m * v + 20
 
 
 def _shared(tiles: int, threads: int) -> float:
@@ -213,5 +203,5 @@ def _threads(c: Contraction, processor: CPU) -> int:
 
 
 __all__ = [
-    "Sum", "Tiles", "build", "cycles", "matches", "register_tile", "suits", "tile_cycles", "tiles", "variants",
+    "Sum", "Tiles", "build", "cycles", "matches", "register_tile", "suits", "tiles", "variants",
 ]  # fmt: skip

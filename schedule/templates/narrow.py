@@ -15,7 +15,6 @@ from schedule.open_schedule import OpenSchedule
 from tir.ir import Block, Iter
 
 from . import transposed
-from .gemm import tile_cycles
 from .marks import done, share_out
 from .structure import epilogue, extent, last_axis, loop_of, size, store_last
 from .transposed import Transposed
@@ -56,7 +55,7 @@ def cycles(t: Transposed, processor: CPU) -> float:
         return inf
     pixels, channels = tiles(t, processor).pixels, extent(t.channels)
     steps = ceil(size(c.sums) / (lanes * prod(x.stride for x in t.classes)))
-    return size(c.rows) / pixels * tile_cycles(pixels, channels, steps, broadcast=1 / processor.loads)
+    return size(c.rows) / pixels * processor.tile(pixels, channels, steps, element=1)
 
 
 def tiles(t: Transposed, processor: CPU) -> Tiles:

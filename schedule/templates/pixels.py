@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
-from schedule.machine import CPU, PAGE
+from schedule.machine import APART_ELEMENT, CPU, PAGE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
 from .conv2d import Convolution, matches, threads_for
-from .gemm import register_tile, tile_cycles
+from .gemm import register_tile
 from .marks import done, share
 from .structure import epilogue, extent, is_elementwise, size, stored
 
 NAME = "pixels in lanes"
-APART = 0.15  # cycles for an element that is broadcast from rows far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +66,23 @@ def tiles(c: Convolution, processor: CPU) -> Tiles:
     """A good register tile, computed from the extents and the processor."""
     lanes = processor.lanes(c.contraction.bits)
     whole = ceil(size(row(c)) / lanes) * lanes
-    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, broadcast=APART))
+    return Tiles(*register_tile(extent(c.channels[-1]), whole, size(c.sums), lanes, processor, element=APART_ELEMENT))
 
 
 def cycles(c: Convolution, processor: CPU) -> float:
     """About how many cycles it takes on one core; infinite where pixels don't fill a vector."""
     if not suits(c, processor):
         return inf
-    t, lanes = tiles(c, processor), processor.lanes(c.contraction.bits)
+    bits = c.contraction.bits
+    t, lanes = tiles(c, processor), processor.lanes(bits)
     pixels, steps = size(row(c)), size(c.sums)
-    tile = tile_cycles(t.channels, t.pixels // lanes, steps, broadcast=APART)
+    tile = processor.tile(t.channels, t.pixels // lanes, steps, APART_ELEMENT)
     outer = size((*c.groups, *c.channels, *c.pixels)) // (pixels * extent(c.channels[-1]))
     time = outer * ceil(extent(c.channels[-1]) / t.channels) * ceil(pixels / t.pixels) * tile
     if not in_place(c):
         unrolled = steps * size((*c.groups, *c.pixels))
         rows = unrolled // extent(c.pixels[-1]) * ceil(extent(c.pixels[-1]) / lanes)
-        time += rows * (3 if unrolled * c.contraction.bits // 8 < processor.l2 else 9)
+        time += rows * lanes * processor.packing(bits, unrolled * bits // 8)
     return time
 
 

@@ -16,7 +16,7 @@ from tir.affine import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
 from .conv2d import Tiles, split_axis, split_pixels
-from .gemm import register_tile, tile_cycles
+from .gemm import register_tile
 from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size
 
 NAME = "transposed convolution"
@@ -83,8 +83,8 @@ def cycles(t: Transposed, processor: CPU) -> float:
         return inf
     classes = prod(x.stride for x in t.classes)
     rows = size(c.rows[:-1]) * ceil(pixels_of_class(t) / wanted.pixels) * strides(t).get(c.rows[-1].var.name, 1)
-    tile = tile_cycles(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
-    return rows * ceil(extent(t.channels) / wanted.channels) * tile + 0.2 * size((*c.columns, *c.sums))
+    tile = processor.tile(wanted.pixels, ceil(wanted.channels / lanes), ceil(size(c.sums) / classes))
+    return rows * ceil(extent(t.channels) / wanted.channels) * tile + size((*c.columns, *c.sums)) * processor.packing(c.bits)
 
 
 def tiles(t: Transposed, processor: CPU) -> Tiles:

@@ -123,3 +123,20 @@ def test_a_step_of_a_register_tile():
     """Of 14 rows by two vectors: multiply-adds, loads and latency."""
     assert AVX512.step(28, 2, 14) == (14, 8, 4)
     assert described("-mcpu znver4").step(28, 2, 14) == (28, 9, 4)
+
+
+@pytest.mark.parametrize(("options", "turns"), [("-mcpu znver5", 1), ("-mcpu znver4", 2), ("-mcpu znver4 -vector-bits 256", 1)])
+def test_a_register_tile(options, turns):
+    """Units that take a vector in two turns take twice as long, where a step does not wait for the latency."""
+    machine = described(options)
+    assert machine.turns == turns and machine.entry(28) == turns * 48
+    assert machine.tile(14, 2, 1000) == pytest.approx(turns * ((14 + 0.8 + 0.84) * 1000 + 48))
+    assert machine.tile(14, 2, 1000, element=1) == pytest.approx(turns * ((14 + 0.8 + 7) * 1000 + 48))
+    assert machine.tile(1, 1, 1000) == pytest.approx(4000 + turns * ((0.4 + 0.06) * 1000 + 21))
+
+
+def test_packing_comes_from_the_cache_that_holds_all():
+    """A line takes two cycles from the second-level cache and six from the third, and so does the copy on its way back."""
+    assert (AVX512.packing(32), AVX512.packing(64, AVX512.l2)) == (0.25, 0.5)
+    assert AVX512.packing(32, AVX512.l2 + 1) == 0.75
+    assert described("-mcpu znver4").packing(32) == 0.5
