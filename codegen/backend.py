@@ -136,7 +136,7 @@ BACKENDS: dict[str, Backend] = {
             "llvm",
             build=_later("codegen.llvm.build", "build"),
             passes=CPU_PASSES,
-            texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm", "asm")},
+            texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm.build", "asm")},
             options=_llvm_options,
             spelled=_llvm_spelled,
         ),

@@ -33,11 +33,11 @@ def cache(tmp_path) -> ObjectCache:
 @pytest.fixture
 def compilations(monkeypatch) -> list[str]:
     """The modules that LLVM compiles."""
-    from codegen.llvm import compile
+    from codegen.llvm import build
 
     seen: list[str] = []
-    original = compile.object_code
-    monkeypatch.setattr(compile, "object_code", lambda text, target: seen.append(text) or original(text, target))
+    original = build.object_code
+    monkeypatch.setattr(build, "object_code", lambda text, target: seen.append(text) or original(text, target))
     return seen
 
 
