@@ -14,7 +14,6 @@ from typing import Any
 
 from tir import dtypes
 from tir.affine import Interval, polynomial
-from tir.analysis.regions import extent_range
 from tir.ir import (
     COMPARISONS,
     LOGICAL,
@@ -38,7 +37,7 @@ from tir.ir import (
     Var,
     annotation,
 )
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.size import formula, lesser, told, vanishing
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 

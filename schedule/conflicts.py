@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, scale, to_expr
+from tir.analysis.around import Around, accesses
 from tir.analysis.digits import cuts, determined, in_digits
 from tir.ir import TRUE, Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Var
 from tir.points import Opaque, evaluate
 from tir.simplify import ranges_of, simplify
-from tir.traverse import children, loads, substatements, substitute, variables, walk, walk_stmts
+from tir.traverse import children, loads, substitute, variables, walk, walk_stmts
 
 Indices = tuple[Expr, ...]
 
@@ -51,8 +52,10 @@ class Unit:
         """The accesses, different ones only, by the name of their buffer."""
         if self._accesses is None:
             found: list[Access] = []
-            for part in self.parts:
-                _accesses(part, self.env, (), found)
+            for n, around in (x for part in self.parts for x in accesses(part, Around(bound=(self.env,)))):
+                indices = tuple([around.closed(i) for i in n.indices])
+                conditions = tuple([around.closed(b.predicate) for b in around.blocks])
+                found.append(Access(n.buffer, indices, isinstance(n, Store), conditions))
             self._accesses = {}
             for a in {(a.buffer.name, a.indices, a.writes): a for a in reversed(found)}.values():
                 self._accesses.setdefault(a.buffer.name, []).insert(0, a)
@@ -88,32 +91,6 @@ def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
     if type(expr) is Var:
         return env.get(expr.name, expr)
     return substitute(expr, env) if env else expr  # type: ignore[return-value]
-
-
-def _accesses(n: Node, env: dict[str, Expr], conditions: tuple[Expr, ...], found: list[Access]) -> None:
-    """Add the accesses in a node to `found`, in the order in which they happen."""
-    kind = type(n)
-    if kind is Var or kind is Const or kind is Buffer:
-        return
-    if kind is Load or kind is Store:
-        for part in n.indices if kind is Load else (*n.indices, n.value):  # type: ignore[attr-defined]
-            _accesses(part, env, conditions, found)
-        indices = tuple([_resolved(i, env) for i in n.indices])  # type: ignore[attr-defined]
-        found.append(Access(n.buffer, indices, kind is Store, conditions))  # type: ignore[attr-defined]
-    elif kind is Block:
-        inside = dict(env)
-        for it in n.iters:  # type: ignore[attr-defined]
-            _accesses(it.binding, env, conditions, found)
-            inside[it.var.name] = _resolved(it.binding, env)
-        conditions = (*conditions, _resolved(n.predicate, env))  # type: ignore[attr-defined]
-        for s in substatements(n):
-            _accesses(s, inside, conditions, found)
-    elif kind is Let:
-        _accesses(n.value, env, conditions, found)  # type: ignore[attr-defined]
-        _accesses(n.body, {**env, n.var.name: _resolved(n.value, env)}, conditions, found)  # type: ignore[attr-defined]
-    else:
-        for c in children(n):
-            _accesses(c, env, conditions, found)
 
 
 def local_buffers(stmt: Stmt) -> set[str]:

@@ -11,14 +11,13 @@ from typing import Any
 
 from tir.affine import Interval, Polynomial, polynomial
 from tir.analysis.digits import cuts, in_digits
-from tir.analysis.regions import extent_range
 from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
 from tir.script import ScriptError
 from tir.script import tir as namespace
 from tir.script.expressions import Expressions
 from tir.script.printer import expr_text
 from tir.script.source import Source
-from tir.simplify import prove, simplify
+from tir.simplify import extent_range, prove, simplify
 from tir.size import single
 from tir.traverse import blocks, rewrite, substatements, substitute, variables
 

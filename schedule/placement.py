@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tir.affine import Interval, Ranges, linear, polynomial
-from tir.analysis.regions import Regions, extent_range
+from tir.analysis.regions import Regions
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
-from tir.simplify import bounds, prove, ranges_of, simplify
+from tir.simplify import bounds, extent_range, prove, ranges_of, simplify
 from tir.size import fixed, less, lesser
 from tir.traverse import stores
 

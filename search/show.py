@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.analysis.regions import extent_range
 from tir.ir import Binary, Block, Const, Expr, For, Iter, Node, Var
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.size import Formula, Size
 from tir.traverse import loops, rewrite, variables
 

@@ -16,7 +16,6 @@ from math import prod
 from schedule.machine import STATIC_SHARED
 from tir import dtypes
 from tir.affine import Interval, polynomial
-from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
     Block,
@@ -38,7 +37,7 @@ from tir.ir import (
     Var,
 )
 from tir.script.printer import stmt_text
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.traverse import children, fresh, loads, stores, substitute, variables, walk, walk_stmts
 
 from ..export import KEYWORDS as C_WORDS

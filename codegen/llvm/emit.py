@@ -13,7 +13,6 @@ from math import prod
 from typing import assert_never
 
 from tir import dtypes
-from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
     Binary,
@@ -36,7 +35,7 @@ from tir.ir import (
     conjunction,
     conjuncts,
 )
-from tir.simplify import prove, wraps
+from tir.simplify import extent_range, prove, wraps
 from tir.traverse import stores, substitute, walk
 
 from ..passes.chunks import chunks

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from tir.affine import Interval
-from tir.analysis.regions import accessed, clip, extent_range, union
+from tir.analysis.regions import accessed, clip, union
 from tir.analysis.written import self_contained
 from tir.ir import (
     Allocate,
@@ -23,7 +23,7 @@ from tir.ir import (
     Stmt,
     annotation,
 )
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.traverse import move_accesses, replace_buffers, walk_stmts
 
 from .free import used

@@ -9,14 +9,13 @@ from math import lcm, prod
 import numpy as np
 
 from tir.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
-from tir.analysis.regions import extent_range
+from tir.analysis.around import accesses
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, Region, Seq, Stmt, Store, annotation
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
-from .around import accesses
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
 from .free import used
 from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels
@@ -236,14 +235,7 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
 
 def _places(s: Stmt, name: str, ranges: Mapping[str, Interval]) -> list[tuple[tuple[Expr, ...], dict[str, Interval]]]:
     """The indices of each access to a buffer, with the ranges of the variables around it."""
-    found = []
-    for x, around in accesses(s):
-        if x.buffer.name == name:
-            inside = dict(ranges)
-            for loop in around.loops:
-                inside[loop.name] = extent_range(loop.extent, inside)
-            found.append((x.indices, inside))
-    return found
+    return [(x.indices, {**ranges, **around.ranges(ranges)}) for x, around in accesses(s) if x.buffer.name == name]
 
 
 def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | None:

@@ -14,7 +14,6 @@ from math import prod
 
 from tir import dtypes
 from tir.affine import Interval, coefficient, polynomial, to_expr
-from tir.analysis.regions import extent_range
 from tir.ir import (
     Allocate,
     Binary,
@@ -36,7 +35,7 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED, WARP
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.traverse import (
     children,
     fresh,

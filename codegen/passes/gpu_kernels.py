@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 
 from tir.affine import Interval
-from tir.analysis.regions import extent_range
+from tir.analysis.around import accesses
 from tir.ir import (
     Const,
     Evaluate,
@@ -31,9 +31,9 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
+from tir.simplify import extent_range
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
-from .around import accesses
 from .free import used
 
 AXES = ("x", "y", "z")

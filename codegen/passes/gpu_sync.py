@@ -20,7 +20,7 @@ from math import lcm, prod
 import numpy as np
 
 from tir.affine import Interval, Polynomial, polynomial, to_expr
-from tir.analysis.regions import extent_range
+from tir.analysis.around import accesses
 from tir.ir import (
     Allocate,
     Binary,
@@ -40,10 +40,9 @@ from tir.ir import (
 )
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
-from tir.simplify import simplify
+from tir.simplify import extent_range, simplify
 from tir.traverse import loads, loops, map_children, stores, variables, walk_stmts
 
-from .around import accesses
 from .gpu_kernels import GPUError, Nest, in_warp, is_thread, map_kernels
 from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
 

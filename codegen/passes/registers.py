@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from tir.affine import Interval, Polynomial, add, as_constant, multiply, polynomial
-from tir.analysis.regions import extent_range
+from tir.analysis.around import accesses
 from tir.ir import (
     Allocate,
     Binary,
@@ -32,7 +32,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.simplify import prove
+from tir.simplify import extent_range, prove
 from tir.traverse import (
     fresh,
     loads,
@@ -48,7 +48,6 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .around import accesses
 from .copies import renamed
 from .guards import loop_facts
 

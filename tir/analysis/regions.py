@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ..affine import Interval, Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
-from ..ir import Block, Buffer, Const, Expr, For, Let, Load, Node, Range, Region, Stmt, Store
+from ..affine import Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
+from ..ir import Block, Buffer, Const, Expr, Range, Region, Stmt, Store
 from ..simplify import bounds as expr_bounds
-from ..simplify import extent_range, ranges_of, simplify
+from ..simplify import ranges_of, simplify
 from ..size import lesser
-from ..traverse import N, children, substatements, substitute, walk
+from ..traverse import substatements
+from .around import Around, elements
 
 Regions = dict[str, Region]  # by buffer name
 
@@ -58,87 +59,34 @@ def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | N
     subtracted: a region may reach past the buffer where a predicate or a lazy select keeps the access inside; see `clip`.
     Regions that the author of a block stated are trusted.
     """
-    found = _Accessed(ranges or {}, only)
-    found.visit(stmt, _Around({}, {}))
-    return found.reads, found.writes
+    return _accessed([stmt], ranges or {}, only)
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """What holds at an access: the ranges of the loops passed, what variables are bound to, and whether the blocks around leave
-    reads and writes to be found (their authors may have stated them)."""
+def _accessed(stmts: Iterable[Stmt], free: Ranges, only: Collection[str] | None) -> tuple[Regions, Regions]:
+    found: dict[str, Regions] = {"reads": {}, "writes": {}}
 
-    ranges: dict[str, Interval]
-    bindings: dict[str, Expr]
-    reads: bool = True
-    writes: bool = True
-
-    def closed(self, e: N) -> N:
-        """An expression over the loop variables alone."""
-        return substitute(e, self.bindings)
-
-    def binding(self, bindings: dict[str, Expr]) -> _Around:
-        return replace(self, bindings={**self.bindings, **bindings})
-
-
-class _Accessed:
-    """Collects the regions that statements access; `free` are the ranges of the variables free in them."""
-
-    def __init__(self, free: Ranges, only: Collection[str] | None):
-        self.free, self.only = free, only
-        self.reads: Regions = {}
-        self.writes: Regions = {}
-
-    def visit(self, n: Node, around: _Around) -> None:
-        match n:
-            case For(var, extent, body):
-                own = extent_range(around.closed(extent), {**self.free, **around.ranges})
-                self.visit(body, replace(around, ranges={**around.ranges, var.name: own}))
-            case Block():
-                if self.only is None or any(type(x) is Buffer and x.name in self.only for x in walk(n)):
-                    self.block(n, around)
-            case Let(var, value, body):
-                self.visit(value, around)
-                self.visit(body, around.binding({var.name: around.closed(value)}))
-            case Load(buffer, indices):
-                self.visit_all(indices, around)
-                if around.reads:
-                    self.note(self.reads, buffer, indices, around)
-            case Store(buffer, indices, value):
-                self.visit_all((*indices, value), around)
-                if around.writes:
-                    self.note(self.writes, buffer, indices, around)
-            case Buffer():
-                pass
-            case _:
-                self.visit_all(children(n), around)
-
-    def visit_all(self, nodes: Iterable[Node], around: _Around) -> None:
-        for n in nodes:
-            self.visit(n, around)
-
-    def block(self, b: Block, around: _Around) -> None:
-        self.visit_all((*(it.binding for it in b.iters), b.predicate), around)
-        inside = around.binding({it.var.name: around.closed(it.binding) for it in b.iters})
-        for wanted, into, regions in ((around.reads, self.reads, b.reads), (around.writes, self.writes, b.writes)):
-            for region in regions or () if wanted else ():  # both corners of the box, as if they were two accesses
-                self.note(into, region.buffer, tuple(r.min for r in region.ranges), inside)
-                self.note(into, region.buffer, tuple(r.min + r.extent - 1 for r in region.ranges), inside)
-        inside = replace(inside, reads=around.reads and b.reads is None, writes=around.writes and b.writes is None)
-        if inside.reads or inside.writes:
-            self.visit_all([part for part in (b.init, b.body) if part is not None], inside)
-
-    def note(self, into: Regions, buffer: Buffer, indices: tuple[Expr, ...], around: _Around) -> None:
-        if self.only is None or buffer.name in self.only:
-            region = relax([around.closed(i) for i in indices], buffer, around.ranges, self.free)
+    def note(kind: str, buffer: Buffer, indices: Iterable[Expr], around: Around) -> None:
+        stated = any(getattr(b, kind) is not None for b in around.blocks)
+        if not stated and (only is None or buffer.name in only):
+            into = found[kind]
+            region = relax([around.closed(i) for i in indices], buffer, around.ranges(free), free)
             into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
+
+    for n, around in (x for s in stmts for x in elements(s, only=only)):
+        if isinstance(n, Block):
+            outside = replace(around, blocks=around.blocks[:-1])
+            for kind, regions in (("reads", n.reads), ("writes", n.writes)):
+                for region in regions or ():  # both corners of the box, as if they were two accesses
+                    note(kind, region.buffer, [r.min for r in region.ranges], outside)
+                    note(kind, region.buffer, [r.min + r.extent - 1 for r in region.ranges], outside)
+        else:
+            note("writes" if isinstance(n, Store) else "reads", n.buffer, n.indices, around)
+    return found["reads"], found["writes"]
 
 
 def block_regions(block: Block) -> tuple[Regions, Regions]:
     """The regions that one instance of a block reads and writes, over its iteration variables."""
-    found = _Accessed(ranges_of([block]), None)
-    found.visit_all(substatements(block), _Around({}, {}))
-    reads, writes = found.reads, found.writes
+    reads, writes = _accessed(substatements(block), ranges_of([block]), None)
     if block.reads is not None:
         reads = {r.buffer.name: r for r in block.reads}
     if block.writes is not None:

@@ -28,9 +28,8 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..simplify import nonnegative, prove, simplify, wraps
+from ..simplify import extent_range, nonnegative, prove, simplify, wraps
 from ..traverse import children, substitute, walk
-from .regions import extent_range
 
 
 @dataclass(frozen=True)

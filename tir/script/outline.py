@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from ..affine import Interval
-from ..analysis.regions import extent_range
 from ..ir import (
     TRUE,
     Allocate,
@@ -36,7 +35,7 @@ from ..ir import (
     Var,
     conjunction,
 )
-from ..simplify import simplify
+from ..simplify import extent_range, simplify
 from ..traverse import blocks, rewrite, substitute
 from .printer import expr_text
 
