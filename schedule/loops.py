@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import is_
 from typing import Any
 
 from tir.affine import Interval, Ranges
-from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Node, Seq, Stmt, Var, conjunction, conjuncts
+from tir.ir import TRUE, Axis, Block, Expr, For, Seq, Stmt, conjunction, conjuncts
 from tir.simplify import extent_range, prove, ranges_of, simplify
-from tir.traverse import map_children, substitute, variables, walk, walk_stmts
+from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
 
 from .error import ScheduleError
 
@@ -65,87 +66,36 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
     `around` are the loops around `stmt` afterwards. Variables of loops of extent 1 stay in the bindings, but for those
     named in `folded`, which become 0.
     """
-    outer = ranges_of(around)
-    return _Substitution(mapping, outer, folded).visit(stmt, outer)
 
+    def simplified(e: Expr, ranges: Ranges) -> Expr:
+        return simplify(e, {name: KEPT if r == UNIT and name not in folded else r for name, r in ranges.items()})
 
-class _Substitution:
-    """Replaces loop variables by `mapping` in the statements visited.
+    def unproved(condition: Expr, ranges: Ranges) -> Expr:
+        return TRUE if UNIT in ranges.values() and prove(condition, ranges) else simplified(condition, ranges)
 
-    Most expressions of a program differ only in the names of variables that stay. These are numbered, so that each form is
-    simplified once, and get their names back in the result; but for those that the mapping brings in as well.
-    """
+    def replaced(e: Expr, ranges: Ranges, finish: Callable[[Expr, Ranges], Expr] = simplified) -> Expr:
+        return finish(substitute(e, mapping), ranges) if variables(e) & mapping.keys() else e
 
-    def __init__(self, mapping: Mapping[str, Expr], outer: Ranges, folded: Collection[str]):
-        self.mapping, self.outer, self.folded = mapping, outer, folded
-        self.named = mapping.keys() | {name for value in mapping.values() for name in variables(value)}
-        self.results: dict[tuple, Expr] = {}
+    def block(b: Block, ranges: Ranges) -> Block:
+        bindings = [replaced(it.binding, ranges) for it in b.iters]
+        iters = tuple(it if e is it.binding else it.with_(binding=e) for it, e in zip(b.iters, bindings, strict=True))
+        predicate = conjunction(*(replaced(c, ranges, unproved) for c in conjuncts(b.predicate)))
+        b = b if all(map(is_, iters, b.iters)) and predicate == b.predicate else b.with_(iters=iters, predicate=predicate)
+        return map_statements(b, lambda part: substitute(part, mapping))
 
-    def visit(self, s: Any, ranges: dict[str, Interval]) -> Any:
+    def visit(s: Any, ranges: dict[str, Interval]) -> Any:
         match s:
             case Block():
-                return self.block(s, ranges)
+                return block(s, ranges)
             case For():
-                extent = self.replaced(simplify, s.extent, ranges)
-                body = self.visit(s.body, {**ranges, s.name: extent_range(extent, ranges)})
+                extent = replaced(s.extent, ranges, simplify)
+                body = visit(s.body, {**ranges, s.name: extent_range(extent, ranges)})
                 return s if body is s.body and extent is s.extent else s.with_(body=body, extent=extent)
             case Stmt():
-                return map_children(s, lambda c: self.visit(c, ranges))
+                return map_children(s, lambda c: visit(c, ranges))
             case Expr():
-                return self.replaced(self.simplified, s, ranges)
+                return replaced(s, ranges)
             case _:
                 return s
 
-    def block(self, b: Block, ranges: dict[str, Interval]) -> Block:
-        changes: dict[str, Any] = {}
-        bindings = [self.replaced(self.simplified, it.binding, ranges) for it in b.iters]
-        if any(new is not it.binding for new, it in zip(bindings, b.iters, strict=True)):
-            changes["iters"] = tuple(it.with_(binding=new) for new, it in zip(bindings, b.iters, strict=True))
-        predicate = conjunction(*(self.replaced(self.unproved, c, ranges) for c in conjuncts(b.predicate)))
-        if predicate != b.predicate:
-            changes["predicate"] = predicate
-        for name in ("init", "body"):
-            part = getattr(b, name)
-            if part is not None and variables(part) & self.mapping.keys():
-                changes[name] = substitute(part, self.mapping)
-        return b.with_(**changes) if changes else b
-
-    def replaced(self, finish: Callable[[Expr, Ranges], Expr], expr: Expr, ranges: Ranges) -> Expr:
-        """`finish` of the expression with its variables replaced; the expression itself where it has none of them."""
-        if not variables(expr) & self.mapping.keys():
-            return expr
-        form, names = self.numbered(expr)
-        key = (finish, form, *[ranges.get(v.name) for v in names.values()])
-        if key not in self.results:
-            known = {number: ranges[v.name] for number, v in names.items() if v.name in ranges}
-            self.results[key] = finish(substitute(form, self.mapping), {**self.outer, **known})
-        return self.results[key] if form is expr else substitute(self.results[key], names)
-
-    def numbered(self, expr: Expr) -> tuple[Expr, dict[str, Var]]:
-        """The expression with numbers for the names of the variables that stay, and these variables by number.
-
-        Names decide the order of the factors of a product, so where variables are multiplied all keep theirs; and so they do in
-        what is more than arithmetic.
-        """
-        stay = list({n: None for n in walk(expr) if type(n) is Var and n.name not in self.named})
-        if not all(map(_without_products, walk(expr))):
-            return expr, {v.name: v for v in stay}
-        form = substitute(expr, {v.name: Var(str(number), v.dtype) for number, v in enumerate(stay)})
-        return form, {str(number): v for number, v in enumerate(stay)}
-
-    def simplified(self, expr: Expr, ranges: Ranges) -> Expr:
-        """The expression in normal form. Variables of loops of extent 1 stay, unless they are to be folded."""
-        return simplify(expr, {name: KEPT if r == UNIT and name not in self.folded else r for name, r in ranges.items()})
-
-    def unproved(self, condition: Expr, ranges: Ranges) -> Expr:
-        """The condition in normal form; TRUE where it always holds."""
-        return TRUE if UNIT in ranges.values() and prove(condition, ranges) else self.simplified(condition, ranges)
-
-
-def _without_products(n: Node) -> bool:
-    """Whether this is a variable, a constant, or an operation on two numbers other than a product of variables."""
-    match n:
-        case Binary(op, a, b):
-            return op != "*" or Const in (type(a), type(b))
-        case _:
-            return isinstance(n, (Var, Const))
+    return visit(stmt, ranges_of(around))
