@@ -455,14 +455,11 @@ def unify(a, b) -> tuple[Expr, Expr]:
 
 
 def _literal_beside(value, dtype: str) -> Const:
-    if isinstance(value, float) and not dtypes.is_float(dtype):
-        return const(value, "float32")
-    if isinstance(value, int) and not isinstance(value, bool) and dtype == "bool":
-        return const(value)
-    if isinstance(value, (bool, int, float)):
-        low, high = dtypes.limits(dtype)
-        return const(value, dtype) if low <= value <= high or value != value else const(value)
-    return const(value)
+    """A number as a constant of `dtype`, where that can hold numbers of its kind and size."""
+    kinds = (int, float) if dtypes.is_float(dtype) else int if dtypes.is_int(dtype) else bool
+    low, high = dtypes.limits(dtype)
+    fits = isinstance(value, kinds) and (low <= value <= high or value != value)
+    return const(value, dtype if fits else None)
 
 
 def binary(op: str, a, b) -> Binary:

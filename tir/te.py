@@ -156,8 +156,7 @@ class Reducer:
         """
         if axis is None:
             raise TypeError(f"{self.name}: an axis to reduce over is missing: k = te.reduce_axis((0, n)), then axis=k")
-        sources = tuple(as_expr(e) for e in (expr if isinstance(expr, (tuple, list)) else (expr,)))
-        axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        sources, axes = tuple(map(as_expr, _as_tuple(expr))), _as_tuple(axis)
         for a in axes:
             if not isinstance(a, ReduceAxis):
                 raise TypeError(f"{self.name}: axis must be a te.reduce_axis, as te.reduce_axis((0, n)) makes, got {a!r}")
@@ -213,9 +212,8 @@ def _as_tuple(value) -> tuple:
 
 
 def _shape(shape, name: str) -> tuple[Expr, ...]:
-    dims = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     try:
-        result = tuple(as_index(d) for d in dims)
+        result = tuple(map(as_index, _as_tuple(shape)))
     except TypeError as error:
         raise TypeError(f"{name}: a shape is a tuple of integers and sizes (te.var), got {shape!r}: {error}") from None
     for d in result:

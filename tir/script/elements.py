@@ -18,16 +18,12 @@ class Elements(Context):
     """Evaluates subscripts."""
 
     def subscript(self, node: ast.Subscript) -> Any:
-        base = self.value(node.value)
+        base = self.array(node.value)
         if isinstance(base, (Buffer, Reshaped, Window)):
             nodes = self.index_nodes(node)
             if any(isinstance(n, ast.Slice) for n in nodes):
                 return self.region(base, nodes, node)
-            buffer, indices = self.element(base, node)
-            return Load(buffer, indices)
-        if isinstance(base, Pointer):
-            buffer, indices = self.element(self.memory(base), node)
-            return Load(buffer, indices)
+            return Load(*self.element(base, node))
         if isinstance(base, (tuple, list, dict, str, range)):
             key = self.value(node.slice) if not isinstance(node.slice, ast.Slice) else self.python_slice(node.slice)
             return self.guard(operator.getitem, node, base, key)
@@ -49,9 +45,10 @@ class Elements(Context):
     def index_nodes(self, node: ast.Subscript) -> list[ast.expr]:
         return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
-    def memory(self, pointer: Pointer) -> Buffer:
-        """The buffer of memory that is indexed directly."""
-        return pointer.seen_as(pointer.extents, size(pointer.extents))
+    def array(self, node: ast.expr) -> Any:
+        """A value to be indexed: memory directly as a buffer."""
+        value = self.value(node)
+        return value.seen_as(value.extents, size(value.extents)) if isinstance(value, Pointer) else value
 
     def element(self, base: Buffer | View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the indices that a subscript means."""

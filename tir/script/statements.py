@@ -14,7 +14,7 @@ from .declarations import Frame, Wrapper
 from .error import ScriptError
 from .loops import Loops
 from .names import BUFFERS, Names
-from .values import Handle, Pointer, plain
+from .values import Handle, plain
 from .views import Reshaped, Window
 
 AXES = ("spatial", "reduce", "opaque", "scan", "remap")
@@ -248,9 +248,7 @@ class Function(Loops, Blocks):
         return self.let(target.id, self.value(value), value, kind.name)
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
-        base = self.value(target.value)
-        if isinstance(base, Pointer):
-            base = self.memory(base)
+        base = self.array(target.value)
         if not isinstance(base, (Buffer, Reshaped, Window)):
             raise self.error(f"`{self.text(target.value)}` is no buffer", target.value)
         for n in self.index_nodes(target):

@@ -78,11 +78,9 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
 
     from ..verify import VerifyError
 
-    named = {k: v for k in ("search", "model") if (v := getattr(args, k)) is not None}
-    if args.space is not None:
-        named["space"] = parse_space(args.space)
-    if args.rules is not None:
-        named["rules"] = parse_rules(args.rules)
+    space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
+    chosen = {"search": args.search, "model": args.model, "space": space, "rules": rules}
+    named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callback] = [] if saver is None else [saver]
     with ExitStack() as stack:
         try:
