@@ -17,6 +17,7 @@ import pytest
 
 from search.measure import OUTCOMES, Candidate, Measurement
 from tir import tune, workloads
+from tir.files import write_atomically
 from tir.tune.table import sketches, timings
 
 pytestmark = pytest.mark.usefixtures("short_races")
@@ -368,22 +369,22 @@ def test_live_progress_shows_failures_best_share_and_time_left():
 
 def test_files_are_replaced_whole(tmp_path, monkeypatch):
     path = tmp_path / "best.json"
-    tune.write_atomically(path, "old")
+    write_atomically(path, "old")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        tune.write_atomically(path, "new")
+        write_atomically(path, "new")
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["best.json"]
 
 
 def test_links_stay_links_and_pipes_pipes(tmp_path):
     file, link, pipe = tmp_path / "best.json", tmp_path / "link.json", tmp_path / "pipe"
     link.symlink_to(file)
-    tune.write_atomically(link, "new")
+    write_atomically(link, "new")
     assert link.is_symlink() and file.read_text() == "new"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as reader:
         found = reader.submit(pipe.read_text)
-        tune.write_atomically(pipe, "through")
+        write_atomically(pipe, "through")
         assert found.result(10) == "through" and pipe.is_fifo()
 
 
