@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 
 from tir import dtypes
-from tir.affine import Interval, polynomial
+from tir.affine import polynomial
 from tir.ir import (
     COMPARISONS,
     LOGICAL,
@@ -37,7 +37,7 @@ from tir.ir import (
     Var,
     annotation,
 )
-from tir.simplify import extent_range, simplify
+from tir.simplify import ranges_of, simplify
 from tir.size import formula, lesser, told, vanishing
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 
@@ -209,9 +209,7 @@ def _said(value: Any) -> Any:
 
 def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
     """The loops around a store, and what it accesses in them."""
-    ranges: dict[str, Interval] = {}
-    for loop in f.loops:
-        ranges[loop.name] = extent_range(loop.extent, ranges)
+    ranges = ranges_of(f.loops)
     places = {loop.name: n for n, loop in enumerate(f.loops)}
     extents = tuple(loop.extent.value if isinstance(loop.extent, Const) else 1 for loop in f.loops)
     groups: dict[str, list[tuple[Buffer, tuple[Expr, ...], bool]]] = {}

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tir.points import ON_NUMBERS
 from tir.size import Formula, formula
 
 BLOCK = 64  # rows that a step is done for at a time
@@ -150,16 +151,10 @@ class Recorder:
         return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
 
-_PLAIN: dict[str, Callable[[Any, Any], Plain]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
-    "min": min, "max": max, "<": operator.lt, "<=": operator.le,
-}  # fmt: skip
-
-
 def _plain(op: str, a: Plain, b: Plain) -> Plain:
-    if op not in _PLAIN:
+    if op not in OPERATIONS:
         raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
-    return _PLAIN[op](a, b)
+    return a / b if op == "/" else ON_NUMBERS[op](a, b)
 
 
 # --- functions of recorded numbers, or of plain ones ---------------------------------------------------------------------

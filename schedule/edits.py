@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import map_statements, rewrite, walk_stmts
+from tir.traverse import fresh, map_statements, rewrite, walk_stmts
 
 from .error import ScheduleError
 from .primitive import find_block
@@ -173,31 +173,21 @@ class Names:
                     self.outer.add(buffer.name)
 
     def loop(self, wanted: str) -> str:
-        name = _fresh(wanted, self.outer, self.axes, self.handles)
+        name = fresh({*self.outer, *self.axes, *self.handles}, wanted)
         self.outer.add(name)
         self.handles.add(name)
         return name
 
     def buffer(self, wanted: str) -> str:
-        name = _fresh(wanted, self.outer, self.axes)
+        name = fresh({*self.outer, *self.axes}, wanted)
         self.outer.add(name)
         return name
 
     def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
         """A name for an iteration variable that is none of `visible`: those of the blocks inside its own."""
-        name = _fresh(wanted, self.outer, self.around, visible)
+        name = fresh({*self.outer, *self.around, *visible}, wanted)
         self.axes.add(name)
         return name
 
     def block(self, wanted: str) -> str:
-        name = _fresh(wanted, self.handles)
-        self.handles.add(name)
-        return name
-
-
-def _fresh(wanted: str, *taken: Collection[str]) -> str:
-    name, n = wanted, 0
-    while any(name in t for t in taken):
-        n += 1
-        name = f"{wanted}_{n}"
-    return name
+        return fresh(self.handles, wanted)

@@ -7,7 +7,7 @@ form a window, and the windows of all iterations tile the domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tir.affine import Ranges, add, as_constant, constant, linear, polynomial, to_expr
@@ -79,18 +79,13 @@ def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: M
         )
     reach, extent = 1, 1
     cuts = []
-    left = list(limits)
-    for n, digit in enumerate(digits):
+    for n, (digit, due) in enumerate(_bounded(digits, limits)):
         if digit.coefficient != reach:
             word = "skips" if digit.coefficient > reach else "repeats"
             raise Unproved(f"`{name}` = `{it.binding}` {word} values")
         reach *= digit.extent
-        below = {d.name for d in digits[: n + 1]}
-        for limit in sorted((x for x in left if set(x.digits) <= below), key=lambda x: x.bound * _scale(x, digits)):
-            left.remove(limit)
-            first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
-            scale = digits[first].coefficient
-            if any(limit.digits.get(d.name, 0) * scale != d.coefficient for d in digits[first : n + 1]):
+        for limit, first, scale in sorted(due, key=lambda x: x[0].bound * digits[x[1]].coefficient):
+            if not scale:
                 raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
             if limit.bound * scale < reach:
                 reach = lesser(reach, limit.bound * scale)
@@ -107,9 +102,20 @@ def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: M
     return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
 
 
-def _scale(limit: Limit, digits: Sequence[Digit]) -> int:
-    """The weight of the lowest digit that a condition is about."""
-    return next((d.coefficient for d in digits if d.name in limit.digits), 1)
+def _bounded(digits: Sequence[Digit], limits: Sequence[Limit]) -> Iterator[tuple[Digit, list[tuple[Limit, int, int]]]]:
+    """The digits, lowest first, each with the conditions on it and those below it: each condition with the number of the lowest
+    digit that it is about, and with what times the sum that it bounds is all digits from there on, 0 if nothing is."""
+    left = list(limits)
+    for n, digit in enumerate(digits):
+        below = {d.name for d in digits[: n + 1]}
+        due = []
+        for limit in [x for x in left if set(x.digits) <= below]:
+            left.remove(limit)
+            first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
+            scale = digits[first].coefficient // (1 if first else limit.digits[digits[0].name])
+            leading = all(limit.digits.get(d.name, 0) * scale == d.coefficient for d in digits[first : n + 1])
+            due.append((limit, first, scale if leading else 0))
+        yield digit, due
 
 
 def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
@@ -128,18 +134,14 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
             continue
         reach = 1
         mine = [d for d in found.digits[it.var.name] if d.inner]
-        for n, digit in enumerate(mine):
+        for digit, due in _bounded(mine, found.limits[it.var.name]):
             if digit.coefficient != reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
             reach *= digit.extent
-            for limit in found.limits[it.var.name]:
-                part = [d for d in mine[: n + 1] if d.name in limit.digits]
-                if len(part) == len(limit.digits) and part[-1] is digit:
-                    scale = part[0].coefficient
-                    start = mine.index(part[0])
-                    if len(part) == n + 1 - start and all(limit.digits[d.name] * scale == d.coefficient for d in part):
-                        reach = lesser(reach, limit.bound * scale)
-                        used.append(limit.loops)
+            for limit, _, scale in due:
+                if scale:
+                    reach = lesser(reach, limit.bound * scale)
+                    used.append(limit.loops)
         start_at = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
         result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))  # type: ignore[arg-type]
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
@@ -163,17 +165,12 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
             continue
         reach = 1
         mine = [d for d in found.digits[it.var.name] if d.inner]
-        left = list(found.limits[it.var.name])
-        for n, digit in enumerate(mine):
+        for digit, due in _bounded(mine, found.limits[it.var.name]):
             if digit.coefficient < reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
             reach = (reach - 1) + digit.coefficient * (digit.extent - 1) + 1
-            below = {d.name for d in mine[: n + 1]}
-            for limit in [x for x in left if set(x.digits) <= below]:
-                left.remove(limit)
-                part = [d for d in mine[: n + 1] if d.name in limit.digits]
-                scale = part[0].coefficient // limit.digits[part[0].name]
-                if scale and len(part) == n + 1 and all(limit.digits[d.name] * scale == d.coefficient for d in part):
+            for limit, first, scale in due:
+                if scale and first == 0:
                     reach = lesser(reach, (limit.bound - 1) * scale + 1)
 
 

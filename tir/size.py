@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
+from .points import ON_NUMBERS
+
 WAITING = 100  # formulas that wait for one another at most: to make one of them is a recursion
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
-
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
 
 
 class Size(int):
@@ -154,7 +147,7 @@ def value_of(f: Formula, number: Callable[[int], int]) -> int:
         case ("const", value):
             return value
         case (op, a, b):
-            operation = _OPERATIONS[op] if op in _OPERATIONS else {"min": lesser, "<": less}[op]
+            operation = {"min": lesser, "<": less}.get(op, ON_NUMBERS[op])
             return operation(value_of(a, number), value_of(b, number))
     raise ValueError(f"no formula: {f!r}")
 
@@ -212,7 +205,7 @@ def _apply(op: str, a, b):
     """A quotient or a remainder; a plain number where it is found to be the same in every row."""
     if not isinstance(a, int) or not isinstance(b, int):
         return NotImplemented
-    value = _OPERATIONS[op](int(a), int(b))
+    value = ON_NUMBERS[op](int(a), int(b))
     f, g = formula(a), formula(b)
     known = _simplified(op, f, g)
     return value if known[0] == "const" and "const" not in (f[0], g[0]) else Size(value, known)
@@ -230,7 +223,7 @@ def _simplified(op: str, f: Formula, g: Formula) -> Formula:
         case "//", ("*", _, _) as f, g if (quotient := _quotient(f, g)) is not None:
             return quotient
         case _, ("const", x), ("const", y):
-            return ("const", _OPERATIONS[op](x, y))
+            return ("const", ON_NUMBERS[op](x, y))
         case _, f, g:
             return (op, f, g)
 
