@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -11,30 +10,20 @@ MEMORY = 0.9  # how much of the past counts after a generation
 PRIOR_TRIES = 4.0  # children that a mutation's initial probability counts for
 
 
-class Credit(Protocol):
-    """Assigns probabilities to mutations, which `Evolution` rewards after each generation."""
-
-    def weights(self, names: Sequence[str]) -> np.ndarray:
-        """The probabilities of these mutations: a float64 vector that sums to 1."""
-        ...
-
-    def reward(self, name: str, wins: int, tries: int) -> None:
-        """Of `tries` children that a mutation made, `wins` scored better than their parents."""
-        ...
-
-
 class FixedCredit:
-    """Constant probabilities, as in Ansor and MetaSchedule."""
+    """Assigns probabilities to mutations, which `Evolution` rewards after each generation: constant ones, as in Ansor and
+    MetaSchedule."""
 
     def __init__(self, probabilities: Mapping[str, float]):
         self.probabilities = dict(probabilities)
 
     def weights(self, names: Sequence[str]) -> np.ndarray:
+        """The probabilities of these mutations: a float64 vector that sums to 1."""
         found = np.array([self.probabilities[name] for name in names])
         return found / found.sum()
 
     def reward(self, name: str, wins: int, tries: int) -> None:
-        return None
+        """Of `tries` children that a mutation made, `wins` scored better than their parents."""
 
 
 class AdaptiveCredit(FixedCredit):

@@ -26,7 +26,7 @@ from costmodel import CostModel, Family, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
 from .bandit import Bandit
-from .credit import AdaptiveCredit, Credit
+from .credit import AdaptiveCredit, FixedCredit
 from .family import family
 from .measure import Candidate, Measurement
 from .mutate import Mutation, around, crossover
@@ -129,7 +129,7 @@ class Evolution:
         settings: Settings | None = None,
         start: Sequence[tuple[Sketch, np.ndarray]] | None = None,
         mutations: Mapping[str, Mutation] | None = None,
-        credit: Credit | None = None,
+        credit: FixedCredit | None = None,
         bandit: Callable[[int], Bandit] = Bandit,
         describe: Callable[[Sketch], Family] = family,
     ):

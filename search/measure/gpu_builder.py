@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from schedule.machine import GPU
 from tir.ir import PrimFunc
 
 from .builder import schedule
@@ -66,16 +67,13 @@ def compile(func: PrimFunc, target: str) -> DeviceKernel:
     return DeviceKernel(codegen.build(func, codegen.Target(target)))  # type: ignore[arg-type]
 
 
-CORES = {60: 64, 70: 64, 72: 64, 75: 64, 80: 64}  # of a multiprocessor, by compute capability; 128 elsewhere
-
-
 def peak(dtype: str) -> float | None:
     """Floating-point operations a second of the device, a multiply-add a clock on each float32 core; None for other types."""
     from codegen.cuda.driver import architecture, attribute
 
     if dtype != "float32":
         return None
-    cores = attribute("MULTIPROCESSOR_COUNT") * CORES.get(int(architecture().removeprefix("sm_")), 128)
+    cores = attribute("MULTIPROCESSOR_COUNT") * GPU.of(architecture()).lanes
     return 2.0 * cores * attribute("CLOCK_RATE") * 1e3
 
 

@@ -42,7 +42,6 @@ class _Job:
 
     id: int
     candidate: Candidate
-    position: int = 0
     again: bool = False
     worker: WorkerProcess | None = None
     digest: str = ""
@@ -176,9 +175,9 @@ class LocalMeasurer(Measurer):
     def _written(self) -> tuple[Measurement, wire.Message]:
         """Time the program as written, whose results become the reference where there is none; and the worker's answer."""
         worker = self._workers[0]
-        job = self._job(BASELINE, 0, again=True)
-        if job.position in (failed := self._build([job], [worker])):
-            return failed[job.position], {}
+        job = self._job(BASELINE, again=True)
+        if failed := self._build([job], [worker]):
+            return failed[job], {}
         answer = self._ask(worker, self.limits.baseline, op="baseline", id=job.id)
         self._drop([job])
         return self._measurement(job, answer), answer
@@ -286,10 +285,10 @@ class LocalMeasurer(Measurer):
         Where one of several takes the process down with it, each is tried by itself first.
         """
         self._settle()
-        jobs = [self._job(c, n, again=True) for n, c in enumerate(candidates)]
+        jobs = [self._job(c, again=True) for c in candidates]
         worker = self._workers[0]
         failed = self._build(jobs, [worker])
-        built = [job for job in jobs if job.position not in failed]
+        built = [job for job in jobs if job not in failed]
         limit = max(self.limits.run, self.limits.run_limit(None))
         answer = self._ask(worker, limit, op="compare", ids=[j.id for j in built], numpy=numpy, rounds=rounds, seconds=seconds)
         if answer["outcome"] == "ok":
@@ -299,20 +298,20 @@ class LocalMeasurer(Measurer):
             rest = Comparison((), tuple(samples.get("numpy", ())), bound)
         else:
             own, rest = dict.fromkeys(built, answer), Comparison(())
-        results = failed | {j.position: self._measurement(j, said) for j, said in own.items()}
+        results = failed | {j: self._measurement(j, said) for j, said in own.items()}
         self._drop(built)
         if answer["outcome"] != "ok" and len(built) > 1:
-            results |= {j.position: self.compare([j.candidate], rounds=1).candidates[0] for j in built}
-            sound = [n for n, m in results.items() if m.outcome == "ok"]
+            results |= {j: self.compare([j.candidate], rounds=1).candidates[0] for j in built}
+            sound = [j for j, m in results.items() if m.outcome == "ok"]
             if 0 < len(sound) < len(built):
-                rest = self.compare([candidates[n] for n in sound], numpy=numpy, rounds=rounds, seconds=seconds)
+                rest = self.compare([j.candidate for j in sound], numpy=numpy, rounds=rounds, seconds=seconds)
                 results |= dict(zip(sound, rest.candidates, strict=True))
-        return replace(rest, candidates=tuple(results[n] for n in range(len(jobs))))
+        return replace(rest, candidates=tuple(results[j] for j in jobs))
 
     # --- steps ---------------------------------------------------------------------------------------------------------
 
-    def _job(self, candidate: Candidate, position: int = 0, again: bool = False) -> _Job:
-        return _Job(next(self._ids), candidate, position, again)
+    def _job(self, candidate: Candidate, again: bool = False) -> _Job:
+        return _Job(next(self._ids), candidate, again)
 
     def _drop(self, jobs: Sequence[_Job]) -> None:
         for worker in self._workers:
@@ -322,17 +321,17 @@ class LocalMeasurer(Measurer):
 
     def _build(
         self, jobs: Sequence[_Job], workers: Sequence[WorkerProcess], enough: Callable[[], bool] | None = None
-    ) -> dict[int, Measurement]:
-        """Build the jobs that are not yet built, on `workers` in parallel, until there are `enough`; the failures by position."""
+    ) -> dict[_Job, Measurement]:
+        """Build the jobs that are not yet built, on `workers` in parallel, until there are `enough`; the failures."""
         builds = _Builds(deque(job for job in jobs if not job.digest))
-        failures: dict[int, Measurement] = {}
+        failures: dict[_Job, Measurement] = {}
         while True:
             if not workers or (enough is not None and enough()):
                 builds.waiting.clear()
             if not builds:
                 return failures
             self._start(builds, workers)
-            failures |= {job.position: failure for job, failure in self._wait(builds) if failure is not None}
+            failures |= {job: failure for job, failure in self._wait(builds) if failure is not None}
 
     def _start(self, builds: _Builds, workers: Sequence[WorkerProcess]) -> None:
         """Give each idle worker one of the jobs that wait to be built."""
