@@ -3,17 +3,31 @@
     python -m tests.search.candidates --count 1000 [--space full] [--seed 0]
 
 Shapes are odd and small, so that a run of 1,000 candidates takes some minutes. Each shape and number of threads has a process of
-its own, for wrong code may bring it down: a candidate is printed before it is tried.
+its own, for wrong code may bring it down: a candidate is printed before it is tried. They are forks of one that has imported what
+they need.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import multiprocessing
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+
+import codegen
+from codegen.target import Target
+from schedule import replay
+from search.measure.reference import Arrays, Workload, make_reference
+from search.sample import sample
+from search.space import generate
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
 
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "gmm": [(7, 13, 109), (33, 65, 70), (1, 109, 70), (16, 600, 48), (7, 13, 40, 3)],
@@ -61,11 +75,15 @@ def in_process(
 ) -> tuple[int, list[str], str]:
     """Check `count` random candidates in a process of their own: its exit status, a line for each, and the end of its errors."""
     with tempfile.TemporaryDirectory() as directory:
-        words = [directory, name, ",".join(map(str, shape)), threads, count, seed, space]
-        command = [sys.executable, "-c", f"from {__spec__.name} import check; check()", *map(str, words)]
-        root = Path(__file__).parents[2]
-        found = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout)
-    return found.returncode, found.stdout.splitlines(), found.stderr[-2000:]
+        process = FORKS.Process(target=check, args=(Path(directory), name, shape, threads, count, seed, space))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        assert process.exitcode is not None
+        lines = Path(directory, "lines").read_text().splitlines()
+        return process.exitcode, lines, Path(directory, "errors").read_text()[-2000:]
 
 
 def failures(status: int, lines: list[str], errors: str, count: int) -> list[str]:
@@ -74,24 +92,16 @@ def failures(status: int, lines: list[str], errors: str, count: int) -> list[str
     return [*failed, f"exit status {status}, {len(lines)} of {count} candidates: {errors}"] if status else failed
 
 
-def check() -> None:
-    """Check candidates as the command line says, one line each; runs in a process of its own."""
-    import numpy as np
-
-    import codegen
-    from codegen.target import Target
-    from schedule import replay
-    from search.measure.reference import Arrays, Workload, make_reference
-    from search.sample import sample
-    from search.space import generate
-
-    directory, name, shape, threads, count, seed, space = sys.argv[1:]
-    workload = Workload(name, tuple(map(int, shape.split(","))))
-    func, target = workload.instance().func, Target("llvm", num_cores=int(threads))
-    make_reference(func, workload, int(seed), 0, Path(directory))
-    arrays = Arrays(func, Path(directory))
-    sketches, rng = generate(func, target, space=space), np.random.default_rng(int(seed))
-    for _ in range(int(count)):
+def check(directory: Path, name: str, shape: tuple[int, ...], threads: int, count: int, seed: int, space: str) -> None:
+    """Check candidates, one line each in the file `lines` of a folder; runs in a process of its own, whose errors are there, too."""
+    for number, file in ((1, "lines"), (2, "errors")):
+        os.dup2(os.open(directory / file, os.O_WRONLY | os.O_CREAT), number)
+    workload = Workload(name, shape)
+    func, target = workload.instance().func, Target("llvm", num_cores=threads)
+    make_reference(func, workload, seed, 0, directory)
+    arrays = Arrays(func, directory)
+    sketches, rng = generate(func, target, space=space), np.random.default_rng(seed)
+    for _ in range(count):
         sketch = sketches[rng.integers(len(sketches))]
         (row,) = sample(sketch, target, 1, rng).tolist()
         print(sketch, row, end=": ", flush=True)
