@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Unpack
 
@@ -27,7 +27,7 @@ from tir import dtypes
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.simplify import simplify
 from tir.size import Chosen, Size, columns_of, formula
-from tir.traverse import loops, stores, variables, walk_stmts
+from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
 from .error import ScheduleError
 from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
@@ -41,14 +41,6 @@ Way = Callable[["OpenSchedule"], object]  # a way to go on
 
 class NoSeed(ScheduleError):
     """A number has no seed, where a schedule is made at its seeds."""
-
-
-class Verdict(Enum):
-    """Whether a block can be developed in some way."""
-
-    SKIP = "does not apply"
-    APPLY = "applies, and so may others"
-    ONLY = "applies, and no later one does"
 
 
 class Stage(StrEnum):
@@ -159,6 +151,16 @@ class OpenSchedule(Schedule):
         """Become what a copy of this schedule has become."""
         vars(self).update(vars(other))
 
+    def attempt(self, way: Way) -> bool:
+        """Go on in a way, if its steps are legal; says whether they are."""
+        new = self.copy()
+        try:
+            way(new)
+        except ScheduleError:
+            return False
+        self.take(new)
+        return True
+
     def fired(self, rule: str, block: str) -> OpenSchedule:
         """A copy for a rule to change, on which it is recorded that the rule was applied to the block."""
         result = self.copy()
@@ -193,6 +195,19 @@ class OpenSchedule(Schedule):
         """How a block was tiled; None if it was not."""
         found = self.scheduled.get(name)
         return found if isinstance(found, Tiled) else None
+
+    def left(self) -> list[str]:
+        """The blocks of which nothing was made yet, in program order."""
+        return [b.name for b in blocks(self.func) if b.name not in self.scheduled]
+
+    def untouched(self, name: str) -> bool:
+        """Whether nothing has taken a block, and it has its loops to itself, as it was written."""
+        return name not in self.scheduled and self.own_loops(name)
+
+    def own_loops(self, name: str) -> bool:
+        """Whether the loops of a block are its axes, as it was written."""
+        axes = self.axes(name)
+        return len(axes) == len(self.block(name).iters) and self.get_loops(name) == [loop for _, loop in axes]
 
     def open_loops(self) -> set[str]:
         """The loops that a split with open lengths made."""

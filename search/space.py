@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from codegen.target import Target
 from schedule import ScheduleError, templates
@@ -30,13 +30,13 @@ Opening = Callable[[OpenSchedule], object]  # a user's search space: steps on a 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space: the rules that derive its sketches, and what marks their loops in the end. Where there is `whole`, which
-    schedules all blocks of a function it knows (and says whether it does), its sketch comes first."""
+    """A search space: the rules that derive its sketches, and what marks their loops in the end. Where there are `templates`,
+    which schedule the blocks of a function that they know, and give the others, the first sketches begin with what they make."""
 
     name: str
     rules: tuple[Rule, ...]
     annotate: Callable[[OpenSchedule], None]
-    whole: Callable[[OpenSchedule], bool] = lambda schedule: False
+    templates: Callable[[OpenSchedule], list[str]] | None = None
 
 
 SPACES: dict[str, Space] = {
@@ -73,8 +73,9 @@ def generate(
     space: str | Space | Opening = "full",
     most: int = MAX_SKETCHES,
 ) -> list[Sketch]:
-    """The sketches of `func` (Ansor, section 4.1), at least one: that of the templates for all of its blocks, where the space has
-    them; then, from the last block to the first, each rule that applies branches the derivation.
+    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
+    branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
+    know.
 
     `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
     how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
@@ -87,22 +88,12 @@ def generate(
     if not isinstance(space, (str, Space)):
         return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
-    first = _whole(func, target, chosen) if rules is None else []
-    states = derived(func, target, chosen.rules if rules is None else rules, most)
-    sketches = [annotated(state, chosen, f"sketch {n}", func) for n, state in enumerate(states, len(first))]
-    return [*first, *(s for s in sketches if all(s.steps != f.steps for f in first))][:most]
-
-
-def _whole(func: PrimFunc, target: Target, space: Space) -> list[Sketch]:
-    """The sketch of the templates, if they know all blocks of a function."""
-    _check(func)
-    schedule = OpenSchedule(func, target)
-    try:
-        known = space.whole(schedule)
-    except ScheduleError:
-        return []
-    schedule.rules = schedule.rules or ["templates"]
-    return [schedule.finish("sketch 0", func)] if known else []
+    derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
+    sketches: dict[tuple, Sketch] = {}
+    for n, state in enumerate(best_first(derivation, most)):
+        sketch = annotated(state, chosen, f"sketch {n}", func)
+        sketches.setdefault(sketch.steps, sketch)
+    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches.values())]
 
 
 def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
@@ -131,17 +122,26 @@ class Partial:
 class Derivation:
     """What derives the sketches of a function, step by step: `start`, and `expand` as long as blocks are pending.
 
-    Any order of going through the tree serves a search: `best_first` is one, a beam or a tree search another.
+    Any order of going through the tree serves a search: `best_first` is one, a beam or a tree search another. `templates` are
+    those of a `Space`.
     """
 
     func: PrimFunc
     target: Target
     rules: tuple[Rule, ...]
+    templates: Callable[[OpenSchedule], list[str]] | None = None
 
-    def start(self) -> Partial:
-        """Nothing scheduled yet. ValueError if a size is symbolic."""
+    def start(self) -> list[Partial]:
+        """What derivations begin with: what templates made of the blocks that they know, if any; then nothing scheduled yet.
+        ValueError if a size is symbolic."""
         _check(self.func)
-        return Partial(OpenSchedule(self.func, self.target, [b.name for b in blocks(self.func)]))
+        nothing = OpenSchedule(self.func, self.target)
+        nothing.pending = nothing.left()
+        if self.templates is None:
+            return [Partial(nothing)]
+        known = OpenSchedule(self.func, self.target)
+        known.pending = self.templates(known)
+        return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
 
     def expand(self, partial: Partial) -> list[Partial]:
         """What the rules make of the last pending block, most preferred first; nothing where none is pending."""
@@ -166,7 +166,8 @@ def best_first(derivation: Derivation, most: int = MAX_SKETCHES, value: Value = 
     """The first finished derivations, at `most` so many, of which the one with the least value is always developed further; among
     equals the newest, and of its expansion the most preferred."""
     order = itertools.count(0, -1)
-    work = [(0.0, next(order), derivation.start())]
+    work = [(value(start), next(order), start) for start in reversed(derivation.start())]
+    heapify(work)
     finished: list[OpenSchedule] = []
     while work and len(finished) < most:
         *_, partial = heappop(work)

@@ -9,28 +9,24 @@ it on an `OpenSchedule`, whose open numbers have the computed ones as seeds: `sc
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
-from schedule.error import ScheduleError
-from schedule.machine import CPU as Processor
 from schedule.machine import Described
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Way
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
-from . import conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
-from .annotate import annotate_tiled
+from . import annotate, conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
 from .structure import contraction, extent, is_plain, reused, stored
-from .template import ways
+from .template import SumOfProducts, Template, Verdict
 
 __all__ = [
-    "Processor", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv", "narrow", "pixels", "reduction", "rowwise",
-    "only_reduces", "schedule", "transposed",
+    "SUMS", "SumOfProducts", "Template", "Verdict", "build", "conv2d", "depthwise", "dots", "elementwise", "gemm", "gemv",
+    "narrow", "pixels", "reduction", "rowwise", "only_reduces", "schedule", "transposed",
 ]  # fmt: skip
 
-# Templates of sums of products (`template.Template`): of those that match, the one of the fewest cycles is the default.
-SUMS: tuple[Any, ...] = (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)
+# Of those that match, the one of the fewest cycles is the default.
+SUMS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)))
 
 
 def schedule(func: PrimFunc, target: Described) -> Schedule | None:
@@ -39,46 +35,33 @@ def schedule(func: PrimFunc, target: Described) -> Schedule | None:
     Nothing is measured or random. `target` is a `codegen.Target` or anything that describes a processor like one.
     """
     s = OpenSchedule(func, target, at_seed=True)
-    try:
-        return s.plain(func) if build(s) else None
-    except ScheduleError:
+    if not s.left() or build(s):
         return None
+    annotate.annotate(s)
+    return s.plain(func)
 
 
-def build(s: OpenSchedule) -> bool:
-    """Schedule all blocks, with open numbers; says whether all were recognised: products first, as they take what follows them
-    along. ScheduleError where a step is refused."""
-    for block in [b.name for b in blocks_below(s.func.body) if elementwise.matches(b)][::-1]:
-        if block in _blocks(s):
-            elementwise.inline_chain(s, block)
+def build(s: OpenSchedule) -> list[str]:
+    """Schedule the blocks that are recognised, with open numbers: products first, as they take what follows them along. Returns
+    the others. What was scheduled is still to be annotated."""
+    for name in s.left()[::-1]:
+        if name in s.left() and elementwise.matches(s.block(name)):
+            elementwise.inline_chain(s, name)
     _inline_permutations(s)
-    names = [b.name for b in blocks_below(s.func.body)]
-    for name in names:
+    for name in s.left():
         gemv.without_units(s, name)
-    for name in names:
-        if name in _blocks(s):
+    for name in s.left():
+        if name in s.left():
             _contracted(s, name)
-    names = [name for name in names if name in _blocks(s)]
-    done = set(s.scheduled)
-    for name in reversed(names):
-        if name not in done and (rows := rowwise.matches(s, name, done)) is not None:
-            rowwise.build(s, rows)
-            done |= {name, *rows.stages}
-    for name in names:
-        if name in done:
-            continue
-        if elementwise.matches(find_block(s.func, name)):
-            elementwise.build(s, name)
-        elif only_reduces(find_block(s.func, name)):
-            reduction.build(s, name)
-        else:
-            return False
-    annotate_tiled(s)
-    return bool(names)
-
-
-def _blocks(s: OpenSchedule) -> set[str]:
-    return {b.name for b in blocks_below(s.func.body)}
+    for name in s.left()[::-1]:
+        if name in s.left() and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
+            _take(s, name, "rows", lambda new, rows=rows: rowwise.build(new, rows))
+    for name in s.left():
+        if elementwise.matches(s.block(name)):
+            _take(s, name, "elementwise", lambda new, name=name: elementwise.build(new, name))
+        elif only_reduces(s.block(name)):
+            _take(s, name, "reduction", lambda new, name=name: reduction.build(new, name))
+    return s.left()
 
 
 def only_reduces(block: Block) -> bool:
@@ -90,13 +73,14 @@ def only_reduces(block: Block) -> bool:
 def _contracted(s: OpenSchedule, name: str) -> None:
     """Schedule a block, with its epilogue, if it is a sum of products of a known kind: by the template of the fewest cycles, as
     they estimate it."""
-    block, machine = find_block(s.func, name), s.target.machine
-    found = [(template, match) for template in SUMS if (match := template.matches(block)) is not None]
-    estimates = [template.cycles(match, machine) for template, match in found]
-    if estimates and (least := min(estimates)) < inf:
-        template, match = found[estimates.index(least)]
-        label, way = ways(template, match, machine)[0]
-        way(s)
+    cycles, best = min(((t.cycles(s, name), n) for n, t in enumerate(SUMS)), default=(inf, 0))
+    if cycles < inf:
+        _take(s, name, *next(SUMS[best].ways(s, name)))
+
+
+def _take(s: OpenSchedule, name: str, label: str, way: Way) -> None:
+    """Schedule a block in a way, if that is legal."""
+    if s.attempt(way):
         s.rules.append(f"{name}: {label}")
 
 

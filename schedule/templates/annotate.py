@@ -25,17 +25,8 @@ WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 
 
-def annotate_tiled(state: OpenSchedule) -> None:
-    """Mark the loops of the nests that have tiled blocks, which templates left open; all others are finished."""
-    for block in [b.name for b in blocks(state.func) if state.scheduled.get(b.name) == Stage.FUSED]:
-        _vectorize_last(state, block)
-    for nest in roots(state):
-        if any(isinstance(b, Block) and state.tiled(b.name) is not None for b in walk_stmts(state.loop(nest))):
-            _annotate_nest(state, nest)
-
-
 def annotate(state: OpenSchedule) -> None:
-    """Mark the loops of every nest (Ansor, section 4.2; here much of the choice is by structure)."""
+    """Mark the loops of every nest that no template finished (Ansor, section 4.2; here much of the choice is by structure)."""
     _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
 
 

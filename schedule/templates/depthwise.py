@@ -11,12 +11,14 @@ from math import ceil
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule
+from schedule.open_trace import Role
 from tir.affine import polynomial
 from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 
+from . import elementwise
 from .division import balanced
-from .marks import done, share_out
+from .marks import done, one_of, share_out
 from .structure import Contraction, contraction, epilogue, extent, is_elementwise, is_plain, loop_of, size, stored
 
 NAME = "depthwise convolution"
@@ -85,7 +87,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
     axes = {it.var.name: it for it in (*c.batch, *c.columns)}
     row, vector = _pixels(c)[-1], axes[c.vector]
     after = epilogue(s, c.block)
-    padding = _padding(s, c) if vector in c.columns else None
+    padding = _padding(s, c)
     order = [axes[i.name] for i in c.store.indices if isinstance(i, Var)]
     outer = [loop_of(it) for it in order if it is not row and it is not vector]
     strip, rows = s.sizes(c.block, row.var.name, 2, seed=(t.strip, t.rows))
@@ -94,10 +96,11 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
     w0, w1 = s.split(loop_of(vector), [None, width])
     kernel = [loop_of(it) for it in c.sums]
     s.reorder(*outer, h0, h1, w0, *kernel, h2, w1)
-    for block, place, move in ((after, w0, s.reverse_compute_at), (padding, h0, s.compute_at)):
-        if block is not None:
-            move(block, place, preserve_unit_loops=True)
-            s.vectorize(s.get_loops(block)[-1])
+    if after is not None:
+        s.reverse_compute_at(after, w0, preserve_unit_loops=True)
+        s.vectorize(s.get_loops(after)[-1])
+    if padding is not None:
+        _place(s, c.block, padding, h0)
     if len(kernel) > 1:
         s.unroll(kernel[-1])
     s.unroll(h2)
@@ -105,6 +108,17 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
     share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), s.target.machine.loading(c.bits))
     done(s, c.block)
     s.pending = [b for b in s.pending if b != padding]
+
+
+def _place(s: OpenSchedule, block: str, padding: str, strip: str) -> None:
+    """Pad the input for each strip, or all of it before."""
+
+    def by_strips(new: OpenSchedule) -> None:
+        new.compute_at(padding, strip, preserve_unit_loops=True)
+        new.vectorize(new.get_loops(padding)[-1])
+
+    ways = {"for each strip": by_strips, "before": lambda new: elementwise.build(new, padding)}
+    one_of(s, f"place of {padding}", ways, block=block, role=Role.LOCATION)
 
 
 def _padding(s: OpenSchedule, c: Contraction) -> str | None:

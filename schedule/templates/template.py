@@ -1,16 +1,57 @@
-"""What a template of sums of products is, and the ways to build one."""
+"""What a template is: a pattern, and the ways to schedule a block that is one, with open numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
+from schedule.error import ScheduleError
 from schedule.machine import CPU
-from schedule.open_schedule import Way
+from schedule.open_schedule import OpenSchedule, Way
 from tir.ir import Block
 
+from .structure import epilogue
 
-class Template(Protocol):
+
+class Verdict(Enum):
+    """Whether a block can be developed in some way."""
+
+    SKIP = "does not apply"
+    APPLY = "applies, and so may others"
+    ONLY = "applies, and no later one does"
+
+
+class Template:
+    """A pattern. `ways` are the ways to schedule a block so, by label, the one that the formula prefers first.
+
+    Each is a rule of the search, too: `apply` makes one open schedule of each legal way, at the seeds of the first alone.
+    """
+
+    name: str
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        raise NotImplementedError
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        raise NotImplementedError
+
+    def apply(self, s: OpenSchedule, block: str) -> list[OpenSchedule]:
+        made: list[OpenSchedule] = []
+        for label, way in self.ways(s, block):
+            new = s.fired(label, block)
+            try:
+                way(new)
+            except ScheduleError:
+                continue
+            made.append(new)
+            if s.at_seed:
+                break
+        return made
+
+
+class Pattern(Protocol):
     """A module: what a block is to it, whether that is worth a sketch, an estimate of cycles of one core, infinite where it is no
     default, and what builds it. If there are variants, each worth a sketch, a function `variants` of what was found and of the
     processor gives them, the seed's first."""
@@ -28,14 +69,39 @@ class Template(Protocol):
     def build(self) -> Callable[..., None]: ...
 
 
-def ways(template: Template, found: Any, processor: CPU) -> list[tuple[str, Way]]:
-    """The ways to build a template, each with a label, the seed's first."""
+@dataclass(frozen=True, slots=True)
+class SumOfProducts(Template):
+    """The template of a pattern of sums of products, which takes an elementwise consumer along: a way for each variant."""
 
-    def way(*variant: str) -> tuple[str, Way]:
-        return "".join((template.NAME, *variant)), lambda s: template.build(s, found, *variant)
+    pattern: Any  # a Pattern
 
-    variants = getattr(template, "variants", None)
-    return [way()] if variants is None else [way(v) for v in variants(found, processor)]
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.pattern.NAME
+
+    def found(self, s: OpenSchedule, block: str) -> Any:
+        """What a block is to the pattern, if it suits; None else."""
+        found = self.pattern.matches(s.block(block))
+        return found if found is not None and self.pattern.suits(found, s.target.machine) else None
+
+    def cycles(self, s: OpenSchedule, block: str) -> float:
+        """About how many cycles a block takes on one core so; infinite where it is no default."""
+        found = self.pattern.matches(s.block(block))
+        return float("inf") if found is None else self.pattern.cycles(found, s.target.machine)
+
+    def applies(self, s: OpenSchedule, block: str) -> Verdict:
+        if not s.untouched(block) or block in s.copies or epilogue(s, block) in s.scheduled:
+            return Verdict.SKIP
+        return Verdict.SKIP if self.found(s, block) is None else Verdict.APPLY
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        pattern, found = self.pattern, self.pattern.matches(s.block(block))
+        variants = getattr(pattern, "variants", None)
+        if variants is None:
+            yield pattern.NAME, lambda new: pattern.build(new, found)
+            return
+        for variant in variants(found, s.target.machine):
+            yield f"{pattern.NAME}{variant}", lambda new, v=variant: pattern.build(new, found, v)
 
 
-__all__ = ["Template", "ways"]
+__all__ = ["Pattern", "SumOfProducts", "Template", "Verdict"]

@@ -16,43 +16,26 @@ that it makes of one, a list of `OpenSchedule`.
     sketches = generate(func, target, rules=(KeepSerial(), *DEFAULT))
 """
 
+from schedule.templates import SUMS, SumOfProducts
+
 from .cache_write import CacheWrite
-from .chains import FuseProducts
+from .chains import PACKING, FuseProducts
 from .constants import UnrollConstants
-from .finished import DotProducts, Elementwise, MatrixVector, Reduction, Rowwise
 from .inline import Inline, InlineAgain
 from .lanes import ReduceInLanes
 from .rfactor import ReduceInThreads, Rfactor, ansor_needs_rfactor
 from .rows import FuseRows
 from .rule import FunctionRule, Rule, Verdict, load_rules, load_space, rule
 from .skip import Skip
-from .template import (
-    DepthwiseConvolution,
-    DirectConvolution,
-    NarrowConvolution,
-    Packing,
-    PixelsInLanes,
-    TransposedConvolution,
-)
 from .tiling import MultiLevelTiling, Tiling, TilingWithFusion, needs_tiling
 
 DEFAULT: tuple[Rule, ...] = (
-    Rowwise(),
     Inline(once=True),
     UnrollConstants(),
-    MatrixVector(),
-    DotProducts(),
-    Elementwise(),
-    Reduction(),
     ReduceInThreads(),
     FuseProducts(),
-    Packing(),
-    DirectConvolution(),
-    PixelsInLanes(),
-    TransposedConvolution(),
-    NarrowConvolution(),
-    DepthwiseConvolution(),
-    CacheWrite(unless=Packing().found),
+    *SUMS,
+    CacheWrite(unless=PACKING.found),
     TilingWithFusion(only=True),
     MultiLevelTiling(),
     InlineAgain(),
@@ -84,9 +67,7 @@ LIMITED: tuple[Rule, ...] = (
 )
 
 __all__ = [
-    "ANSOR", "DEFAULT", "LIMITED", "CacheWrite", "DepthwiseConvolution", "DirectConvolution", "DotProducts", "Elementwise",
-    "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain", "MatrixVector", "MultiLevelTiling",
-    "NarrowConvolution", "Packing", "PixelsInLanes", "ReduceInLanes", "ReduceInThreads", "Reduction", "Rfactor", "Rowwise",
-    "Rule", "Skip", "Tiling", "TilingWithFusion", "TransposedConvolution", "UnrollConstants", "Verdict", "load_rules",
-    "load_space", "rule",
+    "ANSOR", "DEFAULT", "LIMITED", "PACKING", "CacheWrite", "FunctionRule", "FuseProducts", "FuseRows", "Inline", "InlineAgain",
+    "MultiLevelTiling", "ReduceInLanes", "ReduceInThreads", "Rfactor", "Rule", "Skip", "SumOfProducts", "Tiling",
+    "TilingWithFusion", "UnrollConstants", "Verdict", "load_rules", "load_space", "rule",
 ]  # fmt: skip

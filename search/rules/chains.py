@@ -8,15 +8,14 @@ from math import prod
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
-from schedule.templates import gemm
+from schedule.templates import SumOfProducts, gemm
 from schedule.templates.structure import Contraction, epilogue
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
 
 from .rule import Verdict
-from .template import Packing
 
-PACKING = Packing()
+PACKING = SumOfProducts(gemm)
 
 
 class FuseProducts:

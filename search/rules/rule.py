@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Verdict
+from schedule.open_schedule import OpenSchedule
+from schedule.templates import Verdict
 
 
 @runtime_checkable

@@ -29,13 +29,6 @@ def reuses_vectors(block: Block) -> bool:
     return reuses_data(block) and walks_memory(block)
 
 
-def untouched(state: OpenSchedule, block: str) -> bool:
-    """Whether no rule has taken a block, and it has its loops to itself, as it was written."""
-    axes = state.axes(block)
-    alone = len(axes) == len(state.block(block).iters) and state.get_loops(block) == [loop for _, loop in axes]
-    return alone and block not in state.scheduled
-
-
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """How blocks are tiled.
@@ -53,7 +46,7 @@ class Tiling:
 
     def applies(self, state: OpenSchedule, block: str) -> bool:
         """Whether the block is to be tiled, and has its loops to itself, as it was written."""
-        return untouched(state, block) and self.needed(state.block(block))
+        return state.untouched(block) and self.needed(state.block(block))
 
     def apply(self, state: OpenSchedule, block: str) -> None:
         """Split and reorder the loops of a block into levels with open sizes; axes of one iteration stay outermost."""

@@ -14,11 +14,11 @@ from schedule.templates.structure import epilogue, reuses_data
 from search import space
 from search.rules import (
     DEFAULT,
+    PACKING,
     CacheWrite,
     FuseRows,
     Inline,
     MultiLevelTiling,
-    Packing,
     ReduceInLanes,
     ReduceInThreads,
     Rule,
@@ -366,11 +366,11 @@ def _transposed_right(rows: int) -> PrimFunc:
 
 def test_what_cannot_be_packed():
     """One row, which reuses nothing of the right operand; windows, whose indices are sums of axes."""
-    assert only(Packing(), matmul(1, 13, 109)) == set()
-    assert only(Packing(), conv2d()) == set()
-    assert only(Packing(), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == set()
-    assert only(Packing(), matmul(2, 13, 109)) == {"C"}
-    assert only(Packing(), MLP) == {"C", "F"}
+    assert only(PACKING, matmul(1, 13, 109)) == set()
+    assert only(PACKING, conv2d()) == set()
+    assert only(PACKING, workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func) == set()
+    assert only(PACKING, matmul(2, 13, 109)) == {"C"}
+    assert only(PACKING, MLP) == {"C", "F"}
 
 
 def test_sketches_of_chained_matrix_products():
@@ -395,34 +395,52 @@ def test_sketches_of_convolution_and_relu():
     assert rules_of(generate(conv2d(padding=0), TWO)) == [unrolled, *(f"Y: skip; {c}" for c in levels)]
     wide = workloads.make("conv2d", (1, 7, 13, 3, 17, 3, 3, 1, 0)).func
     direct, *others = (f"Y: skip; {c}" for c in ("conv: direct convolution", *levels))
-    assert rules_of(generate(wide, TWO)) == [direct, unrolled, *others]
+    assert rules_of(generate(wide, TWO)) == [unrolled, direct, *others]
     depthwise = workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func
     own = "Y: skip; conv: depthwise convolution"  # of which the padding is a part
     assert rules_of(generate(depthwise, TWO)) == [own, *(f"Y: skip; {c}; pad: skip" for c in levels)]
 
 
 def test_sketches_of_reductions():
-    for func in (row_sum(109), row_sum(7), column_sum()):
-        assert rules_of(generate(func, TWO)) == ["Y: reduction"]
-    assert rules_of(generate(total(), TWO)) == ["S: reduction"]
+    assert rules_of(generate(row_sum(109), TWO)) == ["Y: reduce in lanes"]
+    for func in (row_sum(7), column_sum()):
+        assert rules_of(generate(func, TWO)) == ["Y: skip"]
+    assert rules_of(generate(total(), TWO)) == ["S: reduce in lanes"]
     assert rules_of(generate(argmax(), TWO)) == ["M: skip"]
 
 
+def test_templates_begin():
+    """The first sketch is what they make of the blocks that they know; rules schedule the others."""
+    for func, first in ((row_sum(109), "Y: reduction"), (workloads.make("softmax", (1024, 109)).func, "Y: rows")):
+        assert rules_of(space.generate(func, TWO))[0] == first
+    known, unknown = te.placeholder((109, 13), name="A"), te.placeholder((7, 4), "int32", name="I")
+    doubled = te.compute((109, 13), lambda i, j: known[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    gathered = te.compute((7, 13), lambda i, j: te.sum(doubled[unknown[i, k], j] * doubled[i, j], axis=k), name="C")
+    found = rules_of(space.generate(te.create_prim_func([known, unknown, gathered]), TWO))
+    assert found[0].startswith("B: elementwise; C: ") and not any("B: elementwise" in rules for rules in found[1:])
+
+
 def test_sketches_of_rows():
-    """Where there are rows for all threads, no stage is elsewhere."""
-    for name in ("softmax", "layernorm"):
-        assert rules_of(generate(workloads.make(name, (1024, 109)).func, TWO)) == ["Y: rows"]
+    """Where there are rows for all threads, stages are in the loop over rows; what is costly is kept, or computed again."""
+    rows = "Y: skip; total: fuse rows; total: reduce in lanes; power: {}; top: fuse rows; top: reduce in lanes"
+    found = rules_of(generate(workloads.make("softmax", (1024, 109)).func, TWO))
+    assert found == [rows.format(how) for how in ("inline again", "fuse rows")]
 
 
 def test_one_long_row_is_reduced_by_all_threads():
-    first, *others = rules_of(generate(workloads.make("softmax", (1, 1 << 19)).func, TWO))
-    assert first == "Y: rows" and all("total: reduction" in rules and "fuse rows" not in rules for rules in others)
+    found = rules_of(generate(workloads.make("softmax", (1, 1 << 19)).func, TWO))
+    assert found and all("total: reduce in threads" in rules and "fuse rows" not in rules for rules in found)
 
 
 def test_rows_of_which_a_product_makes_the_elements():
     """They are a nest of their own, or computed for each block of rows of the product."""
     found = rules_of(generate(workloads.make("attention_weights", (1, 109, 7, 13)).func, TWO))
-    assert found[0].startswith("Y: rows; score: ") and any("score: fuse products" in rules for rules in found)
+    assert {rules.partition("score: ")[2].partition(";")[0] for rules in found} == {
+        "packing",
+        "multi-level tiling",
+        "fuse products",
+    }
 
 
 # --- scripts -----------------------------------------------------------------------------------------------------------

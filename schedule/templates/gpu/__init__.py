@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Verdict
+from schedule.open_schedule import OpenSchedule
 from schedule.schedule import Schedule
 from tir.ir import PrimFunc
 from tir.traverse import blocks
 
+from ..template import Template, Verdict
 from . import elements, products, rows, split_sum, tensor_cores, windows
-from .template import Template
 
 __all__ = ["ANSOR", "TEMPLATES", "Template", "elements", "products", "rows", "schedule", "split_sum", "tensor_cores", "windows"]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from schedule.error import ScheduleError
-from schedule.open_schedule import OpenSchedule, Verdict, Way
+from schedule.open_schedule import OpenSchedule, Way
 from schedule.open_trace import Role
 from tir import dtypes
 from tir.ir import Axis, Call, Const, Store, Var
 from tir.traverse import blocks, loads, stores, variables, walk
 
 from ..structure import epilogue, iterations
+from ..template import Template, Verdict
 from .launch import WIDEST, bound, unroll_upto
-from .template import Template
 
 THREADS = (128, 32, 64, 256, 512, 1024)
 SEED = 256  # threads of a block, at most
@@ -49,12 +48,7 @@ def bind_rest(s: OpenSchedule) -> None:
     sums up stays in a register, and its epilogue follows at once."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not bound(s, name):
-            trial = s.copy()
-            try:
-                build(trial, name)
-            except ScheduleError:
-                continue
-            s.take(trial)
+            s.attempt(lambda new, name=name: build(new, name))
 
 
 def build(s: OpenSchedule, name: str) -> None:

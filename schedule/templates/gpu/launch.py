@@ -26,12 +26,6 @@ def bound(s: OpenSchedule, block: str) -> bool:
     return any(s.loop(x).thread for x in s.get_loops(block))
 
 
-def own_loops(s: OpenSchedule, block: str) -> bool:
-    """Whether the loops of a block are its axes, as it was written."""
-    b, axes = s.block(block), s.axes(block)
-    return len(axes) == len(b.iters) and s.get_loops(block) == [loop for _, loop in axes]
-
-
 def along(b: Block) -> bool:
     """Whether the innermost reduce axis walks the memory of all that is reduced, and is long enough for a warp."""
     sums = [it for it in b.iters if it.axis is Axis.REDUCE]

@@ -16,13 +16,14 @@ from typing import Protocol, TypeVar
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
 from tir.size import mapped
 from tir.traverse import loads, rewrite, stores
 
 from ..structure import Contraction, contraction, is_plain, reuses_data, size, stored
+from ..template import Template, Verdict
 from .launch import (
     accumulate,
     along,
@@ -32,13 +33,11 @@ from .launch import (
     grouped,
     inline_producers,
     lanes_of,
-    own_loops,
     pad,
     run_ahead,
     source_of,
     unroll_upto,
 )
-from .template import Template
 
 UNROLL = (16, 0, 64, 512, 1024)
 STAGES = (2, 1, 3, 4)  # tiles of shared memory that take turns
@@ -155,7 +154,7 @@ class TileThroughShared(Template):
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         b = s.block(block)
-        if block in s.scheduled or not own_loops(s, block) or not isinstance(b.body, Store) or b.init is None:
+        if block in s.scheduled or not s.own_loops(block) or not isinstance(b.body, Store) or b.init is None:
             return Verdict.SKIP
         constant = all(isinstance(it.extent, Const) for it in b.iters)
         if not constant or not reuses_data(b) or not all(isinstance(i, Var) for i in b.body.indices):

@@ -12,7 +12,7 @@ from math import prod
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU, STATIC_SHARED
-from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way
+from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
@@ -22,10 +22,10 @@ from tir.memory import WARP
 from tir.traverse import loads, walk
 
 from ..structure import epilogue, is_elementwise, reuses_data, stored
-from .launch import WIDEST, along, own_loops
+from ..template import Template, Verdict
+from .launch import WIDEST, along
 from .products import few_results
 from .products import matches as product
-from .template import Template
 
 STREAMING = 256  # threads of a row that is too long for registers, at the seed
 HELD = 64  # elements that a thread holds, of all rows together
@@ -161,7 +161,7 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
             return False
         return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, s.target.machine)
 
-    return matches(s, block, taken) if own_loops(s, block) and not tiled(block) else None
+    return matches(s, block, taken) if s.own_loops(block) and not tiled(block) else None
 
 
 def _costly(s: OpenSchedule, name: str) -> bool:

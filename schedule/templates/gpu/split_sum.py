@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from functools import partial as having
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Way, is_spatial
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Const
 from tir.traverse import blocks
 
 from ..structure import Contraction, extent, loop_of, size
+from ..template import Template, Verdict
 from . import rows
-from .launch import along, own_loops
+from .launch import along
 from .products import matches
-from .template import Template
 from .windows import as_matrices, taken
 
 EDGE = 64  # rows and columns of a tile that uses a processor well
@@ -37,7 +37,7 @@ class SplitSum(Template):
     name = "split sum"
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
-        known = block in s.scheduled or block in s.partial or not own_loops(s, block)
+        known = block in s.scheduled or block in s.partial or not s.own_loops(block)
         return Verdict.APPLY if not known and self._numbers(s, block) else Verdict.SKIP
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
@@ -89,7 +89,7 @@ def stages(s: OpenSchedule, block: str, gpu: GPU) -> int:
     b = s.block(block)
     if b.init is None or block in s.scheduled or block in s.partial or matches(b) is not None:
         return 1
-    if not own_loops(s, block) or not all(isinstance(it.extent, Const) for it in b.iters):
+    if not s.own_loops(block) or not all(isinstance(it.extent, Const) for it in b.iters):
         return 1
     results = size(tuple(it for it in b.iters if is_spatial(it)))
     sums = tuple(it for it in b.iters if not is_spatial(it))

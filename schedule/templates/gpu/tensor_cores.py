@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Verdict, Way, extent
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from tir import dtypes
 from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP
 from tir.size import mapped
 
 from ..structure import Contraction, last_axis, loop_of, size, stored
-from .launch import accumulate, bind_blocks, fetch, grouped, inline_producers, lanes_of, own_loops, pad, run_ahead, source_of
+from ..template import Template, Verdict
+from .launch import accumulate, bind_blocks, fetch, grouped, inline_producers, lanes_of, pad, run_ahead, source_of
 from .products import choose, filled, is_matrices
 from .products import matches as product
-from .template import Template
 
 TF32 = "tf32"  # an annotation of a block: its factors may be rounded to 10 bits of mantissa
 LEAST = 16  # rows, columns and steps of a product that are worth a tile
@@ -108,7 +108,7 @@ class TileForTensorCores(Template):
     name = "tiling for tensor cores"
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
-        known = block in s.scheduled or not s.target.machine.modern or not own_loops(s, block)
+        known = block in s.scheduled or not s.target.machine.modern or not s.own_loops(block)
         return Verdict.SKIP if known or matches(s.block(block)) is None else Verdict.ONLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from schedule.open_schedule import OpenSchedule, Verdict, Way
+from schedule.open_schedule import OpenSchedule, Way
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Iter, Load
 from tir.traverse import blocks, variables
 
 from ..structure import Contraction, epilogue, extent
-from .launch import own_loops
+from ..template import Template, Verdict
 from .products import is_matrices, matches
-from .template import Template
 
 
 class WindowsAsMatrices(Template):
@@ -26,7 +25,7 @@ class WindowsAsMatrices(Template):
     name = "windows as matrices"
 
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
-        if block in s.scheduled or not own_loops(s, block):
+        if block in s.scheduled or not s.own_loops(block):
             return Verdict.SKIP
         c = matches(s.block(block))
         return Verdict.SKIP if c is None or is_matrices(c) else Verdict.APPLY

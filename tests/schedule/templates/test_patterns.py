@@ -9,7 +9,7 @@ import tir
 from schedule import replay, templates
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import find_block
-from schedule.templates.annotate import annotate_tiled
+from schedule.templates.annotate import annotate
 from tests.schedule.templates import patterns
 from tir import te
 
@@ -169,7 +169,7 @@ def with_pixels_in_lanes(func, block: str, target: tir.Target, channels: int, pi
     s = OpenSchedule(func, target, at_seed=True)
     found = templates.conv2d.matches(s.block(block))
     templates.pixels.build(s, found, sizes=templates.pixels.Tiles(channels, pixels))
-    annotate_tiled(s)
+    annotate(s)
     return s
 
 

@@ -8,7 +8,7 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from schedule.open_schedule import OpenSchedule
-from search.rules import FuseProducts, Packing, Verdict
+from search.rules import PACKING, FuseProducts, Verdict
 from search.sample import sample
 from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
@@ -23,7 +23,7 @@ MLP = workloads.make("mlp", (7, 13, 109, 5)).func
 
 def packed(func: PrimFunc, last: str) -> OpenSchedule:
     """The function with its last product packed, as it is when the rules come to the product before."""
-    (new,) = Packing().apply(OpenSchedule(func, TWO, [b.name for b in blocks(func)]), last)
+    (new,) = PACKING.apply(OpenSchedule(func, TWO, [b.name for b in blocks(func)]), last)
     return new
 
 

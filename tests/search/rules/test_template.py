@@ -7,17 +7,10 @@ import pytest
 
 from codegen import lower
 from codegen.target import Target
-from schedule import replay
+from schedule import replay, templates
 from schedule.open_schedule import OpenSchedule
 from schedule.open_trace import Role
-from search.rules import (
-    DepthwiseConvolution,
-    DirectConvolution,
-    NarrowConvolution,
-    PixelsInLanes,
-    TransposedConvolution,
-    Verdict,
-)
+from search.rules import SumOfProducts, Verdict
 from search.sample import sample
 from search.sketch import Sketch
 from search.space import generate
@@ -48,18 +41,18 @@ def only(rule, func: PrimFunc) -> set[str]:
 
 
 def test_convolutions_with_channels_for_half_a_vector():
-    assert only(DirectConvolution(), convolution(8)) == {"conv"}
-    assert only(DirectConvolution(), convolution(7)) == set()
-    assert only(DirectConvolution(), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func) == {"Y"}
+    assert only(SumOfProducts(templates.conv2d), convolution(8)) == {"conv"}
+    assert only(SumOfProducts(templates.conv2d), convolution(7)) == set()
+    assert only(SumOfProducts(templates.conv2d), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func) == {"Y"}
     groups = workloads.make("conv2d_nhwc", (1, 7, 9, 6, 34, 3, 1, 1, 1, 2)).func
-    assert only(DirectConvolution(), groups) == {"Y"}
+    assert only(SumOfProducts(templates.conv2d), groups) == {"Y"}
     for other in (programs.matmul(), workloads.make("depthwise", (1, 7, 13, 5, 3, 3, 1, 1)).func, transposed()):
-        assert only(DirectConvolution(), other) == set()
+        assert only(SumOfProducts(templates.conv2d), other) == set()
 
 
 def test_a_direct_convolution():
     """Its levels; the channels are innermost in the copy from which the consumer turns tiles round."""
-    (new,) = DirectConvolution().apply(state(convolution()), "conv")
+    (new,) = SumOfProducts(templates.conv2d).apply(state(convolution()), "conv")
     nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
     assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     assert [len(level) for level in new.tiled("conv").levels] == [1, 2, 1, 3, 2, 1]  # as the class says
@@ -71,17 +64,17 @@ def test_a_direct_convolution():
 
 def test_channels_that_are_last_are_not_turned():
     func = workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func
-    (new,) = DirectConvolution().apply(state(func), "Y")
+    (new,) = SumOfProducts(templates.conv2d).apply(state(func), "Y")
     assert set(new.scheduled) == {"Y"} and [b.name for b in blocks(new.func)] == ["pad", "Y"]
     same_numbers(func, new.func, seeds=(0,))
 
 
 def test_transposed_convolutions():
-    assert only(TransposedConvolution(), transposed(8)) == {"Y"}
-    assert only(TransposedConvolution(), transposed(7)) == set()
-    assert only(TransposedConvolution(), transposed(stride=1)) == {"Y"}  # no zeros, but a kernel that runs backwards
+    assert only(SumOfProducts(templates.transposed), transposed(8)) == {"Y"}
+    assert only(SumOfProducts(templates.transposed), transposed(7)) == set()
+    assert only(SumOfProducts(templates.transposed), transposed(stride=1)) == {"Y"}  # no zeros, but a kernel that runs backwards
     for other in (programs.matmul(), convolution()):
-        assert only(TransposedConvolution(), other) == set()
+        assert only(SumOfProducts(templates.transposed), other) == set()
 
 
 def filled(sketch: Sketch, channels: int, pixels: int, rows: int = 1) -> list[int]:
@@ -130,15 +123,15 @@ def square(width: int = 7, kernel: int = 3, padding: int = 1) -> PrimFunc:
 
 
 def test_convolutions_whose_pixels_are_last_and_fill_a_vector():
-    assert only(PixelsInLanes(), square()) == {"conv"}
-    assert only(PixelsInLanes(), square(width=3)) == set()  # an image of fifteen pixels
+    assert only(SumOfProducts(templates.pixels), square()) == {"conv"}
+    assert only(SumOfProducts(templates.pixels), square(width=3)) == set()  # an image of fifteen pixels
     for other in (programs.matmul(), workloads.make("conv1d", (1, 17, 5, 19, 3, 2, 1)).func):
-        assert only(PixelsInLanes(), other) == set()
+        assert only(SumOfProducts(templates.pixels), other) == set()
 
 
 def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
     func = square()
-    (new,) = PixelsInLanes().apply(state(func), "conv")
+    (new,) = SumOfProducts(templates.pixels).apply(state(func), "conv")
     assert [b.name for b in blocks(new.func)] == ["pad_reindex", "conv", "Y"] and new.pending == ["conv", "Y"]
     assert {t.axis: (t.extent, t.vector, t.parts) for t in new.tiles} == {
         "v0": (13, False, ("v_co",)),
@@ -147,7 +140,7 @@ def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
     nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
     assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     same_numbers(func, new.func, seeds=(0,))
-    (new,) = PixelsInLanes().apply(state(square(kernel=1, padding=0)), "conv")
+    (new,) = SumOfProducts(templates.pixels).apply(state(square(kernel=1, padding=0)), "conv")
     assert "reindex" not in " ".join(b.name for b in blocks(new.func))
 
 
@@ -176,11 +169,11 @@ def depthwise(name: str = "depthwise") -> PrimFunc:
 
 
 def test_few_channels_and_kernels_of_their_own():
-    assert only(NarrowConvolution(), narrow()) == {"Y"}
-    assert only(NarrowConvolution(), narrow(16)) == set()
-    assert only(DepthwiseConvolution(), depthwise()) == {"conv"}
-    assert only(DepthwiseConvolution(), depthwise("depthwise_nhwc")) == {"Y"}
-    for rule in (NarrowConvolution(), DepthwiseConvolution()):
+    assert only(SumOfProducts(templates.narrow), narrow()) == {"Y"}
+    assert only(SumOfProducts(templates.narrow), narrow(16)) == set()
+    assert only(SumOfProducts(templates.depthwise), depthwise()) == {"conv"}
+    assert only(SumOfProducts(templates.depthwise), depthwise("depthwise_nhwc")) == {"Y"}
+    for rule in (SumOfProducts(templates.narrow), SumOfProducts(templates.depthwise)):
         for other in (programs.matmul(), convolution(), transposed()):
             assert only(rule, other) == set()
 
@@ -202,7 +195,7 @@ def test_a_long_sum_may_run_in_parts():
         workloads.make("conv2d", (1, 7, 13, 40, 17, 3, 3, 1, 1)).func,
         Target("llvm", num_cores=1, vector_bits=512, l2=16384),
     )
-    (parts, whole) = DirectConvolution().apply(OpenSchedule(func, small, [b.name for b in blocks(func)]), "conv")
+    (parts, whole) = SumOfProducts(templates.conv2d).apply(OpenSchedule(func, small, [b.name for b in blocks(func)]), "conv")
     assert (parts.rules, whole.rules) == (["conv: direct convolution, the sum in parts"], ["conv: direct convolution"])
     tiles = [t for t in parts.tiles if t.reduce]
     assert [(t.axis, t.extent) for t in tiles] == [("v_rc", 40)]
