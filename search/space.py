@@ -89,11 +89,10 @@ def generate(
         return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
     derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
-    sketches: dict[tuple, Sketch] = {}
-    for n, state in enumerate(best_first(derivation, most)):
-        sketch = annotated(state, chosen, f"sketch {n}", func)
-        sketches.setdefault(sketch.steps, sketch)
-    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches.values())]
+    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, most)]
+    if derivation.templates is not None:  # rules may come to the same as they
+        sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
+    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
 
 
 def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:

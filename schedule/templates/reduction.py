@@ -122,6 +122,7 @@ def _share_merged(s: OpenSchedule, first: str, second: str, count: int, threads:
     around = merged(s, first, second, count)
     if threads > 1 and around:
         share(s, first, around[:1])
+    done(s, first)
 
 
 def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
