@@ -92,8 +92,9 @@ def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, in
         columns = [np.broadcast_to(evaluate(e, values), total) for e in by]
     except Opaque:
         return False
-    _, group = distinct(np.array(columns, np.int64).reshape(-1, total).T)
-    _, own = distinct(np.array([values[name] for name in names], np.int64).reshape(-1, total).T)
+    _, group = distinct(np.array(columns, np.int64).reshape(len(columns), total).T)
+    mine = [values[name] for name in names]
+    _, own = distinct(np.array(mine, np.int64).reshape(len(mine), total).T)
     some = np.zeros(total, np.int64)
     some[group] = own
     return bool(np.all(some[group] == own))
