@@ -151,11 +151,11 @@ class OpenSchedule(Schedule):
         """Become what a copy of this schedule has become."""
         vars(self).update(vars(other))
 
-    def attempt(self, way: Way) -> bool:
-        """Go on in a way, if its steps are legal; says whether they are."""
+    def attempt(self, build: Callable[..., object], *args: object) -> bool:
+        """Call a function with a copy of this schedule, and become that if all its steps are legal; says whether they are."""
         new = self.copy()
         try:
-            way(new)
+            build(new, *args)
         except ScheduleError:
             return False
         self.take(new)

@@ -8,10 +8,11 @@ it on an `OpenSchedule`, whose open numbers have the computed ones as seeds: `sc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from schedule.machine import Described
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import OpenSchedule
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
@@ -55,12 +56,12 @@ def build(s: OpenSchedule) -> list[str]:
             _contracted(s, name)
     for name in s.left()[::-1]:
         if name in s.left() and (rows := rowwise.matches(s, name, s.scheduled)) is not None:
-            _take(s, name, "rows", lambda new, rows=rows: rowwise.build(new, rows))
+            _take(s, name, "rows", rowwise.build, rows)
     for name in s.left():
         if elementwise.matches(s.block(name)):
-            _take(s, name, "elementwise", lambda new, name=name: elementwise.build(new, name))
+            _take(s, name, "elementwise", elementwise.build, name)
         elif only_reduces(s.block(name)):
-            _take(s, name, "reduction", lambda new, name=name: reduction.build(new, name))
+            _take(s, name, "reduction", reduction.build, name)
     return s.left()
 
 
@@ -78,9 +79,9 @@ def _contracted(s: OpenSchedule, name: str) -> None:
         _take(s, name, *next(SUMS[best].ways(s, name)))
 
 
-def _take(s: OpenSchedule, name: str, label: str, way: Way) -> None:
-    """Schedule a block in a way, if that is legal."""
-    if s.attempt(way):
+def _take(s: OpenSchedule, name: str, label: str, build: Callable[..., object], *args: object) -> None:
+    """Schedule a block, if that is legal."""
+    if s.attempt(build, *args):
         s.rules.append(f"{name}: {label}")
 
 

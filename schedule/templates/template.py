@@ -95,13 +95,13 @@ class SumOfProducts(Template):
         return Verdict.SKIP if self.found(s, block) is None else Verdict.APPLY
 
     def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
-        pattern, found = self.pattern, self.pattern.matches(s.block(block))
-        variants = getattr(pattern, "variants", None)
-        if variants is None:
-            yield pattern.NAME, lambda new: pattern.build(new, found)
-            return
-        for variant in variants(found, s.target.machine):
-            yield f"{pattern.NAME}{variant}", lambda new, v=variant: pattern.build(new, found, v)
+        found = self.pattern.matches(s.block(block))
+        variants = getattr(self.pattern, "variants", None)
+        for variant in [()] if variants is None else [(v,) for v in variants(found, s.target.machine)]:
+            yield "".join((self.name, *variant)), self._way(found, *variant)
+
+    def _way(self, found: Any, *variant: str) -> Way:
+        return lambda new: self.pattern.build(new, found, *variant)
 
 
 __all__ = ["Pattern", "SumOfProducts", "Template", "Verdict"]

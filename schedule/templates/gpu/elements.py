@@ -48,7 +48,7 @@ def bind_rest(s: OpenSchedule) -> None:
     sums up stays in a register, and its epilogue follows at once."""
     for name in [b.name for b in blocks(s.func)]:
         if any(b.name == name for b in blocks(s.func)) and not bound(s, name):
-            s.attempt(lambda new, name=name: build(new, name))
+            s.attempt(build, name)
 
 
 def build(s: OpenSchedule, name: str) -> None:
