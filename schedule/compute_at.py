@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tir.analysis.regions import accessed
 from tir.ir import Axis, For, PrimFunc
+from tir.simplify import ranges_of
 from tir.traverse import variables
 
 from .compute_inline import compute_inline
 from .dataflow import Leaf, locate, locate_loop, shared_loops
 from .edits import Insertion, Names, edited, parts, pick_position
 from .error import ScheduleError, listing
-from .placement import INLINE, ROOT, laid_out, loops_and_ranges, needed
+from .placement import INLINE, ROOT, laid_out, needed
 from .primitive import path as path_of
 from .primitive import primitive
 from .requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
@@ -45,8 +46,7 @@ def compute_at(
     scope, moved = locate(func, block)
     what = "moved"
     need_own_temporary(scope, moved, what)
-    path = locate_loop(scope, moved, loop)
-    target: For = path[-1]  # type: ignore[assignment]
+    target, path = locate_loop(scope, moved, loop)
     producer = moved.block
 
     consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
@@ -83,7 +83,7 @@ def compute_at(
     first = max((n + 1 for n, s in enumerate(stmts) if any(w.writes & moved.inputs for w in scope.leaves_under(s))), default=0)
     position = pick_position(index, first, last, target)
 
-    _, ranges = loops_and_ranges(path, scope.ranges)
+    ranges = ranges_of(path, scope.ranges)
     reads, _ = accessed(target.body, ranges, moved.writes)
     windows = needed(producer, reads, ranges)
     removed = edited(func, [(producer, None)])

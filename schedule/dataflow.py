@@ -224,8 +224,8 @@ def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
     )
 
 
-def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[Stmt, ...]:
-    """The way from the root of the scope to a loop, inclusive, if a block may be put under it."""
+def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
+    """A loop, and the way from the root of the scope to it, inclusive, if a block may be put under it."""
     target, path = loop_at(scope.func, loop)
     within = _scope(scope.func, path)
     if within.root is not scope.root:
@@ -254,7 +254,7 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[Stmt, ...]:
                 (s, KIND_WORDS[s.kind]),
                 hint="vectorize afterwards",
             )
-    return tuple(inside)
+    return target, tuple(inside)
 
 
 def _scope(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
@@ -288,13 +288,8 @@ def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
 
 
 def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
-    """The buffer that a block reads (or writes), by its number among them or by its name; refuses where there is none.
-
-    The order is that of the stated regions, else of first use; what a reduction with an init accumulates in does not count as
-    read.
-    """
-    stated = block.writes if written else block.reads
-    found = _used(block, written) if stated is None else {r.buffer.name: r.buffer for r in stated}
+    """The buffer that a block reads (or writes), by its number among them or by its name; refuses where there is none."""
+    found = used_buffers(block, written)
     what = "writes" if written else "reads"
     if isinstance(index, str):
         if index not in found:
@@ -313,8 +308,14 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
     return list(found.values())[index]
 
 
-def _used(block: Block, written: bool) -> dict[str, Buffer]:
-    """The buffers that a block writes, or reads, by name and in the order of first use."""
+def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
+    """The buffers that a block reads (or writes), by name, in the order of the stated regions, else of first use.
+
+    What a reduction with an init accumulates in does not count as read.
+    """
+    stated = block.writes if written else block.reads
+    if stated is not None:
+        return {r.buffer.name: r.buffer for r in stated}
     kind = Store if written else Load
     nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
     found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}  # type: ignore[attr-defined]

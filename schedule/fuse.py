@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import mul
+
 from tir.ir import Expr, For, PrimFunc, Var
 from tir.simplify import simplify
 from tir.traverse import variables
@@ -45,14 +48,10 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
     if len(nest) == 1:
         return func, nest[0].name
 
-    total: Expr = nest[0].extent
-    for loop in nest[1:]:
-        total = total * loop.extent
-    total = simplify(total)
+    total = simplify(reduce(mul, (loop.extent for loop in nest)))
     (name,) = fresh_names(func, "_".join(loops) + "_fused")
     fused = For(Var(name, nest[0].var.dtype), total, nest[-1].body)
     around = [s for s in above[:-1] if type(s) is For]
-    ranges_inside = [*around, fused]
     mapping: dict[str, Expr] = {}
     rest: Expr = fused.var
     for loop in reversed(nest[1:]):
@@ -60,5 +59,5 @@ def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple
         rest = rest // loop.extent
     mapping[nest[0].name] = rest
     folded = () if preserve_unit_iters else (name,)
-    body = substitute_loops(fused.body, mapping, ranges_inside, folded)
+    body = substitute_loops(fused.body, mapping, [*around, fused], folded)
     return replace_path(func, above, fused.with_(body=body)), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store, Unary, Var
 from tir.simplify import ranges_of, simplify
@@ -13,10 +13,10 @@ from .digits import proving
 from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
 from .primitive import primitive
+from .reducer import Accumulation, accumulation
 from .requirements import need_complete, need_own_temporary, own_axes, single_store
 from .window import windows
 
-_OPERATIONS = ("+", "*", "min", "max", "and", "or")
 _IDENTITIES = {"+": 0, "*": 1}
 
 
@@ -44,10 +44,10 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     if other.root is not scope.root:
         raise _refusal(f"`{reduction_block}` and `{epilogue_block}` are not inside the same block", epilogue_block, *marks)
     last = scope.leaf(epilogue)
-    op, update = _operation(reduction)
+    sums = _accumulated(reduction)
     what = "fused with an epilogue"
     need_own_temporary(scope, first, what)
-    result = update.buffer
+    result = sums.store.buffer
     store = single_store(epilogue)
     need_complete(scope, last, "fused with a reduction")
     reader = next((r for r in scope.readers(result.name) if r is not first and r is not last), None)
@@ -59,21 +59,20 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     output = store.buffer
     if output.dtype != result.dtype:
         raise _refusal(f"`{output.name}` holds {output.dtype}, and `{result.name}` {result.dtype}", epilogue_block, *marks)
-    rest, place = _rest(epilogue, store.value, result.name, op)
-    own = own_axes(reduction, update)
+    rest, place = _rest(epilogue, store.value, result.name, sums.op)
+    own = own_axes(reduction, sums.store)
     axes = _matched(reduction, epilogue, own, place)
     own_axes(epilogue, store)
     _need_all(epilogue, last)
     _need_apart(scope, first, last, output.name)
 
-    start: Expr = reduction.init.value  # type: ignore[union-attr]
     combined = [substitute(e, axes) for e in rest]
-    neutral = type(start) is Const and start.value == _IDENTITIES.get(op)
-    parts = combined if neutral and combined else [start, *combined]
+    neutral = type(sums.start) is Const and sums.start.value == _IDENTITIES.get(sums.op)
+    parts = combined if neutral and combined else [sums.start, *combined]
     into = tuple(simplify(substitute(i, axes), ranges_of([reduction])) for i in store.indices)
 
     body = with_accesses(reduction.body, result.name, output, lambda _: into)
-    init = Store(output, into, reduce(lambda a, b: Binary(op, a, b), parts))
+    init = Store(output, into, reduce(partial(Binary, sums.op), parts))
     changes: list[tuple[Stmt, Stmt | None]] = [
         (reduction, reduction.with_(body=body, init=init, reads=None, writes=None)),
         (epilogue, None),
@@ -81,23 +80,11 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     return without_buffers(edited(func, changes), [result.name]), None
 
 
-def _operation(block: Block) -> tuple[str, Store]:
-    """The operation by which a block accumulates, and its store."""
-    body, init = block.body, block.init
-    if type(body) is Store and type(init) is Store and block.is_reduction:
-        old = Load(body.buffer, body.indices)
-        match body.value:
-            case Binary(op, a, b) if (
-                op in _OPERATIONS
-                and (a == old) != (b == old)
-                and (init.buffer, init.indices)
-                == (
-                    body.buffer,
-                    body.indices,
-                )
-            ):
-                if not any(n.buffer.name == body.buffer.name for n in loads(b if a == old else a)) and not loads(init.value):
-                    return op, body
+def _accumulated(block: Block) -> Accumulation:
+    """What a reduction accumulates, from its inputs alone."""
+    found = accumulation(block)
+    if found is not None and block.is_reduction and not _uses(found.added, found.store.buffer.name) and not loads(found.start):
+        return found
     raise ScheduleError(
         f"`{block.name}` is not a reduction by +, *, min, max, and, or, with its init",
         (block, "the block"),

@@ -30,12 +30,13 @@ from tir.ir import (
 )
 from tir.nearest import did_you_mean
 from tir.simplify import ranges_of, simplify
-from tir.traverse import blocks, loads, map_children, substatements, substitute, walk
+from tir.traverse import loads, map_children, stores, substitute, walk
 
 from .dataflow import Leaf, buffer_of, locate
 from .edits import Insertion, Names, edited, parts, unstated
 from .error import Mark, ScheduleError, listing
 from .index_map import IndexMap, Layout, invert, place_names
+from .primitive import path_where
 from .requirements import own_axes, single_store
 from .window import Unproved, windows
 
@@ -142,38 +143,27 @@ def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate:
 
 def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
     """The only writer of a buffer with the nest that it is alone in, if that writes every element once, from other buffers."""
-    writers = [b for b in blocks(func.body) if any(type(s) is Store and s.buffer.name == target.name for s in _direct(b))]
-    if len(writers) != 1:
+    written = [s for s in stores(func.body) if s.buffer.name == target.name]
+    if len(written) != 1:
+        return None
+    *_, around, _ = path_where(func, lambda s: s is written[0])
+    if type(around) is not Block:
         return None
     try:
-        _, leaf = locate(func, writers[0].name)
-        if leaf.stmt is not writers[0] or any(it.axis is not Axis.SPATIAL for it in writers[0].iters):
-            return None
-        store = single_store(writers[0])
-        axes = {it.var.name: it for it in writers[0].iters}
-        for v, dim in zip(own_axes(writers[0], store), target.shape, strict=True):
+        _, leaf = locate(func, around.name)
+        store = single_store(around)
+        axes = {it.var.name: it for it in around.iters}
+        for v, dim in zip(own_axes(around, store), target.shape, strict=True):
             if (Const(1, dim.dtype) if v is None else axes[v].extent) != dim:
                 return None
-        if any(n.buffer.name == target.name for n in loads(writers[0])):
-            return None
-        windows(writers[0], (), leaf.loops)
+        windows(around, (), leaf.loops)
     except (ScheduleError, Unproved):
+        return None
+    if any(it.axis is not Axis.SPATIAL for it in around.iters) or any(n.buffer.name == target.name for n in loads(around)):
         return None
     if leaf.alone != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
         return None
     return leaf, leaf.loops[0] if leaf.loops else leaf.stmt
-
-
-def _direct(stmt: Stmt) -> list[Stmt]:
-    """The statements of a block that are in no block inside it."""
-    found: list[Stmt] = []
-    stack = list(substatements(stmt))
-    while stack:
-        s = stack.pop()
-        if type(s) is not Block:
-            found.append(s)
-            stack.extend(substatements(s))
-    return found
 
 
 def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:

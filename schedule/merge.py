@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import islice, pairwise, product
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
@@ -45,9 +45,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     paths = [path_to_loop(func, n) for n in loops]
     if len(paths) == 1:
         return func, loops[0]
-    common = list(paths[0])
-    for p in paths[1:]:
-        common = list(shared(common, p))
+    common = reduce(shared, paths, tuple(paths[0]))
     order: dict[int, int] = {id(s): n for n, s in enumerate(walk_stmts(func.body))}
     paths.sort(key=lambda p: order[id(p[-1])])
     nests = [_nest(p, len(common), paths) for p in paths]
@@ -91,10 +89,9 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
         for m, earlier in enumerate(bodies[:n]):
             _need_forward(around, merged, nests[m], nests[n], earlier, later, private)
     place = _place(around, siblings, places)
-    stmts = [s for n, s in enumerate(siblings) if n not in places[:place] and n not in places[place + 1 :]]
     result = nest(merged, seq(*bodies))
-    stmts = [result if s is siblings[places[place]] else s for s in stmts]
-    return replace_path(func, common, seq(*stmts)), merged[-1].name
+    stmts = [result if n == place else s for n, s in enumerate(siblings) if n == place or n not in places]
+    return replace_path(func, list(common), seq(*stmts)), merged[-1].name
 
 
 def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> list[For]:
@@ -185,21 +182,22 @@ def _need_forward(
 
 
 def _place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
-    """Which of the nests stays where it is, the others coming to it: the first, else the last; refuses where neither can."""
+    """The number among `siblings` of the nest that stays where it is, the others coming to it: the first of `places`, else the
+    last; refuses where neither can."""
     between = [n for n in range(places[0] + 1, places[-1]) if n not in places]
-    against: tuple[Stmt, Stmt, str] | None = None
-    for choice in (0, len(places) - 1):
-        conflict = None
-        for moved in places:
-            for other in between:
-                crossed = other < moved if choice == 0 else other > moved
-                if crossed and conflict is None:
-                    buffer = _shared_buffer(around, siblings[moved], siblings[other])
-                    conflict = None if buffer is None else (siblings[moved], siblings[other], buffer)
+    against: list[tuple[Stmt, Stmt, str]] = []
+    for place in (places[0], places[-1]):
+        crossed = ((m, n) for m in places for n in between if min(m, place) < n < max(m, place))
+        conflicts = (
+            (siblings[m], siblings[n], buffer)
+            for m, n in crossed
+            if (buffer := _shared_buffer(around, siblings[m], siblings[n])) is not None
+        )
+        conflict = next(conflicts, None)
         if conflict is None:
-            return choice
-        against = against or conflict
-    moved_nest, in_between, buffer = against  # type: ignore[misc]
+            return place
+        against.append(conflict)
+    moved_nest, in_between, buffer = against[0]
     raise ScheduleError(
         f"what stands between the nests depends on them through `{buffer}`, and cannot come before or after both",
         (in_between, "in between"),

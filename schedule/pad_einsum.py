@@ -12,6 +12,7 @@ from .error import ScheduleError
 from .index_map import IndexMap, Layout, place_names
 from .layouts import padded
 from .primitive import find_block, need_not_parameter, primitive
+from .reducer import accumulation
 from .requirements import need_complete, need_temporary, own_loops
 
 
@@ -80,23 +81,16 @@ def pad_einsum(func: PrimFunc, block: str, padding: list[int]) -> tuple[PrimFunc
 
 def _product(block: Block) -> tuple[Store, list[Load]]:
     """The store of a block that adds a product to what it stores, and the factors."""
-    store, init = block.body, block.init
     refused = ScheduleError(
         f"`{block.name}` does not add a product of elements to what was 0",
         (block, "the block"),
         hint="it must be C[...] = C[...] + A[...] * B[...], from T.init() with 0",
     )
-    if type(store) is not Store or type(init) is not Store or type(init.value) is not Const or init.value.value != 0:
+    found = accumulation(block)
+    if found is None or found.op != "+" or type(found.start) is not Const or found.start.value != 0:
         raise refused
-    match store.value:
-        case Binary("+", Load(buffer, indices), product) if buffer == store.buffer and indices == store.indices:
-            pass
-        case Binary("+", product, Load(buffer, indices)) if buffer == store.buffer and indices == store.indices:
-            pass
-        case _:
-            raise refused
     factors: list[Load] = []
-    stack: list[Expr] = [product]
+    stack = [found.added]
     while stack:
         match stack.pop():
             case Binary("*", a, b):
@@ -108,9 +102,9 @@ def _product(block: Block) -> tuple[Store, list[Load]]:
             case _:
                 raise refused
     places = {f.buffer.name: f.indices for f in factors}
-    if any(places[f.buffer.name] != f.indices for f in factors) or store.buffer.name in places:
+    if any(places[f.buffer.name] != f.indices for f in factors) or found.store.buffer.name in places:
         raise refused
-    return store, factors
+    return found.store, factors
 
 
 def _grown(block: Block, access: Load | Store, sizes: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, ...]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from tir import dtypes
-from tir.ir import LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.ir import COMPARISONS, LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
 from tir.points import ON_NUMBERS
-from tir.traverse import loads, map_children, rewrite, substitute, variables
+from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
 from .error import ScheduleError
 
@@ -43,6 +43,28 @@ class Reducer:
         for v, value in zip(reversed(lets), reversed(values), strict=True):
             body = Let(v, value, body)
         return body
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """`C[...] = C[...] op added` by one store, `C[...]` starting from the value of init."""
+
+    op: str
+    store: Store
+    added: Expr
+    start: Expr
+
+
+def accumulation(block: Block) -> Accumulation | None:
+    """What a block accumulates by one store, from an init at the same place; None where it does something else."""
+    body, init = block.body, block.init
+    if type(body) is not Store or type(init) is not Store or (init.buffer, init.indices) != (body.buffer, body.indices):
+        return None
+    old = Load(body.buffer, body.indices)
+    match body.value:
+        case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if (a == old) != (b == old):
+            return Accumulation(op, body, b if a == old else a, init.value)
+    return None
 
 
 def reducer_of(block: Block, reordered: bool) -> Reducer:
@@ -127,33 +149,15 @@ def _condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Expr | No
 def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
     """What meets an old value: the other operand, or the other choice of a select."""
     found: list[Expr] = []
-
-    def visit(e: Expr) -> None:
-        match e:
-            case Binary(_, a, b) if e.op not in ("==", "!=", "<", "<=", ">", ">=") and old in (a, b):
+    for n in (n for v in values for n in walk(v)):
+        match n:
+            case Binary(op, a, b) if op not in COMPARISONS and old in (a, b):
                 found.append(b if a == old else a)
             case Select(_, a, b) if old in (a, b):
                 found.append(b if a == old else a)
-        for c in _operands(e):
-            visit(c)
-
-    for v in values:
-        visit(v)
     if not found or any(f != found[0] for f in found) or any(n.startswith("old ") for n in variables(found[0])):
         raise _unknown(block)
     return found[0]
-
-
-def _operands(e: Expr) -> list[Expr]:
-    match e:
-        case Binary(_, a, b):
-            return [a, b]
-        case Select(c, a, b):
-            return [c, a, b]
-        case Unary(_, a) | Cast(_, a):
-            return [a]
-        case _:
-            return []
 
 
 def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:

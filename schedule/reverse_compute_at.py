@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.affine import Ranges
 from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
-from tir.simplify import prove, simplify
+from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, stores
 
 from .dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
@@ -48,12 +48,11 @@ def reverse_compute_at(
         return (func, None) if loop == ROOT else reverse_compute_inline(func, block)
     scope, moved = locate(func, block)
     need_complete(scope, moved, "moved")
-    path = locate_loop(scope, moved, loop)
-    target: For = path[-1]  # type: ignore[assignment]
+    target, path = locate_loop(scope, moved, loop)
     consumer = moved.block
     producers = _producers(scope, moved, target)
     feeding = _feeding(scope, moved, path, producers[-1])
-    _, ranges = loops_and_ranges(path, scope.ranges)
+    ranges = ranges_of(path, scope.ranges)
     made = _made(scope, moved, feeding, path, ranges)
     _need_same_share(scope, moved, feeding, shared(moved.above, path))
 

@@ -19,10 +19,9 @@ from .compute_at import compute_at
 from .compute_inline import compute_inline
 from .dataflow import locate
 from .error import ScheduleError
+from .placement import INLINE, ROOT
 from .primitive import constant_extent, find_loop, primitive
 from .reverse_compute_at import reverse_compute_at
-
-ROOT, INLINE = "root", "inline"
 
 
 @primitive

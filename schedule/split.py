@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from typing import cast
 
 from tir.ir import Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest
 from tir.simplify import prove, ranges_of, simplify
@@ -52,14 +54,9 @@ def split(func: PrimFunc, loop: str, factors: list[int | None], preserve_unit_it
     variables = [Var(n, target.var.dtype) for n in fresh_names(func, *(f"{loop}_{n}" for n in range(len(factors))))]
     extents = [inferred if f is None else Const(f, extent.dtype) for f in factors]
     parts = [For(v, e, target.body) for v, e in zip(variables, extents, strict=True)]
-    index: Expr | None = None
-    for part in parts:
-        if index is None:
-            index = part.var
-        else:
-            index = index * part.extent + part.var
     around = [*(s for s in above[:-1] if type(s) is For), *parts]
-    index = simplify(index)  # type: ignore[arg-type]
+    first, *others = parts
+    index = simplify(reduce(lambda index, part: index * part.extent + part.var, others, cast(Expr, first.var)))
     covered = prove(index < extent, ranges_of(around))
     folded = () if preserve_unit_iters else [p.name for p in parts if p.extent == Const(1, extent.dtype)]
     body = substitute_loops(target.body, {loop: index}, around, folded)

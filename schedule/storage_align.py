@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tir.ir import PrimFunc, annotated, annotation
 
-from .dataflow import buffer_of
+from .dataflow import buffer_of, used_buffers
 from .error import ScheduleError
 from .primitive import block_at, need_not_parameter, primitive, replace_path
 
@@ -39,15 +39,7 @@ def storage_align(
         raise ScheduleError(f"the last axis of `{buffer.name}` has the stride 1, which cannot be changed", mark)
     if factor < 1 or not 0 <= offset < factor:
         raise ScheduleError(f"`factor` must be positive and `offset` from 0 to below it, got {factor} and {offset}", mark)
-    number = _number(target, buffer.name)
+    number = list(used_buffers(target, written=True)).index(buffer.name)
     old = [entry for entry in annotation(target.annotations, KEY, []) if entry[:2] != [number, axis]]
     notes = annotated(target.annotations, KEY, sorted([*old, [number, axis, factor, offset]]))
     return replace_path(func, above, target.with_(annotations=notes)), None
-
-
-def _number(block, name: str) -> int:
-    """The number of a buffer among those that a block writes."""
-    number = 0
-    while buffer_of(block, number, written=True).name != name:
-        number += 1
-    return number

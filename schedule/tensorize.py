@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from tir.affine import Polynomial, add, as_constant, polynomial, split_terms, to_expr
@@ -144,11 +144,7 @@ class _Match:
     """What has been found equal so far: loops of the description as expressions, and the windows of its buffers."""
 
     loops: tuple[tuple[str, Expr], ...] = ()
-    windows: Mapping[str, Window] = None  # type: ignore[assignment]
-
-    def __post_init__(self):
-        if self.windows is None:
-            object.__setattr__(self, "windows", {})
+    windows: Mapping[str, Window] = field(default_factory=dict)
 
 
 def _what_to_try(description: Stmt, actual: Stmt) -> str:

@@ -54,20 +54,6 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[
         # The reduction has one step, of which no new variable is made: its init runs before it, always.
         target = target.with_(init=None, body=seq(target.init, target.body))
     over = {v.name: loop for v, (loop, _) in zip(layout.places, new, strict=True)}
-    ranges = layout.ranges
-
-    def moved(s):
-        return None if s is None else simplify_tree(substitute(s, back), ranges)
-
-    def regions(stated):
-        return None if stated is None else tuple(simplify_tree(substitute(r, back), ranges) for r in stated)
-
-    result = target.with_(
-        iters=tuple(iters),
-        predicate=substitute(conjunction(*layout.conditions), over),
-        body=moved(target.body),
-        init=moved(target.init),
-        reads=regions(target.reads),
-        writes=regions(target.writes),
-    )
+    inner = simplify_tree(substitute(target.with_(iters=()), back), layout.ranges)
+    result = inner.with_(iters=tuple(iters), predicate=substitute(conjunction(*layout.conditions), over))
     return edited(func, [(loops[0] if loops else target, nest(new, result))]), None  # type: ignore[arg-type]
