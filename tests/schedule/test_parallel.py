@@ -5,6 +5,7 @@ from tests.schedule.harness import Checked, check, refuse, same_numbers, well_fo
 from tests.schedule.programs import chain, elementwise, matmul, vector
 from tir import te
 from tir.ir import Allocate, Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, nest, seq
+from tir.script import parse
 from tir.traverse import path_to, replace_stmt
 
 
@@ -97,6 +98,44 @@ parallel('k'): `k` drives the reduction axis `v_k` of `C`, so its iterations dep
     9 |         with T.block("C"):
       |         ^^^^^^^^^^^^^^^^^^ accumulates over it
   hint: rfactor('k', 0) gives each iteration its own partial result
+""",
+    )
+
+
+def test_a_condition_is_read():
+    """What a block's condition reads of a buffer must not be written by other iterations."""
+    s = Schedule(
+        parse(
+            """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((7,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((7,), "float32")):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            T.where(B[6 - i] > T.float32(0))
+            C[vi] = A[vi]
+"""
+        )
+    )
+    refuse(
+        s,
+        """
+parallel('i'): cannot prove that different iterations of `i` touch different elements of `B`
+    7 |     for i in range(7):
+      |     ^^^^^^^^^^^^^^^^^^ cannot be parallel
+    8 |         with T.block("B"):
+      |         ^^^^^^^^^^^^^^^^^^ writes `B`
+    9 |             vi = T.axis.spatial(7, i)
+   10 |             B[vi] = A[vi]
+   11 |         with T.block("C"):
+      |         ^^^^^^^^^^^^^^^^^^ reads `B`
+  witness: i = 2 reads B[4], i = 4 writes it
+  hint: choose another loop, or put the two into loops of their own
 """,
     )
 
