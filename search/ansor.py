@@ -119,6 +119,8 @@ def _annotate(state: OpenSchedule) -> None:
 def _annotate_nest(state: OpenSchedule, nest: str) -> None:
     """A number of outer spatial loops fused and parallel; then unrolling and vectors in what is left."""
     stages = [b.name for b in walk_stmts(state.loop(nest)) if isinstance(b, Block)]
+    if not stages:
+        return
     chain = _outer_spatial(state, nest, stages)
     if not chain or state.target.num_cores == 1:
         _finish_nest(state, nest, stages)

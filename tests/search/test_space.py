@@ -213,10 +213,11 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("space", ["full", "ansor"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_has_a_valid_sketch(name):
+def test_every_function_has_a_valid_sketch(name, space):
     func = FUNCTIONS[name]
-    sketches = generate(func, TWO)
+    sketches = generate(func, TWO, space=space)
     assert sketches
     rng = np.random.default_rng(0)
     for sketch in sketches:
