@@ -108,10 +108,8 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
                 (second, "inside it"),
                 hint="fuse the two before binding, or bind this one to another axis",
             )
-    misplaced = [s for s in (outside if kind == "blockIdx" else inside) if s.kind is Kind.THREAD]
-    for other in misplaced:
-        pair = {kind, other.thread.split(".")[0]}
-        if pair == {"blockIdx", "threadIdx"}:
+    for other in outside if kind == "blockIdx" else inside:
+        if {kind, other.thread.split(".")[0]} == {"blockIdx", "threadIdx"}:
             first, second = (other, target) if kind == "blockIdx" else (target, other)
             raise ScheduleError(
                 "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tir.affine import Ranges
-from tir.ir import Block, Const, Expr, Load, PrimFunc, Stmt
+from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
 from tir.simplify import ranges_of, simplify
 from tir.traverse import rewrite, substitute
 
@@ -52,26 +51,18 @@ def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
     need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
     need_safe_domain(scope, leaf, what)
 
-    def formula(load: Load, ranges: Ranges) -> Expr:
-        mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
-        for index, v in zip(load.indices, places, strict=True):
-            if v is not None:
-                mapping[v] = index
-        return simplify(substitute(store.value, mapping), ranges)  # type: ignore[arg-type]
+    name = store.buffer.name
 
-    changes: list[tuple[Stmt, Stmt | None]] = [(producer, None)]
-    for c in consumers:
-        ranges = ranges_of([c.stmt])
-        changes.append((c.stmt, inlined(c.stmt, store.buffer.name, lambda load, ranges=ranges: formula(load, ranges))))
-    return without_buffers(edited(func, changes), [store.buffer.name]), None
+    def inlined(stmt: Stmt) -> Stmt:
+        ranges = ranges_of([stmt])
 
+        def visit(n: Node) -> Node | None:
+            if type(n) is Load and n.buffer.name == name:
+                mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
+                mapping |= {v: index for index, v in zip(n.indices, places, strict=True) if v is not None}
+                return simplify(substitute(store.value, mapping), ranges)
+            return unstated(n, name) if type(n) is Block else None
 
-def inlined(stmt: Stmt, name: str, formula) -> Stmt:
-    """`stmt` with every read of a buffer replaced; the stated regions of blocks that read it are dropped."""
+        return rewrite(stmt, visit)
 
-    def visit(n):
-        if type(n) is Load and n.buffer.name == name:
-            return formula(n)
-        return unstated(n, name) if type(n) is Block else None
-
-    return rewrite(stmt, visit)  # type: ignore[return-value]
+    return without_buffers(edited(func, [(producer, None), *((c.stmt, inlined(c.stmt)) for c in consumers)]), [name]), None

@@ -275,16 +275,17 @@ def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
     return tuple(s for s in shared(a, b) if type(s) is For)
 
 
-def leaves_from(scope: Scope, first: Stmt, last: Stmt) -> list[Leaf]:
-    """The leaves from the first one under `first` to the last one under `last`."""
-    orders = [leaf.order for leaf in scope.leaves if leaf.under(first) or leaf.under(last)]
+def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+    """The leaves under the two different statements below the common part of two paths, and those between."""
+    n = len(shared(a, b))
+    orders = [leaf.order for leaf in scope.leaves if leaf.under(a[n]) or leaf.under(b[n])]
     return list(scope.leaves[min(orders) : max(orders) + 1])
 
 
-def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
-    """The leaves under the two different statements below the common part of two paths, and those between."""
-    common = shared(a, b)
-    return leaves_from(scope, a[len(common)], b[len(common)])
+def running_between(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+    """The leaves that may run between two places: all in the outermost loop around both, else their `span`."""
+    outermost = next(iter(shared_loops(a, b)), None)
+    return span(scope, a, b) if outermost is None else scope.leaves_under(outermost)
 
 
 def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:

@@ -103,25 +103,25 @@ def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
     return func.with_(body=visit(func.body)) if extents else func
 
 
-def with_accesses(stmt: S, name: str, buffer: Buffer, place: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> S:
-    """`stmt` with accesses of a buffer made ones of another, at `place(indices)`; stated regions of the old one are dropped."""
+def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
+    """`stmt` with the accesses of some buffers, by name, made ones of another buffer, at a function of their indices; stated
+    regions of the old ones are dropped."""
 
     def visit(n):
         match n:
-            case Load(old, indices) if old.name == name:
-                return Load(buffer, place(indices))
-            case Store(old, indices, value) if old.name == name:
-                return Store(buffer, place(indices), value)
+            case Load(old, indices) | Store(old, indices) if old.name in moved:
+                buffer, place = moved[old.name]
+                return n.with_(buffer=buffer, indices=place(indices))
             case Block():
-                return unstated(n, name)
+                return unstated(n, *moved)
         return None
 
     return rewrite(stmt, visit)
 
 
-def unstated(block: Block, name: str) -> Block:
-    """A block without its stated reads, and writes, where a buffer is among them."""
-    stated = {key: None for key in ("reads", "writes") if any(r.buffer.name == name for r in getattr(block, key) or ())}
+def unstated(block: Block, *names: str) -> Block:
+    """A block without its stated reads, and writes, where one of some buffers is among them."""
+    stated = {key: None for key in ("reads", "writes") if any(r.buffer.name in names for r in getattr(block, key) or ())}
     return block.with_(**stated) if stated else block
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Load, PrimFunc, Stmt, Store, Unary, Var
+from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Unary, Var
 from tir.simplify import ranges_of, simplify
 from tir.traverse import loads, substitute
 
-from .dataflow import Leaf, Scope, locate, shared, span
+from .dataflow import Leaf, Scope, locate, running_between
 from .digits import proving
 from .edits import edited, with_accesses, without_buffers
 from .error import Mark, ScheduleError
@@ -71,7 +71,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     parts = combined if neutral and combined else [sums.start, *combined]
     into = tuple(simplify(substitute(i, axes), ranges_of([reduction])) for i in store.indices)
 
-    body = with_accesses(reduction.body, result.name, output, lambda _: into)
+    body = with_accesses(reduction.body, {result.name: (output, lambda _: into)})
     init = Store(output, into, reduce(partial(Binary, sums.op), parts))
     changes: list[tuple[Stmt, Stmt | None]] = [
         (reduction, reduction.with_(body=body, init=init, reads=None, writes=None)),
@@ -154,15 +154,9 @@ def _need_all(epilogue: Block, leaf: Leaf) -> None:
 
 def _need_apart(scope: Scope, first: Leaf, last: Leaf, output: str) -> None:
     """Refuse if something between the two blocks writes what the epilogue reads, or uses what it writes."""
-    common = shared(first.above, last.above)
-    loop = next((s for s in common if type(s) is For), None)
-    if loop is not None:
-        between = scope.leaves_under(loop)
-    else:
-        between = span(scope, (*first.above, first.stmt), (*last.above, last.stmt))
     if output in first.reads:
         raise _refusal(f"{first.quoted} reads `{output}`, which {last.quoted} writes", last.name, (first.stmt, f"reads {output}"))
-    for leaf in between:
+    for leaf in running_between(scope, (*first.above, first.stmt), (*last.above, last.stmt)):
         if leaf is first or leaf is last:
             continue
         changed = sorted(leaf.writes & last.inputs)

@@ -91,15 +91,11 @@ def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buff
         case [("read" | "write") as kind, index]:
             return buffer_of(block, index, written=kind == "write")
         case str() as name:
-            for n in walk(block):
-                if type(n) is Buffer and n.name == name:
-                    return n
-            used = sorted({n.name for n in walk(block) if type(n) is Buffer})
-            raise ScheduleError(
-                f"`{block.name}` uses no buffer called `{name}`, but {listing(used)}",
-                (block, "the block"),
-                hint=did_you_mean(name, used),
-            )
+            used = {n.name: n for n in walk(block) if type(n) is Buffer}
+            if name in used:
+                return used[name]
+            reason = f"`{block.name}` uses no buffer called `{name}`, but {listing(sorted(used))}"
+            raise ScheduleError(reason, (block, "the block"), hint=did_you_mean(name, sorted(used)))
         case _:
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 
@@ -116,16 +112,9 @@ def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt 
             case Block():
                 if not any(type(x) is Buffer and x.name == name for x in walk(n)):
                     return n
-                inside: Ranges = ranges_of([n], ranges)
-                return unstated(n, name).with_(
-                    iters=tuple(map_children(it, lambda c: visit(c, ranges)) for it in n.iters),
-                    predicate=visit(n.predicate, ranges),
-                    body=visit(n.body, inside),
-                    init=None if n.init is None else visit(n.init, inside),
-                    allocs=tuple(visit(b, ranges) for b in n.allocs),
-                )
-        inside = ranges_of([n], ranges) if type(n) is For else ranges
-        n = map_children(n, lambda c: visit(c, inside))
+                n = unstated(n, name)
+        inside = ranges_of([n], ranges) if type(n) in (For, Block) else ranges
+        n = map_children(n, lambda c: visit(c, inside if isinstance(c, Stmt) else ranges))
         if type(n) in (Load, Store) and n.buffer is new:
             n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))
         return n

@@ -164,7 +164,7 @@ def _copied(
     if back:
         source, target = target, source
     copying = Block(names.block(wanted), iters, Store(target.buffer, target.indices, source))
-    return copy, copying, with_accesses(block, buffer.name, copy, lambda _: indices)
+    return copy, copying, with_accesses(block, {buffer.name: (copy, lambda _: indices)})
 
 
 def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:

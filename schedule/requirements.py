@@ -10,7 +10,7 @@ from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let,
 from tir.simplify import prove, ranges_of
 from tir.traverse import children, loads, stores, variables, walk
 
-from .dataflow import Leaf, Scope, leaves_from, shared, shared_loops
+from .dataflow import Leaf, Scope, running_between, shared, shared_loops
 from .error import ScheduleError
 from .primitive import KIND_WORDS, is_parameter
 from .private import holds
@@ -104,14 +104,8 @@ def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt
     of a parallel loop that the block leaves: each iteration of it may have its own.
     """
     for target in targets:
-        common = shared(leaf.above, target)
-        _need_shared_inputs(scope, leaf, common)
-        outermost = next((s for s in common if type(s) is For), None)
-        if outermost is not None:
-            between = scope.leaves_under(outermost)
-        else:
-            between = leaves_from(scope, (*leaf.above, leaf.stmt)[len(common)], target[len(common)])
-        for other in between:
+        _need_shared_inputs(scope, leaf, shared(leaf.above, target))
+        for other in running_between(scope, (*leaf.above, leaf.stmt), target):
             if other is not leaf and other.writes & leaf.inputs:
                 _need_final_inputs(scope, leaf, other)
 

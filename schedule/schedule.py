@@ -166,10 +166,16 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
-    def _index_map(self, name: str, args: tuple, index_map: Callable[..., Any] | str, rank: Callable[[Block], int]) -> str:
-        """The text of an index map; `rank` says how many indices it gets if it is a function of any number of them."""
-        call = f"{name}({', '.join(map(repr, args))}, ...)"
-        return self._look(call, lambda: index_map_text(index_map, lambda: rank(find_block(self._func, args[0]))))
+    def _mapping(self, name: str, args: tuple, index_map: Callable[..., Any] | str, *more: Any) -> Any:
+        """Take a step that is given an index map. Where that is a function of any number of indices, it gets as many as there are
+        axes of the block, or dimensions of the buffer that is to change."""
+
+        def rank() -> int:
+            block = find_block(self._func, args[0])
+            return len(which(block, args[1]).shape if name == "transform_layout" else block.iters)
+
+        text = self._look(f"{name}({', '.join(map(repr, args))}, ...)", lambda: index_map_text(index_map, rank))
+        return self._apply(name, *args, text, *more)
 
     # --- looking ---------------------------------------------------------------------------------------------------------
 
@@ -257,17 +263,13 @@ class Schedule:
         self, block: str, read_buffer_index: int | str, storage_scope: str, index_map: Callable[..., Any] | str
     ) -> str:
         """Read a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
-        args = (block, read_buffer_index, storage_scope)
-        text = self._index_map("reindex_cache_read", args, index_map, lambda b: len(b.iters))
-        return self._apply("reindex_cache_read", *args, text)
+        return self._mapping("reindex_cache_read", (block, read_buffer_index, storage_scope), index_map)
 
     def reindex_cache_write(
         self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: Callable[..., Any] | str
     ) -> str:
         """Write a buffer through a copy indexed by `index_map` of the axes of a block; returns the name of the copying block."""
-        args = (block, write_buffer_index, storage_scope)
-        text = self._index_map("reindex_cache_write", args, index_map, lambda b: len(b.iters))
-        return self._apply("reindex_cache_write", *args, text)
+        return self._mapping("reindex_cache_write", (block, write_buffer_index, storage_scope), index_map)
 
     pack = method(pack)
 
@@ -279,8 +281,7 @@ class Schedule:
         pad_value: int | float | None = None,
     ) -> None:
         """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)]; `pad_value` is what stands in new places."""
-        text = self._index_map("transform_layout", (block, buffer), index_map, lambda b: len(which(b, buffer).shape))
-        self._apply("transform_layout", block, buffer, text, pad_value)
+        self._mapping("transform_layout", (block, buffer), index_map, pad_value)
 
     stage_mem = method(stage_mem)
     lift_alloc = method(lift_alloc)
@@ -308,8 +309,7 @@ class Schedule:
 
     def transform_block_layout(self, block: str, index_map: Callable[..., Any] | str) -> None:
         """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
-        text = self._index_map("transform_block_layout", (block,), index_map, lambda b: len(b.iters))
-        self._apply("transform_block_layout", block, text)
+        self._mapping("transform_block_layout", (block,), index_map)
 
     reorder_block_iter_var = method(reorder_block_iter_var)
 

@@ -181,7 +181,7 @@ def _kept(
     def circular(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
 
-    new = seq(*placed, with_accesses(target, source.name, copy, circular))
+    new = seq(*placed, with_accesses(target, {source.name: (copy, circular)}))
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), [first.name, further.name]
 
 

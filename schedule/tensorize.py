@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 
 from tir.affine import Polynomial, add, as_constant, polynomial, split_terms, to_expr
@@ -32,12 +33,12 @@ from tir.ir import (
 )
 from tir.nearest import did_you_mean
 from tir.simplify import simplify
-from tir.traverse import loops, replace_buffers, rewrite, stores, substitute, walk
+from tir.traverse import loops, replace_buffers, stores, substitute, walk
 
 from .blockize import blockize
 from .copies import renamed
 from .digits import Unproved
-from .edits import Names
+from .edits import Names, with_accesses
 from .error import ScheduleError
 from .primitive import block_at, named_at, primitive, replace_path
 from .tensor_intrin import TensorIntrin, registered
@@ -330,24 +331,12 @@ def _kind(s: Stmt) -> str:
 def _placed(intrinsic: TensorIntrin, windows: Mapping[str, Window], names: Names) -> Stmt:
     """The implementation on windows of the function's buffers, under names that are free there."""
 
-    def indices(w: Window, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def place(w: Window, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
         result = list(w.base)
         for n, d in enumerate(w.dims):
             if d is not None:
                 result[d] = simplify(result[d] + given[n])
         return tuple(result)
 
-    def move(n):
-        match n:
-            case Load(buffer, given) if buffer.name in windows:
-                w = windows[buffer.name]
-                return Load(w.buffer, indices(w, given))
-            case Store(buffer, given, value) if buffer.name in windows:
-                w = windows[buffer.name]
-                return Store(w.buffer, indices(w, given), value)
-            case Block() if n.reads is not None or n.writes is not None:
-                return n.with_(reads=None, writes=None)
-        return None
-
     # The names first, so that loops of the implementation are not taken for variables of the windows.
-    return rewrite(renamed(intrinsic.impl.body, names), move)
+    return with_accesses(renamed(intrinsic.impl.body, names), {p: (w.buffer, partial(place, w)) for p, w in windows.items()})
