@@ -12,7 +12,7 @@ from costmodel import NAMES, Boosting, Family, GBDTModel, TileModel, features
 from costmodel.metrics import pair_accuracy
 from search.family import family
 from search.sample import sample
-from search.space import generate
+from tests.search.once import generate
 from tests.search.programs import matmul
 
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)

@@ -16,7 +16,7 @@ from schedule.machine import CPU
 from search.family import family
 from search.geometry import nests
 from search.sample import sample
-from search.space import generate
+from tests.search.once import generate
 from tir import workloads
 
 MACHINE = CPU(1, 512, 32, 32 << 10, 1 << 20, 32 << 20)

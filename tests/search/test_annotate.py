@@ -10,8 +10,8 @@ from schedule import replay
 from search.rules import DEFAULT, ReduceInLanes, ReduceInThreads, Skip
 from search.sample import fit, sample
 from search.sketch import Sketch
-from search.space import generate
 from tests.schedule.harness import same_numbers
+from tests.search.once import generate
 from tir import workloads
 from tir.ir import For, Kind, PrimFunc
 from tir.traverse import blocks, loops, path_to

@@ -17,9 +17,9 @@ from search.rules.rfactor import ansor_needs_rfactor
 from search.rules.tiling import needs_tiling
 from search.sample import sample
 from search.show import sketch_text
-from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search import programs
+from tests.search.once import generate
 from tir import te, workloads
 from tir.traverse import blocks
 

@@ -11,7 +11,7 @@ from schedule.open_trace import Choice, Role, Tile
 from search.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, around, choose, crossover, mutations
 from search.sample import factorisations, fit, sample
 from search.sketch import Sketch
-from search.space import generate
+from tests.search.once import generate
 from tests.search.programs import matmul
 from tir import workloads
 

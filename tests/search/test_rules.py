@@ -28,6 +28,7 @@ from search.rules import (
 )
 from search.sketch import Sketch
 from tests.schedule.harness import same_numbers, well_formed, without_header
+from tests.search import once
 from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tir import te, workloads
 from tir.ir import For, Kind, PrimFunc, const_shape
@@ -37,9 +38,9 @@ ONE = Target("llvm", num_cores=1, vector_bits=512)
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
 
-def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] = DEFAULT) -> list[Sketch]:
+def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] = DEFAULT) -> tuple[Sketch, ...]:
     """The sketches that rules derive, without that of the templates for all blocks at once."""
-    return space.generate(func, target, rules=rules)
+    return once.generate(func, target, tuple(rules))
 
 
 def state(func: PrimFunc) -> OpenSchedule:
@@ -56,7 +57,7 @@ def only(rule, func: PrimFunc) -> set[str]:
     return {block for block, verdict in verdicts(rule, func).items() if verdict is not Verdict.SKIP}
 
 
-def rules_of(sketches: list[Sketch]) -> list[str]:
+def rules_of(sketches: Sequence[Sketch]) -> list[str]:
     return ["; ".join(s.rules) for s in sketches]
 
 

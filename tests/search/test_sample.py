@@ -11,7 +11,7 @@ from codegen.target import Target
 from schedule import replay
 from search.sample import EXACT, sample
 from search.sketch import Sketch
-from search.space import generate
+from tests.search.once import generate
 from tests.search.programs import elementwise_chain, matmul, sum_of_three_axes
 from tir import workloads
 from tir.traverse import blocks, loops

@@ -15,10 +15,11 @@ from schedule import Trace, replay
 from search.measure import Measurement
 from search.rules import ReduceInLanes
 from search.sampler import Sampler
-from search.space import generate
+from tests.search.once import generate
 from tests.search.programs import matmul, total
 from tir import workloads
 
+ROOT = Path(__file__).parents[2]
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 
 
@@ -94,7 +95,7 @@ def test_failures_teach_the_model():
             self.told.append((rows.shape, seconds.tolist()))
 
     model = Remembers()
-    search = sampler(total(), model)
+    search = Sampler(generate(total(), TWO, (ReduceInLanes(),)), TWO, model)
     batch = search.propose(4, np.random.default_rng(0))
     search.tell([measured(c, 1.0, "ok" if c.row == (32,) else "wrong_result") for c in batch])
     assert sorted(c.row for c in batch) == [(16,), (32,), (48,)]
@@ -106,37 +107,23 @@ def test_a_sampler_needs_sketches():
         Sampler([], TWO)
 
 
-PROPOSALS = """
-import numpy as np
-from codegen.target import Target
-from search.measure import Measurement
-from search.rules import ReduceInLanes
-from search.sampler import Sampler
-from search.space import generate
-from tir import workloads
-target = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
-search = Sampler(generate(workloads.make("mlp", (7, 13, 109, 5)).func, target), target)
-rng = np.random.default_rng(3)
-for _ in range(3):
-    batch = search.propose(16, rng)
-    print([(c.sketch, c.row) for c in batch])
-    search.tell([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in batch])
-"""
+def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
+    search, rng = sampler(workloads.make("mlp", (7, 13, 109, 5)).func), np.random.default_rng(3)
+    found = []
+    for _ in range(3):
+        batch = search.propose(16, rng)
+        found.append([(c.sketch, c.row) for c in batch])
+        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+    return found
 
 
 def test_a_seed_decides_the_candidates_in_every_process():
-    root = Path(__file__).parents[2]
-    printed = [
-        subprocess.run(
-            [sys.executable, "-c", PROPOSALS],
-            env={**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert printed[0] == printed[1] and printed[0].count("sketch") == 48
+    """Sets and dicts have other orders in each, by which nothing may go."""
+    found = proposals()
+    code = f"from {__name__} import proposals; print(proposals())"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{found}\n" and [len(batch) for batch in found] == [16] * 3
 
 
 def test_another_seed_draws_other_candidates():

@@ -14,7 +14,8 @@ from schedule.open_trace import Branch, Choice
 from search.rules import DEFAULT, Verdict, load_rules, rule
 from search.show import sketch_text
 from search.sketch import Sketch
-from search.space import SPACES, generate, named
+from search.space import SPACES, named
+from tests.search.once import generate
 from tests.search.programs import elementwise_chain, matmul
 from tir.ir import Kind
 from tir.traverse import blocks, loops

@@ -12,10 +12,11 @@ from schedule.open_trace import Hole
 from search.family import family
 from search.sample import sample
 from search.sketch import Sketch
-from search.space import annotated, derived, generate, named
+from search.space import annotated, derived, named
 from search.symbolic import Memory, Multiples, alignments, symbolic, witness
 from tests.search.agreement import disagreements
 from tests.search.candidates import SHAPES
+from tests.search.once import generate
 from tests.search.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tir import te, workloads
 from tir.ir import Const

@@ -14,10 +14,10 @@ from search.family import family
 from search.measure import Candidate, Limits, Measurement
 from search.records import Records
 from search.sample import sample
-from search.space import generate
 from search.task import Task
 from search.tuner import autotune
 from search.warm_start import examples
+from tests.search.once import generate
 from tir import workloads
 
 TARGET = Target("llvm -num-cores 1")

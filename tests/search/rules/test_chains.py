@@ -10,8 +10,8 @@ from schedule import replay
 from schedule.open_schedule import OpenSchedule
 from search.rules import PACKING, FuseProducts, Verdict
 from search.sample import sample
-from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
+from tests.search.once import generate
 from tests.search.programs import chained_matmuls, matmul
 from tir import te, workloads
 from tir.ir import Const, For, PrimFunc

@@ -13,10 +13,10 @@ from schedule.open_trace import Role
 from search.rules import SumOfProducts, Verdict
 from search.sample import sample
 from search.sketch import Sketch
-from search.space import generate
 from tests.schedule.harness import same_numbers, well_formed
 from tests.search import programs
 from tests.search.agreement import disagreements
+from tests.search.once import generate
 from tir import workloads
 from tir.ir import For, Kind, PrimFunc, Select
 from tir.traverse import blocks, loops, path_to, variables, walk

@@ -1,0 +1,17 @@
+"""`generate`, once in a process for the tests that look at the same space of the same function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from codegen.target import Target
+from search import space as spaces
+from search.rules import Rule
+from search.sketch import Sketch
+from tir.ir import PrimFunc
+
+
+@functools.cache
+def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str = "full") -> tuple[Sketch, ...]:
+    return tuple(spaces.generate(func, target, rules, space=space))
