@@ -23,7 +23,7 @@ import numpy as np
 
 import tir
 from costmodel import GBDTModel, TileModel
-from costmodel.features import Describer
+from costmodel.features import chunks
 from schedule import Trace, replay
 from search.family import family
 from search.sample import sample
@@ -74,7 +74,6 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     fit_seconds = time.perf_counter() - start
     search = search_of(Task.of(func, target))
     traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
-    describer = Describer(model.machine)
     turns = {name: cycle(judged) for name in ("sampled", "described", "judged", "scored", "by_formula")}
 
     def draw() -> int:
@@ -84,12 +83,15 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         s = next(turns["described"])
         for members, program in family(s).programs(populations[s.name]):
             for statement in program.statements:
-                for _ in describer.chunks(statement, populations[s.name][members]):
+                for _ in chunks(statement, populations[s.name][members], model.machine):
                     pass
         return POPULATION
 
     described = [
-        [next(describer.chunks(statement, populations[s.name][members], extra=1))[1].copy() for statement in program.statements]
+        [
+            next(chunks(statement, populations[s.name][members], model.machine, extra=1))[1].copy()
+            for statement in program.statements
+        ]
         for s in judged
         for members, program in [next(iter(family(s).programs(populations[s.name])))]
     ]

@@ -31,7 +31,9 @@ def _later(module: str, name: str) -> Callable[..., Any]:
 def _processor(target: Target) -> Machine:
     from schedule.machine import CPU
 
-    return CPU.of(target)
+    return CPU(
+        target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3, target.mcpu,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ stages and resident blocks a loop is to have on a GPU.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import accumulate
 from operator import mul
 
@@ -81,7 +81,31 @@ def features(program: Program, rows: np.ndarray, machine: Machine) -> np.ndarray
 
     `rows` is the (n, columns) matrix of the numbers that the program's formulas are about; a program without any has (1, 0).
     """
-    return Describer(machine).features(program, rows)
+    result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
+    for n, statement in enumerate(program.statements):
+        for start, chunk in chunks(statement, rows, machine):
+            result[n, start : start + chunk.shape[1]] = chunk.T
+    return result
+
+
+def chunks(statement: Statement, rows: np.ndarray, machine: Machine, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+    """The features of a statement in pieces: the first row of each, and a (len(NAMES) + extra, rows) float32 matrix, which the
+    next one overwrites; `extra` features are left to the caller."""
+    plan = _plan(statement, machine)
+    size = min(CHUNK, max(1, len(rows)))
+    matrix = np.empty((len(NAMES) + extra, size), dtype=np.float32)
+    matrix[plan.same] = plan.constants
+    results = np.empty((len(plan.varying), size), dtype=np.float32)
+    for start in range(0, len(rows), CHUNK):
+        part = rows[start : start + CHUNK]
+        if len(part) < size:
+            matrix, results = np.ascontiguousarray(matrix[:, : len(part)]), results[:, : len(part)]
+        plan.recording.run(part, results)
+        logs = results[plan.logarithmic]
+        logs += 1.0
+        results[plan.logarithmic] = np.log2(logs, out=logs)
+        matrix[plan.varying] = results
+        yield start, matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,58 +119,20 @@ class _Plan:
     recording: Recording
 
 
-@dataclass(eq=False)
-class Describer:
-    """Evaluates features; what it finds out about a statement it keeps."""
-
-    machine: Machine
-    _plans: dict[int, tuple[Statement, _Plan]] = field(default_factory=dict)  # by identity, so the statements are kept, too
-
-    def features(self, program: Program, rows: np.ndarray) -> np.ndarray:
-        """As the function `features`."""
-        result = np.empty((len(program.statements), len(rows), len(NAMES)), dtype=np.float32)
-        for n, statement in enumerate(program.statements):
-            for start, chunk in self.chunks(statement, rows):
-                result[n, start : start + chunk.shape[1]] = chunk.T
-        return result
-
-    def chunks(self, statement: Statement, rows: np.ndarray, extra: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """The features of a statement in pieces: the first row of each, and a (len(NAMES) + extra, rows) float32 matrix, which
-        the next one overwrites; `extra` features are left to the caller."""
-        plan = self._plan(statement)
-        size = min(CHUNK, max(1, len(rows)))
-        matrix = np.empty((len(NAMES) + extra, size), dtype=np.float32)
-        matrix[plan.same] = plan.constants
-        results = np.empty((len(plan.varying), size), dtype=np.float32)
-        for start in range(0, len(rows), CHUNK):
-            part = rows[start : start + CHUNK]
-            if len(part) < size:
-                matrix, results = np.ascontiguousarray(matrix[:, : len(part)]), results[:, : len(part)]
-            plan.recording.run(part, results)
-            logs = results[plan.logarithmic]
-            logs += 1.0
-            results[plan.logarithmic] = np.log2(logs, out=logs)
-            matrix[plan.varying] = results
-            yield start, matrix
-
-    def _plan(self, statement: Statement) -> _Plan:
-        if id(statement) not in self._plans:
-            recorder = Recorder()
-            values = _statement(statement, recorder, self.machine)
-            varying = [n for n, v in enumerate(values) if isinstance(v, Number)]
-            same = [n for n, v in enumerate(values) if not isinstance(v, Number)]
-            plain = [float(values[n]) if n in _RAW else np.log2(float(values[n]) + 1.0) for n in same]  # type: ignore[arg-type]
-            plan = _Plan(
-                np.array(same, dtype=np.int64),
-                np.array(plain, dtype=np.float32)[:, None],
-                np.array(varying, dtype=np.int64),
-                np.array([k for k, n in enumerate(varying) if n not in _RAW], dtype=np.int64),
-                recorder.compiled({k: v for k, n in enumerate(varying) if isinstance(v := values[n], Number)}),
-            )
-            if len(self._plans) >= PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[id(statement)] = statement, plan
-        return self._plans[id(statement)][1]
+@lru_cache(maxsize=PLANS)
+def _plan(statement: Statement, machine: Machine) -> _Plan:
+    recorder = Recorder()
+    values = _statement(statement, recorder, machine)
+    varying = [n for n, v in enumerate(values) if isinstance(v, Number)]
+    same = [n for n, v in enumerate(values) if not isinstance(v, Number)]
+    plain = [float(values[n]) if n in _RAW else np.log2(float(values[n]) + 1.0) for n in same]  # type: ignore[arg-type]
+    return _Plan(
+        np.array(same, dtype=np.int64),
+        np.array(plain, dtype=np.float32)[:, None],
+        np.array(varying, dtype=np.int64),
+        np.array([k for k, n in enumerate(varying) if n not in _RAW], dtype=np.int64),
+        recorder.compiled({k: values[n] for k, n in enumerate(varying)}),
+    )
 
 
 # --- one statement -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import numpy as np
 from schedule.machine import GPU, WARP_SCHEDULERS
 from tir.memory import WARP
 
-from .family import Family
 from .geometry import Access, Nest
+from .model import Formula
 
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
 FRAGMENT_REGISTERS = 4  # of a thread for 16 rows and columns of a factor; a result of float32 takes twice as many
@@ -27,20 +27,14 @@ LAUNCH = 4000.0
 UNTILED = 0.25  # of the issue slots that a nest without tiles uses
 
 
-class GPUModel:
-    """Scores a row by minus the logarithm of the clocks its kernels are estimated to take."""
+class GPUModel(Formula):
+    """The formula for a GPU; its cycles are clocks, those of a launch among them."""
 
     def __init__(self, machine: GPU):
         self.machine = machine
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(rows))
-        for nest in family.nests:
-            total += LAUNCH + (self.tiled(nest, rows) if any(nest.roles) else self.untiled(nest))
-        return -np.log(np.maximum(total, 1.0))
-
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
-        """A formula has nothing to learn."""
+    def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+        return LAUNCH + (self.tiled(nest, rows) if any(nest.roles) else np.full(len(rows), self.untiled(nest)))
 
     def untiled(self, nest: Nest) -> float:
         """Clocks of a nest that moves each element once."""

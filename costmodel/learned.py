@@ -12,7 +12,7 @@ from schedule.machine import GPU, Machine
 
 from .dataset import FORMULA, Dataset
 from .family import Family
-from .features import Describer
+from .features import chunks, features
 from .gpu_model import GPUModel
 from .loopnest import Statement
 from .losses import Loss, TimeSum
@@ -45,7 +45,6 @@ class LearnedModel(ABC):
         self.least = least
         self.data = Dataset()
         self._formula = GPUModel(machine) if isinstance(machine, GPU) else TileModel(machine)
-        self._describer = Describer(machine)
         self._fitted = 0  # programs at the last fit
 
     @abstractmethod
@@ -81,27 +80,27 @@ class LearnedModel(ABC):
             legal[members] = True
             whole = len(members) == len(rows)
             own, of_own = (rows, formula) if whole else (rows[members], formula[members])
-            for start, features in self._describer.chunks(statement, own, extra=1):
-                stop = start + features.shape[1]
-                features[FORMULA] = of_own[start:stop]
-                sums[members[start:stop]] += self.loss.parts(self.predict(features) + self.loss.start(features))
+            for start, matrix in chunks(statement, own, self.machine, extra=1):
+                stop = start + matrix.shape[1]
+                matrix[FORMULA] = of_own[start:stop]
+                sums[members[start:stop]] += self.loss.parts(self.predict(matrix) + self.loss.start(matrix))
         return np.where(legal, self.loss.scores(sums), -np.inf).astype(np.float64)
 
     def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
         formula = self._formula.score(family, rows).astype(np.float32)
         for members, program in family.programs(rows):
-            block = self._describer.features(program, rows[members])  # (statements, n, features)
+            block = features(program, rows[members], self.machine)  # (statements, n, features)
             column = np.broadcast_to(formula[members][None, :, None], (*block.shape[:2], 1))
             self.data.add(family.task, np.concatenate([block, column], axis=2), seconds[members])
 
 
 def _statements(family: Family, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
     """The statements of all programs, each once with the numbers of the rows that have it: variants share most of them."""
-    found: dict[int, tuple[Statement, list[np.ndarray]]] = {}
+    found: dict[Statement, list[np.ndarray]] = {}
     for members, program in family.programs(rows):
         for statement in program.statements:
-            found.setdefault(id(statement), (statement, []))[1].append(members)
-    for statement, parts in found.values():
+            found.setdefault(statement, []).append(members)
+    for statement, parts in found.items():
         yield statement, np.concatenate(parts)
 
 

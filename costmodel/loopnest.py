@@ -20,7 +20,6 @@ from tir.ir import (
     Axis,
     Binary,
     Block,
-    Buffer,
     Call,
     Const,
     Expr,
@@ -86,7 +85,7 @@ class Touched:
     written: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A store and the loops around it, outermost first. `operations` counts the arithmetic of one iteration by kind, `useful` is
     how often the statement runs where nothing is guarded, `allocated` how many of the loops are around the memory that it writes,
@@ -142,13 +141,12 @@ def program(func: PrimFunc, known: Known | None = None) -> Program:
             case For(_, Const(0)):  # never runs
                 return
             case For(_, extent, body):
-                size = extent.value if isinstance(extent, Const) else 1
-                visit(body, (*around, n), block, bindings, reduce, useful * size if block else useful)
+                visit(body, (*around, n), block, bindings, reduce, useful * _length(extent) if block else useful)
             case Block(name, iters, body):
                 inner = {**bindings, **{it.var.name: substitute(it.binding, bindings) for it in iters}}
                 driven = {v for it in iters if it.axis is not Axis.SPATIAL for v in variables(inner[it.var.name])}
                 for it in iters:
-                    useful = useful * (it.extent.value if isinstance(it.extent, Const) else 1)
+                    useful = useful * _length(it.extent)
                 visit(body, around, name, inner, reduce | driven, useful)
             case Let(var, value, body):
                 visit(body, around, block, {**bindings, var.name: substitute(value, bindings)}, reduce, useful)
@@ -168,6 +166,11 @@ def program(func: PrimFunc, known: Known | None = None) -> Program:
         numbers[f.block] = number = numbers.get(f.block, -1) + 1
         statements.append(_statement(f, number, found, accesses, temporary, known))
     return Program(tuple(statements))
+
+
+def _length(extent: Expr) -> int:
+    """A constant extent; 1 where there is another."""
+    return extent.value if isinstance(extent, Const) else 1
 
 
 def _statement(
@@ -211,21 +214,20 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
     """The loops around a store, and what it accesses in them."""
     ranges = ranges_of(f.loops)
     places = {loop.name: n for n, loop in enumerate(f.loops)}
-    extents = tuple(loop.extent.value if isinstance(loop.extent, Const) else 1 for loop in f.loops)
-    groups: dict[str, list[tuple[Buffer, tuple[Expr, ...], bool]]] = {}
+    extents = tuple(_length(loop.extent) for loop in f.loops)
+    groups: dict[str, list[Load | Store]] = {}
     for n in walk(f.store):
         if isinstance(n, (Load, Store)):
-            groups.setdefault(n.buffer.name, []).append((n.buffer, n.indices, isinstance(n, Store)))
+            groups.setdefault(n.buffer.name, []).append(n)
     touched = []
     for name, uses in groups.items():
-        buffer = uses[0][0]
-        shape = tuple(d.value if isinstance(d, Const) else 1 for d in buffer.shape)
+        shape = tuple(map(_length, uses[0].buffer.shape))
         dims: list[tuple[Term, ...]] = []
         spread: list[int] = []
         for position, size in enumerate(shape):
             terms: dict[tuple[int, int], Term] = {}  # by loop and number, as a fused loop may occur in several
             offsets: list[int] = []
-            for used in dict.fromkeys(indices[position] for _, indices, _ in uses):
+            for used in dict.fromkeys(access.indices[position] for access in uses):
                 index = simplify(substitute(used, f.bindings), ranges)
                 new, offset = _terms(index, places, extents, size)
                 offsets.append(offset)
@@ -235,9 +237,8 @@ def _nest(f: _Found) -> tuple[tuple[Loop, ...], tuple[Touched, ...]]:
                         terms[key] = term
             dims.append(tuple(terms[key] for key in sorted(terms)))
             spread.append(max(offsets) - min(offsets))
-        reads = any(not w for *_, w in uses)
-        writes = any(w for *_, w in uses)
-        touched.append(Touched(name, dtypes.nbytes(buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
+        reads, writes = (any(isinstance(access, kind) for access in uses) for kind in (Load, Store))
+        touched.append(Touched(name, dtypes.nbytes(uses[0].buffer.dtype), shape, tuple(dims), tuple(spread), reads, writes))
     touched.sort(key=lambda t: not t.written)
     written = f.store.buffer.name
     loops = tuple(_loop(x, e, x.name in f.reduce, written) for x, e in zip(f.loops, extents, strict=True))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from .family import Family
+from .geometry import Nest
 
 
 @runtime_checkable
@@ -29,6 +31,22 @@ class WarmUp(Protocol):
     def warm_up(self) -> None:
         """Load what scoring and learning need, while the program as written runs."""
         ...
+
+
+class Formula(ABC):
+    """Scores a row by minus the logarithm of the cycles that its tiled nests are estimated to take, one after the other."""
+
+    @abstractmethod
+    def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+        """Estimated cycles of one nest, a float64 vector with one entry a row."""
+
+    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
+        total = sum((self.cycles(nest, rows) for nest in family.nests), start=np.zeros(len(rows)))
+        return -np.log(np.maximum(total, 1.0))
+
+    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
+        """A formula has nothing to learn."""
+        return None
 
 
 class RandomModel:

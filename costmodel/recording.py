@@ -66,7 +66,7 @@ class Recorder:
     """Takes down what is computed with the numbers that it hands out."""
 
     def __init__(self) -> None:
-        self._steps = array("i")  # of each place an operation and its operands by place; of a column its number
+        self._steps = array("i")  # of each place an operation and its operands by place, -1 for none; of a column its number
         self._places: dict[tuple[int, ...], int] = {}
         self._constants: dict[float, int] = {}
         self._formulas: dict[Formula, Value] = {}
@@ -130,23 +130,21 @@ class Recorder:
             self._constants[float(value)] = self._add(_CONST)
         return self._constants[value]
 
-    def _step(self, op: int, a: int, b: int = 0, c: int = 0) -> int:
+    def _step(self, op: int, a: int, b: int = -1, c: int = -1) -> int:
         key = op, a, b, c
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = self._add(op, a, b, c)
-        return place
+        if key not in self._places:
+            self._places[key] = self._add(*key)
+        return self._places[key]
 
-    def _add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+    def _add(self, op: int, a: int = -1, b: int = -1, c: int = -1) -> int:
         self._steps.extend((op, a, b, c))
         return len(self._steps) // 4 - 1
 
-    def compiled(self, results: Mapping[int, Number]) -> Recording:
+    def compiled(self, results: Mapping[int, Value]) -> Recording:
         """The program that computes `results`, by the row of the output that each becomes."""
-        rows = sorted(results, key=lambda row: results[row].place)
-        places = np.array([results[row].place for row in rows], dtype=np.int32)
-        steps = np.array(self._steps, dtype=np.int32).reshape(-1, 4)
-        code, constants, count = allocator()(steps, places, np.array(rows, dtype=np.int32))
+        ordered = sorted((self._place(value), row) for row, value in results.items())
+        places, rows = np.array(ordered, dtype=np.int32).reshape(-1, 2).T.copy()
+        code, constants, count = allocator()(np.array(self._steps, dtype=np.int32).reshape(-1, 4), places, rows)
         values = {place: value for value, place in self._constants.items()}
         return Recording(code, np.array([values[p] for p in constants.tolist()]), max(1, count))
 
@@ -242,50 +240,44 @@ def _allocated(steps, places, rows):  # compiled
     """The code of the steps that results at some `places` (ascending) need, which go to `rows` of the output; the places of the
     constants in it, and the number of registers: a step takes over that of a number that nothing needs any more."""
     last = np.full(len(steps), -1, dtype=np.int32)  # the last step that needs each number; for one that is only a result, itself
-    wanted = len(places) - 1
+    last[places] = places
     for place in range(len(steps) - 1, -1, -1):
-        op = steps[place, 0]
-        while wanted >= 0 and places[wanted] == place:
-            wanted -= 1
-            if last[place] < 0:
-                last[place] = place
-        if last[place] >= 0 and op != _COLUMN and op != _CONST:
-            for k in range(1, 2 if op == _CEIL else 4 if op == _SELECT else 3):
-                if last[steps[place, k]] < 0:
-                    last[steps[place, k]] = place
-    registers = np.zeros(len(steps), dtype=np.int32)
+        if last[place] >= 0 and steps[place, 0] != _COLUMN:
+            for operand in steps[place, 1:]:
+                if operand >= 0:
+                    last[operand] = max(last[operand], place)
     constants = np.flatnonzero((steps[:, 0] == _CONST) & (last >= 0)).astype(np.int32)
-    for n in range(len(constants)):
-        registers[constants[n]] = n
-    count = len(constants)
+    count, length, wanted, unused = len(constants), 0, 0, 0
+    registers = np.zeros(len(steps), dtype=np.int32)
+    registers[constants] = np.arange(count)
+    last[constants] = len(steps)  # they stay where they are
     free = np.empty(len(steps), dtype=np.int32)
-    unused = 0
     code = np.zeros((len(steps) + len(places), 5), dtype=np.int32)
-    length = 0
-    wanted = 0
     for place in range(len(steps)):
         op = steps[place, 0]
-        if last[place] < 0 or op == _CONST:
+        if last[place] < 0:
             continue
-        code[length, 0] = op
-        if op == _COLUMN:
-            code[length, 2] = steps[place, 1]
-        else:
-            for k in range(1, 2 if op == _CEIL else 4 if op == _SELECT else 3):
-                operand = steps[place, k]
-                code[length, k + 1] = registers[operand]
-                if last[operand] == place and steps[operand, 0] != _CONST:
-                    last[operand] = -2  # so that it is given back once
-                    free[unused] = registers[operand]
-                    unused += 1
-        if unused:
-            unused -= 1
-            registers[place] = free[unused]
-        else:
-            registers[place] = count
-            count += 1
-        code[length, 1] = registers[place]
-        length += 1
+        if op != _CONST:
+            code[length, 0] = op
+            if op == _COLUMN:
+                code[length, 2] = steps[place, 1]
+            else:
+                for k in range(1, 4):
+                    operand = steps[place, k]
+                    if operand >= 0:
+                        code[length, k + 1] = registers[operand]
+                        if last[operand] == place:
+                            last[operand] = -2  # so that it is given back once
+                            free[unused] = registers[operand]
+                            unused += 1
+            if unused:
+                unused -= 1
+                registers[place] = free[unused]
+            else:
+                registers[place] = count
+                count += 1
+            code[length, 1] = registers[place]
+            length += 1
         while wanted < len(places) and places[wanted] == place:
             code[length, 0], code[length, 1], code[length, 2] = _STORE, rows[wanted], registers[place]
             length += 1

@@ -10,51 +10,38 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 
 from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
 
-from .family import Family
 from .geometry import Access, Nest
-from .recording import Number, Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
+from .model import Formula
+from .recording import Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 
 SHARE = 0.75  # of a cache that a tile can count on
 
 
-class TileModel:
-    """Scores a row by minus the logarithm of the cycles its tiled nests are estimated to take."""
+class TileModel(Formula):
+    """The formula for a processor."""
 
     def __init__(self, machine: CPU):
         self.machine = machine
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(rows))
-        for nest in family.nests:
-            total += self.cycles(nest, rows)
-        return -np.log(np.maximum(total, 1.0))
-
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
-        """A formula has nothing to learn."""
-
     def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
-        """Estimated cycles of one nest, a float64 vector with one entry a row."""
         found = np.empty((1, len(rows)))
-        estimate = _recorded(nest, self.machine)
-        if isinstance(estimate, Recording):
-            estimate.run(rows, found)
-        else:
-            found[:] = estimate
+        _recorded(nest, self.machine).run(rows, found)
         return found[0]
 
 
 @lru_cache(maxsize=4096)
-def _recorded(nest: Nest, machine: CPU) -> Recording | float:
-    """A program for the cycles of a nest, or these where they are the same in all rows."""
+def _recorded(nest: Nest, machine: CPU) -> Recording:
+    """A program for the cycles of a nest."""
     recorder = Recorder()
-    columns = {c: recorder.column(c) for axis in nest.columns for c in axis}
-    result = _cycles(nest, [[columns[c] for c in axis] for axis in nest.columns], machine)
-    return recorder.compiled({0: result}) if isinstance(result, Number) else float(result)
+    sizes = [[recorder.column(c) for c in axis] for axis in nest.columns]
+    return recorder.compiled({0: _cycles(nest, sizes, machine)})
 
 
 Tile = list[Value]  # a number for each axis
@@ -63,9 +50,8 @@ Tile = list[Value]  # a number for each axis
 def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
     """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
     levels = _levels(nest, sizes)
-    counts = [_count(levels, depth) for depth in range(len(levels) + 1)]
-    vectors = _vectors(nest, levels[-1], machine)
-    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry(2.0 * vectors)
+    counts = _counts(levels)
+    compute = counts[5] * _body(nest, levels[-1], machine) + counts[4] * machine.entry(2.0 * _vectors(nest, levels[-1], machine))
     moved = _traffic(nest, levels, counts, machine)
     tasks = product(levels[0])
     rounds = ceil(tasks / machine.cores) * machine.cores / tasks
@@ -153,9 +139,9 @@ def _levels(nest: Nest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
     return levels
 
 
-def _count(levels: list[Tile], depth: int) -> Value:
-    """How often the body of the first `depth` levels runs."""
-    return product([product(level) for level in levels[: min(depth, 5)]])  # the innermost level is the body itself
+def _counts(levels: list[Tile]) -> list[Value]:
+    """How often the body of the first levels runs, by their number; the innermost level is the body itself."""
+    return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 
 
 def _aligned(access: Access) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from tir.memory import WARP
 
@@ -19,25 +19,6 @@ TILE_ENTRY = 20.0  # turns to enter the loop of a register tile: a branch that i
 # of an element of packed rows, which is in the line of the one before, an eighth; of one of rows far apart more than twice that.
 PANEL_VECTOR, PACKED_ELEMENT, APART_ELEMENT = 0.8, 0.12, 0.3
 Amount = Any  # a number, or what stands for one number a candidate
-
-
-class Described(Protocol):
-    """Anything that says of a processor what `codegen.Target` says."""
-
-    @property
-    def num_cores(self) -> int: ...
-    @property
-    def vector_bits(self) -> int: ...
-    @property
-    def registers(self) -> int: ...
-    @property
-    def l1(self) -> int: ...
-    @property
-    def l2(self) -> int: ...
-    @property
-    def l3(self) -> int: ...
-    @property
-    def mcpu(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +67,6 @@ class CPU:
     l2: int
     l3: int
     mcpu: str = ""  # LLVM's name
-
-    @classmethod
-    def of(cls, target: Described) -> CPU:
-        """The processor that a target describes."""
-        return cls(target.num_cores, target.vector_bits, target.registers, target.l1, target.l2, target.l3, target.mcpu)
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""

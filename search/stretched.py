@@ -7,10 +7,10 @@ long one holds for both, if every number remembers what it is in the function it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from tir.affine import Interval
-from tir.ir import Block, Buffer, Const, Expr, For, Iter, Load, Node, PrimFunc, Store, Var
+from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store, Var
 from tir.simplify import bounds, simplify
 from tir.size import Size
 from tir.traverse import blocks, loops, rewrite, walk
@@ -96,8 +96,8 @@ def _relations(func: PrimFunc, lengths: dict[Place, int]):
             if type(it.binding) is not Var:
                 return None, []
             pairs.append((axes[it.var.name], ("loop", it.binding.name, 0)))
-        for access, index, n in _indices(block):
-            place = ("dimension", access.buffer.name, n)
+        accesses = [node for node in walk(block) if isinstance(node, (Load, Store))]
+        for place, index in ((("dimension", x.buffer.name, n), i) for x in accesses for n, i in enumerate(x.indices)):
             if type(index) is Var and index.name in axes and lengths.get(place) == lengths.get(axes[index.name]):
                 pairs.append((axes[index.name], place))
             elif place in lengths:
@@ -108,14 +108,6 @@ def _relations(func: PrimFunc, lengths: dict[Place, int]):
             if same(a) != same(b):
                 parent[same(a)] = same(b)
     return same, grow
-
-
-def _indices(block: Block) -> Iterator[tuple[Load | Store, Expr, int]]:
-    for part in (block.init, block.body):
-        for node in walk(part) if part is not None else ():
-            if isinstance(node, (Load, Store)):
-                for n, index in enumerate(node.indices):
-                    yield node, index, n
 
 
 def _ends(index: Expr, block: Block, length: Callable[[int], int]) -> Interval:
@@ -146,13 +138,9 @@ def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[
             case For(var, extent):
                 return node.with_(extent=size(("loop", var.name, 0), extent))
             case Block(name, iters):
-                axes = tuple(_longer(it, size(("axis", name, n), it.extent)) for n, it in enumerate(iters))
+                axes = tuple(it.with_(extent=size(("axis", name, n), it.extent)) for n, it in enumerate(iters))
                 return rewrite(node, lambda inner: moved(inner, name)).with_(iters=axes)
             case _:
                 return None
 
     return rewrite(func, visit)
-
-
-def _longer(it: Iter, extent: Expr) -> Iter:
-    return it if extent is it.extent else it.with_(extent=extent)

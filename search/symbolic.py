@@ -18,7 +18,7 @@ import numpy as np
 
 from schedule import ScheduleError
 from schedule.open_schedule import is_spatial
-from schedule.open_trace import Branch, Tile, filled, open_in
+from schedule.open_trace import Tile, filled, open_in
 from schedule.places import named, renamed, take
 from schedule.primitive import path_to_loop, replace_path
 from schedule.trace import Step
@@ -243,18 +243,11 @@ def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) ->
         row[column] = 1
     for choice in sketch.choices:
         row[choice.column] = max(choice.options)
-    numbers = iter(variant)
-
-    def visit(steps: Sequence[Step | Branch], taken: bool) -> None:
-        for step in steps:
-            if isinstance(step, Branch):
-                number = next(numbers)
-                if taken:
-                    row[step.column] = number
-                for n, option in enumerate(step.options):
-                    visit(option, taken and n == number)
-
-    visit(sketch.steps, True)
+    picked: dict[int, int] = {}  # by column; a branch inside of a run that is not picked has the number 0
+    for branch, number in zip(sketch.branches, variant, strict=True):
+        picked[branch.column] = max(number, picked.get(branch.column, 0))
+    for column, number in picked.items():
+        row[column] = number
     return row
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
-from schedule.machine import Described
 from schedule.open_schedule import OpenSchedule
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
@@ -30,10 +30,10 @@ __all__ = [
 SUMS = tuple(map(SumOfProducts, (gemv, dots, gemm, pixels, conv2d, transposed, narrow, depthwise)))
 
 
-def schedule(func: PrimFunc, target: Described) -> Schedule | None:
+def schedule(func: PrimFunc, target: Any) -> Schedule | None:
     """A schedule of `func` made of known patterns; None unless each of its blocks belongs to one.
 
-    Nothing is measured or random. `target` is a `codegen.Target` or anything that describes a processor like one.
+    Nothing is measured or random. `target` is a `codegen.Target` of a processor.
     """
     s = OpenSchedule(func, target, at_seed=True)
     if not s.left() or build(s):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from costmodel.recording import BLOCK, Number, Recorder, and_not, ceil, either, least, most, where
+from costmodel.recording import BLOCK, Recorder, and_not, ceil, either, least, most, where
 from tir.size import Size
 
 X, Y = Size.column(3, 0), Size.column(5, 1)
@@ -33,10 +33,7 @@ def evaluated(results, rows):
     recorder = Recorder()
     found = [make(recorder.number(X), recorder.number(Y)) for make in results]
     out = np.zeros((len(found), len(rows)), dtype=np.float32)
-    recorder.compiled({k: v for k, v in enumerate(found) if isinstance(v, Number)}).run(rows, out)
-    for k, v in enumerate(found):
-        if not isinstance(v, Number):
-            out[k] = v
+    recorder.compiled(dict(enumerate(found))).run(rows, out)
     return out
 
 

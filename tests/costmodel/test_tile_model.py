@@ -11,7 +11,7 @@ import pytest
 from codegen.target import Target
 from costmodel import Access, Family, Nest, RandomModel, TileModel
 from costmodel.recording import product
-from costmodel.tile_model import LINE, _body, _count, _cycles, _innermost, _levels, _lines, _rivals, _tile
+from costmodel.tile_model import LINE, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from schedule.machine import CPU
 from search.family import family
 from search.geometry import nests
@@ -83,9 +83,9 @@ def test_an_axis_without_holes_is_outermost():
 def test_counts_are_products_of_the_levels_outside(row):
     nest = matmul(7, 13, 109)
     levels = _levels(nest, sizes(nest, row))
-    for depth in range(6):
-        assert _count(levels, depth) == math.prod(x for level in levels[:depth] for x in level)
-    assert _count(levels, 5) >= 7 * 13 * 109 / math.prod(levels[5])
+    counts = _counts(levels)
+    assert counts == [math.prod(x for level in levels[:depth] for x in level) for depth in range(6)]
+    assert counts[5] >= 7 * 13 * 109 / math.prod(levels[5])
 
 
 @pytest.mark.parametrize("nest", [matmul(7, 13, 109), matmul(13, 109, 7), convolution(1), convolution(2)])

@@ -9,8 +9,9 @@ import pytest
 
 import tir
 from schedule import templates
+from schedule.machine import CPU as Processor
 from schedule.primitive import find_block
-from schedule.templates import Processor, conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
+from schedule.templates import conv2d, depthwise, dots, elementwise, gemm, gemv, reduction, rowwise
 from schedule.templates.division import balanced
 from schedule.templates.lanes import good_width
 from tir import te
@@ -60,19 +61,16 @@ def test_good_width():
 
 
 def test_processors():
-    assert Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2")).registers == 32
-    assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).registers == 16
-    assert Processor.of(tir.Target("llvm -mcpu x86-64-v3 -num-cores 2")).cores == 2
-    half = Processor.of(tir.Target("llvm -mcpu x86-64-v4 -num-cores 2 -vector-bits 256"))  # AVX-512 has as many short registers
+    def processor(options: str) -> Processor:
+        return tir.Target(f"llvm -num-cores 2 {options}").machine
+
+    assert processor("-mcpu x86-64-v4").registers == 32
+    assert (processor("-mcpu x86-64-v3").registers, processor("-mcpu x86-64-v3").cores) == (16, 2)
+    half = processor("-mcpu x86-64-v4 -vector-bits 256")  # AVX-512 has as many short registers
     assert (half.lanes(32), half.registers) == (8, 32)
-    assert Processor.of(tir.Target("llvm -mcpu x86-64 -mattr +avx2,+fma -num-cores 2")).registers == 16
-    first = (
-        "llvm -mcpu x86-64 -mattr +avx2,+avx512f -num-cores 2"  # which has 32 long registers, and no more short ones than AVX2
-    )
-    assert (Processor.of(tir.Target(first)).registers, Processor.of(tir.Target(f"{first} -vector-bits 256")).registers) == (
-        32,
-        16,
-    )
+    assert processor("-mcpu x86-64 -mattr +avx2,+fma").registers == 16
+    first = "-mcpu x86-64 -mattr +avx2,+avx512f"  # which has 32 long registers, and no more short ones than AVX2
+    assert (processor(first).registers, processor(f"{first} -vector-bits 256").registers) == (32, 16)
 
 
 def test_dot_products():
