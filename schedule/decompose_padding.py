@@ -15,6 +15,7 @@ from .edits import Insertion, Names, edited, with_extents
 from .error import ScheduleError
 from .primitive import primitive
 from .requirements import need_complete, need_late_readers, single_store
+from .window import plain_axes
 
 
 @dataclass
@@ -113,17 +114,14 @@ def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
 def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
     """The loops that can be cut to the range of the axis that they alone drive, with that range."""
     block = leaf.block
-    result: dict[str, tuple[int, int]] = {}
-    for it in block.iters:
-        loop = next((x for x in inner if x.var == it.binding and x.extent == it.extent), None)
-        if loop is None or it.var.name not in inside.ranges or loop.name in variables(block.predicate):
-            continue
-        if any(loop.name in variables(o.binding) for o in block.iters if o is not it):
-            continue
-        if any(loop.name in variables(x.extent) for x in inner) or len(scope.leaves_under(loop)) > 1:
-            continue
-        result[loop.name] = inside.ranges[it.var.name]
-    return result
+    extents = {it.var.name: it.extent for it in block.iters}
+    elsewhere = variables(block.predicate).union(*(variables(x.extent) for x in inner))
+    return {
+        loop.name: inside.ranges[v]
+        for v, loop in plain_axes(block, inner).items()
+        if v in inside.ranges and loop.extent == extents[v] and loop.name not in elsewhere
+        if len(scope.leaves_under(loop)) == 1
+    }
 
 
 def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:

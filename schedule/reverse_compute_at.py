@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.affine import Ranges
-from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, Stmt
+from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
 from tir.simplify import prove, ranges_of, simplify
 from tir.traverse import loads, stores
 
@@ -184,70 +184,56 @@ def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[st
         share = windows(source, outer, producer.inside(outer))
     result: list[dict[str, Window]] = []
     for name in sorted(producer.writes & moved.inputs):
-        dims = _written(source, name)
         for load in loads(block):
-            if load.buffer.name != name:
-                continue
-            bound: dict[str, Window] = {}
-            for n, (index, dim) in enumerate(zip(load.indices, dims, strict=True)):
-                length = load.buffer.shape[n]
-                if length == Const(1, length.dtype):
-                    continue
-                if dim is None:
-                    raise ScheduleError(
-                        f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",
-                        (source, f"writes {name}"),
-                        hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
-                    )
-                v, offset = dim
-                window = share[v]
-                extent = next(it.extent for it in source.iters if it.var.name == v)
-                if window.extent != extent or window.limits:
-                    _add(bound, block, source, name, n, index, offset, extent, window)
-            if bound not in result:
+            if load.buffer.name == name and (bound := _bound(block, source, load, share)) not in result:
                 result.append(bound)
     return result
 
 
-def _add(
-    result: dict[str, Window],
-    block: Block,
-    source: Block,
-    name: str,
-    n: int,
-    index: Expr,
-    offset: int,
-    extent: Expr,
-    window: Window,
-) -> None:
-    """Bound the axis of `block` that reads dimension `n` of a buffer, of which `window` + offset is finished."""
+def _bound(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
+    """The windows of the axes of `block` that belong to what `source` finishes of what is read, its own axes being in `share`."""
+    name = load.buffer.name
+    marks = (source, f"writes {name}"), (block, f"reads {name}")
     axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
-    read = affine_index(index, axes)
-    if read is None:
-        raise ScheduleError(
-            f"`{block.name}` reads dimension {n} of `{name}` at `{index}`, which is not one of its spatial axes, "
-            "but only a part of it is finished in an iteration",
-            (source, f"writes {name}"),
-            (block, f"reads {name}"),
-            hint="choose a loop further outside, in which all of that dimension is finished",
-        )
-    axis = axes[read[0]]
-    shift = offset - read[1]
-    if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
-        raise ScheduleError(
-            f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
-            (block, f"reads {name}"),
-            hint="choose a loop outside of all that writes the rest",
-        )
-    mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
-    if result.setdefault(axis.var.name, mine) != mine:
-        raise ScheduleError(
-            f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
-            "which are not finished in the same iteration",
-            (source, f"writes {name}"),
-            (block, f"reads {name}"),
-            hint="choose a loop further outside, in which all of them are finished",
-        )
+    extents = {it.var.name: it.extent for it in source.iters}
+    result: dict[str, Window] = {}
+    for n, (index, length, dim) in enumerate(zip(load.indices, load.buffer.shape, _written(source, name), strict=True)):
+        if length == Const(1, length.dtype):
+            continue
+        if dim is None:
+            raise ScheduleError(
+                f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",
+                marks[0],
+                hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
+            )
+        v, offset = dim
+        window, extent = share[v], extents[v]
+        if window.extent == extent and not window.limits:
+            continue
+        read = affine_index(index, axes)
+        if read is None:
+            raise ScheduleError(
+                f"`{block.name}` reads dimension {n} of `{name}` at `{index}`, which is not one of its spatial axes, "
+                "but only a part of it is finished in an iteration",
+                *marks,
+                hint="choose a loop further outside, in which all of that dimension is finished",
+            )
+        axis, shift = axes[read[0]], offset - read[1]
+        if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
+            raise ScheduleError(
+                f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
+                marks[1],
+                hint="choose a loop outside of all that writes the rest",
+            )
+        mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
+        if result.setdefault(axis.var.name, mine) != mine:
+            raise ScheduleError(
+                f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
+                "which are not finished in the same iteration",
+                *marks,
+                hint="choose a loop further outside, in which all of them are finished",
+            )
+    return result
 
 
 def _written(block: Block, name: str) -> list[tuple[str, int] | None]:

@@ -13,7 +13,7 @@ from .digits import proving
 from .edits import edited, without_buffers
 from .error import ScheduleError, listing
 from .primitive import primitive
-from .requirements import need_complete, need_only_writer, need_temporary, own_axes, single_store
+from .requirements import need_complete, need_own_temporary, own_axes, single_store
 from .window import Window, affine_index, windows
 
 
@@ -100,9 +100,7 @@ def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
             (consumer, "reads the result"),
             hint=_instead(block),
         )
-    need_complete(scope, made, "extended by its consumer")
-    need_only_writer(scope, made, "extended by its consumer")
-    need_temporary(scope, made, "extended by its consumer")
+    need_own_temporary(scope, made, "extended by its consumer")
     return made
 
 

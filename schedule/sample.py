@@ -8,6 +8,7 @@ by the steps that they are given to: where a trace is replayed with another deci
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -59,15 +60,13 @@ def sample_perfect_tile(
         return 1 if count == 1 else sum(ways(rest // d, count - 1) for d in divisors if rest % d == 0)
 
     draw = _generator(rng)
-    factors: list[int] = []
-    rest = extent
-    for count in range(n, 1, -1):
+
+    def factor(rest: int, count: int) -> int:
         options = [d for d in divisors if rest % d == 0 and (count < n or d <= limit)]
         weights = np.array([ways(rest // d, count - 1) for d in options], dtype=float)
-        factors.append(options[int(draw.choice(len(options), p=weights / weights.sum()))])
-        rest //= factors[-1]
-    factors.append(rest)
-    factors.reverse()
+        return options[int(draw.choice(len(options), p=weights / weights.sum()))]
+
+    factors = _drawn(extent, n, factor)
     return func, (factors, factors)
 
 
@@ -103,15 +102,12 @@ def sample_tile(
             )
         return func, (_within(decision, limit, max_innermost_factor), decision)
     draw = _generator(rng)
-    factors: list[int] = []
-    rest = extent
-    for count in range(n, 1, -1):
+
+    def factor(rest: int, count: int) -> int:
         most = min(rest, limit) if count == n else rest
-        factor = min(most, int(math.exp(draw.uniform(0.0, math.log(most + 1)))))
-        factors.append(factor)
-        rest = -(-rest // factor)
-    factors.append(-(-extent // math.prod(factors)))
-    factors.reverse()
+        return min(most, int(math.exp(draw.uniform(0.0, math.log(most + 1)))))
+
+    factors = _drawn(extent, n, factor)
     return func, (factors, factors)
 
 
@@ -203,6 +199,16 @@ def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: i
     if max_innermost_factor < 1 and max_innermost_factor != -1:
         raise ScheduleError(f"`max_innermost_factor` must be at least 1, or -1 for no limit, got {max_innermost_factor}")
     return extent, extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
+
+
+def _drawn(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
+    """`n` factors that cover an extent, outermost first: from the innermost on, `factor(rest, count)`, the first of the `count`
+    that cover what is left."""
+    factors: list[int] = []
+    for count in range(n, 1, -1):
+        factors.append(factor(extent, count))
+        extent = -(-extent // factors[-1])
+    return [extent, *reversed(factors)]
 
 
 def _within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:

@@ -79,18 +79,12 @@ def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_u
 
     windows = _windows(intrinsic, tensor_intrin, target, named)
 
-    names_of = Names.of(func)
-    body = _placed(
-        intrinsic,
-        {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)},
-        names_of,
-    )
-    allocs = target.allocs
-    for b in intrinsic.impl.allocs:
-        own = b.with_(name=names_of.buffer(b.name))
-        body = replace_buffers(body, {b.name: own})
-        allocs = (*allocs, own)
-    return replace_path(func, above, target.with_(body=body, allocs=allocs)), None
+    names = Names.of(func)
+    place = {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)}
+    body = _placed(intrinsic, place, names)
+    own = {b.name: b.with_(name=names.buffer(b.name)) for b in intrinsic.impl.allocs}
+    new = target.with_(body=replace_buffers(body, own), allocs=(*target.allocs, *own.values()))
+    return replace_path(func, above, new), None
 
 
 def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, Window]:

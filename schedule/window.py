@@ -40,7 +40,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
     """
     result: dict[str, Window] = {}
-    plain = _plain(block, (*outer, *inner))
+    plain = plain_axes(block, (*outer, *inner))
     for it in block.iters:
         # A loop that is the whole binding needs no constants.
         loop = plain.get(it.var.name)
@@ -156,7 +156,7 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
     """Show that `inner` visit each point at most once while `outer` stand still, spatial and reduce axes; raises Unproved."""
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
-    plain = _plain(block, inner)
+    plain = plain_axes(block, inner)
     rest = [it for it in block.iters if it.var.name not in plain]
     done = {x.name for x in plain.values()}
     found = numbers(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
@@ -174,7 +174,7 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
                     reach = lesser(reach, (limit.bound - 1) * scale + 1)
 
 
-def _plain(block: Block, loops: Iterable[For]) -> dict[str, For]:
+def plain_axes(block: Block, loops: Iterable[For]) -> dict[str, For]:
     """The spatial iteration variables that are bound to a loop which no other one uses, with that loop."""
     by_name = {x.name: x for x in loops}
     result: dict[str, For] = {}
