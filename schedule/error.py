@@ -49,13 +49,7 @@ class ScheduleError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self):
-        return _restore, (self.reason, self.marks, self.found_witness(), self.hint, self.call, self.func)
-
-
-def _restore(reason, marks, witness, hint, call, func) -> ScheduleError:
-    error = ScheduleError(reason, *marks, witness=witness, hint=hint)
-    error.call, error.func = call, func
-    return error
+        return ScheduleError, (self.reason, *self.marks), {**vars(self), "witness": self.found_witness()}
 
 
 def excerpt(func: PrimFunc, marks: Iterable[Mark]) -> list[str]:

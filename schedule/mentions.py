@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
-from tir.traverse import map_statements, substatements, walk
+from tir.traverse import map_statements, walk, walk_stmts
 
 # By key: which accesses below a loop or block an annotation is about.
 KEYS: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
@@ -40,10 +40,7 @@ def _cleared(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
 
 def _mentions(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
     """Wherever an annotation names a buffer: the loop or block, the key, the buffer, and whether it is accessed below."""
-    stack = [func.body]
-    while stack:
-        s = stack.pop()
-        stack += substatements(s)
+    for s in walk_stmts(func.body):
         if isinstance(s, For | Block) and s.annotations:
             for key, kinds in KEYS.items():
                 if (value := annotation(s.annotations, key)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial, reduce
 from itertools import islice, pairwise, product
 
@@ -121,11 +121,11 @@ def _not_siblings(paths: Sequence[Sequence[Stmt]]) -> ScheduleError:
     )
 
 
-def _names(func: PrimFunc, chain: Sequence[For], removed: Iterable[For]) -> list[For]:
+def _names(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) -> list[For]:
     """The merged loops, without their body, over extents written in their own variables."""
-    gone = {loop.name for loop in removed}
     names = Names.of(func)
-    names = Names(names.outer - gone, names.axes, names.handles - gone, names.around)
+    for taken in (names.outer, names.handles):
+        taken.difference_update(loop.name for loop in removed)
     result: list[For] = []
     mapping: dict[str, Expr] = {}
     for loop in chain:
