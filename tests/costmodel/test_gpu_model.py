@@ -84,7 +84,7 @@ def test_a_long_sum_with_few_results_is_better_split():
 
 def test_it_tells_rows_and_not_sketches_without_tiles_apart():
     for name in ("softmax", "norm"):
-        sketch = generate(workloads.make(name).func, TARGET)[0]
+        sketch = generate(workloads.make(name).func, TARGET, most=1)[0]
         found = MODEL.score(family(sketch), sample(sketch, TARGET, 5, np.random.default_rng(0)))
         assert np.isfinite(found).all() and len(set(found)) == 1 and found[0] < -np.log(1000)
 

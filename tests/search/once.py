@@ -13,5 +13,7 @@ from tir.ir import PrimFunc
 
 
 @functools.cache
-def generate(func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str = "full") -> tuple[Sketch, ...]:
-    return tuple(spaces.generate(func, target, rules, space=space))
+def generate(
+    func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str = "full", most: int = spaces.MAX_SKETCHES
+) -> tuple[Sketch, ...]:
+    return tuple(spaces.generate(func, target, rules, space, most))
