@@ -53,9 +53,10 @@ def same(
     args = integers(func, 0) if args is None else args
     expected = copies(args)
     run(reference or func, *expected)
+    kernels = {target: codegen.build(func, target) for target in dict.fromkeys(targets)}
     for n, target in enumerate(targets):
         found = [fenced(a, n % 2 == 0) if fences and isinstance(a, np.ndarray) else a for a in copies(args)]
-        codegen.build(func, target)(*found)
+        kernels[target](*found)
         for p, x, y in zip(func.params, expected, found, strict=True):
             if isinstance(p, Buffer):
                 _compare(func, target, p, x, y, tolerance)
