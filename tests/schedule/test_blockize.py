@@ -1,16 +1,13 @@
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, elementwise, matmul, vector
-from tir import te
+from tests.schedule.programs import chain, elementwise, matmul, reduction, vector
 from tir.ir import Const, For, Var
 from tir.traverse import path_to, replace_stmt
 
 
 def again():
     """The sums of rows, computed three times."""
-    A = te.placeholder((7, 13), name="A")
-    k = te.reduce_axis((0, 13), name="k")
-    func = te.create_prim_func([A, te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="C")])
+    func = reduction()
     loop = path_to(func, "k")[-1]
     return func.with_(body=replace_stmt(func.body, loop, For(Var("again"), Const(3), loop)))
 

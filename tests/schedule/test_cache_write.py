@@ -1,6 +1,6 @@
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil, tiled_matmul
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.script import parse
@@ -29,13 +29,9 @@ def test_of_an_output():
 
 
 def test_of_tiles_that_dont_divide():
-    s = Checked(matmul())
-    i, j, k = s.get_loops("C")
-    io, ii = s.split(i, [None, 4])
-    jo, ji = s.split(j, [None, 5])
-    s.reorder(io, jo, k, ii, ji)
+    s = tiled_matmul("i_0", "j_0", "k", "i_1", "j_1")
     s.cache_write("C", 0, "local")
-    s.reverse_compute_at("C_local", jo)
+    s.reverse_compute_at("C_local", "j_0")
     check(
         s,
         """

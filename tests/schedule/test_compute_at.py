@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, relu_of_matmul, stencil
+from tests.schedule.programs import chain, fork, relu_of_matmul, stencil
 from tir import te
 from tir.ir import Axis, Block, Buffer, Const, For, Iter, PrimFunc, Store, Var, seq
 from tir.traverse import loops, replace_stmt
@@ -378,11 +378,7 @@ def test_refuses_a_loop_around_the_block():
 
 
 def test_refuses_a_consumer_elsewhere():
-    A = te.placeholder((7,), name="A")
-    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
-    C = te.compute((7,), lambda i: B[i] * 3.0, name="C")
-    D = te.compute((7,), lambda i: B[i] * 2.0, name="D")
-    s = Schedule(te.create_prim_func([A, C, D]))
+    s = Schedule(fork())
     refuse(
         s,
         """

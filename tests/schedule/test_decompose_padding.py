@@ -1,15 +1,8 @@
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul
+from tests.schedule.programs import chain, matmul, padded
 from tir import te
 from tir.script import parse
-
-
-def padded(n: int = 13):
-    """P = A with a zero at each end."""
-    A = te.placeholder((n,), name="A")
-    P = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="P")
-    return te.create_prim_func([A, P])
 
 
 def stencil(n: int = 13):

@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, matmul
+from tests.schedule.programs import chain, matmul, padded
 from tir import te
 from tir.ir import If
 from tir.script import parse
@@ -14,13 +14,6 @@ def transposed(n: int = 13):
     A = te.placeholder((n, 8), name="A")
     B = te.compute((7, n), lambda i, j: A[j, i + 1] * 2.0, name="B")
     return te.create_prim_func([A, B])
-
-
-def padded(n: int = 13):
-    """P = A with a zero at each end."""
-    A = te.placeholder((n,), name="A")
-    P = te.compute((n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="P")
-    return te.create_prim_func([A, P])
 
 
 def scaled(n: int = 13):
@@ -52,6 +45,13 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((13,), "float32")):
             B[v_i] = A[v_i] * T.float32(2.0)
 """
     )
+
+
+def row_by_row() -> Checked:
+    """C = 3 (A + 1), a row of B = A + 1 at a time."""
+    s = Checked(chain())
+    s.compute_at("B", "i_1")
+    return s
 
 
 def test_both_sides():
@@ -139,8 +139,7 @@ def test_a_split_block():
 
 
 def test_reading_in_a_shared_loop():
-    s = Checked(chain())
-    s.compute_at("B", "i_1")
+    s = row_by_row()
     s.reindex("C", ("read", 0))
     check(
         s,
@@ -165,8 +164,7 @@ def test_reading_in_a_shared_loop():
 
 
 def test_writing_in_a_shared_loop():
-    s = Checked(chain())
-    s.compute_at("B", "i_1")
+    s = row_by_row()
     s.reindex("B", ("write", 0))
     check(
         s,
@@ -302,8 +300,7 @@ def test_reindex_cache_write():
 
 
 def test_reindex_cache_read_in_a_shared_loop():
-    s = Checked(chain())
-    s.compute_at("B", "i_1")
+    s = row_by_row()
     s.reindex_cache_read("C", 0, "local", lambda i, j: (j, i))
     check(
         s,

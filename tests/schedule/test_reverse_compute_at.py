@@ -2,7 +2,7 @@ import pytest
 
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul, relu_of_matmul, stencil
+from tests.schedule.programs import chain, fork, matmul, relu_of_matmul, slice_of, stencil, sums_of_chain
 from tir import te
 from tir.ir import Const, For, PrimFunc, Var, seq
 
@@ -147,11 +147,7 @@ def test_split_of_a_split():
 
 
 def test_reduction_after_its_rows_are_made():
-    A = te.placeholder((7, 13), name="A")
-    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
-    k = te.reduce_axis((0, 13), name="k")
-    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    s = Checked(te.create_prim_func([A, C]))
+    s = Checked(sums_of_chain())
     s.reverse_compute_at("C", "i")
     check(
         s,
@@ -173,10 +169,7 @@ def test_reduction_after_its_rows_are_made():
 
 
 def test_consumer_of_a_part_of_the_producer():
-    A = te.placeholder((13,), name="A")
-    B = te.compute((13,), lambda i: A[i] + 1.0, name="B")
-    C = te.compute((5,), lambda i: B[i + 6] * 2.0, name="C")
-    s = Checked(te.create_prim_func([A, C]))
+    s = Checked(slice_of(13, start=6))
     io, _ = s.split("i", [None, 8])
     s.reverse_compute_at("C", io)
     check(
@@ -199,10 +192,7 @@ def test_consumer_of_a_part_of_the_producer():
 
 
 def test_window_larger_than_the_consumer():
-    A = te.placeholder((12,), name="A")
-    B = te.compute((12,), lambda i: A[i] + 1.0, name="B")
-    C = te.compute((5,), lambda i: B[i + 4] * 2.0, name="C")
-    s = Checked(te.create_prim_func([A, C]))
+    s = Checked(slice_of(12, start=4))
     io, _ = s.split("i", [2, 6])
     s.reverse_compute_at("C", io)
     check(
@@ -254,12 +244,8 @@ def test_two_producers_in_one_loop():
 
 
 def test_index_chooses_the_place():
-    A = te.placeholder((7,), name="A")
-    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
-    C = te.compute((7,), lambda i: B[i] * 3.0, name="C")
-    D = te.compute((7,), lambda i: B[i] * 2.0, name="D")
     for index, order in ((-1, ["B", "C", "D"]), (-2, ["B", "D", "C"]), (1, ["B", "D", "C"]), (2, ["B", "C", "D"])):
-        before = te.create_prim_func([A, C, D])
+        before = fork()
         s = Schedule(before)
         s.reverse_compute_at("C", "i")
         s.reverse_compute_at("D", "i", index=index)
@@ -384,11 +370,7 @@ def test_refuses_what_is_read_along_two_axes():
 
 
 def test_refuses_a_reduction_over_what_is_made_in_parts():
-    A = te.placeholder((7, 13), name="A")
-    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
-    k = te.reduce_axis((0, 13), name="k")
-    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    s = Schedule(te.create_prim_func([A, C]))
+    s = Schedule(sums_of_chain())
     refuse(
         s,
         """

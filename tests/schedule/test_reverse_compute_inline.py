@@ -1,6 +1,6 @@
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
-from tests.schedule.programs import chain, relu_of_matmul, stencil
+from tests.schedule.programs import chain, relu_of_matmul, stencil, sums_of_chain
 from tir import te
 
 
@@ -90,11 +90,7 @@ def test_refuses_a_reduction_producer():
 
 
 def test_refuses_a_reduction():
-    A = te.placeholder((7, 13), name="A")
-    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
-    k = te.reduce_axis((0, 13), name="k")
-    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    s = Schedule(te.create_prim_func([A, C]))
+    s = Schedule(sums_of_chain())
     refuse(
         s,
         """

@@ -2,16 +2,10 @@ import pytest
 
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, matmul
+from tests.schedule.programs import chain, matmul, reduction, sums_of_chain
 from tir import te
 from tir.ir import Const, PrimFunc, Var
 from tir.traverse import blocks, replace_stmt
-
-
-def reduction(reducer, dtype: str = "float32", n: int = 109) -> PrimFunc:
-    A = te.placeholder((7, n), dtype, name="A")
-    k = te.reduce_axis((0, n), name="k")
-    return te.create_prim_func([A, te.compute((7,), lambda i: reducer(A[i, k], axis=k), name="C")])
 
 
 def arg_reduction(better) -> PrimFunc:
@@ -411,11 +405,7 @@ def test_refuses_a_factor_axis_out_of_range():
 
 
 def test_refuses_a_reduction_loop_with_other_statements():
-    A = te.placeholder((7, 13), name="A")
-    k = te.reduce_axis((0, 13), name="k")
-    B = te.compute((7, 13), lambda i, j: A[i, j] + 1.0, name="B")
-    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    s = Schedule(te.create_prim_func([A, C]))
+    s = Schedule(sums_of_chain())
     ko, ki = s.split("k", [None, 4])
     s.compute_at("B", ko)
     refuse(
@@ -450,7 +440,7 @@ def test_refuses_a_reduction_loop_with_other_statements():
 
 
 def test_refuses_a_condition_over_reduction_and_other_axes():
-    func = reduction(te.sum, n=13)
+    func = reduction()
     C = blocks(func)[0]
     s = Schedule(replace_stmt(func, C, C.with_(predicate=Var("i") + Var("k") < Const(9))))
     _, ki = s.split("k", [None, 4])

@@ -3,7 +3,7 @@ import pytest
 import codegen
 from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse, same_numbers, well_formed
-from tests.schedule.programs import chain, elementwise, matmul
+from tests.schedule.programs import chain, elementwise, tiled_matmul
 from tir import te
 from tir.ir import Allocate, Var
 from tir.script import parse
@@ -89,10 +89,7 @@ def main(A: T.Buffer((14,), "float32"), B: T.Buffer((14,), "float32")):
 
 
 def test_a_tile_that_starts_from_its_init_is_only_copied_back():
-    s = Checked(matmul())
-    s.split("i", [None, 4])
-    s.split("j", [None, 5])
-    s.reorder("i_0", "j_0", "i_1", "j_1", "k")
+    s = tiled_matmul("i_0", "j_0", "i_1", "j_1", "k")
     assert s.stage_mem("i_1", "C", "tile", "local") == ["tile_back"]
     check(
         s,
@@ -119,10 +116,7 @@ def test_a_tile_that_starts_from_its_init_is_only_copied_back():
 
 
 def test_the_rows_that_a_tile_reads():
-    s = Checked(matmul())
-    s.split("i", [None, 4])
-    s.split("j", [None, 5])
-    s.reorder("i_0", "j_0", "i_1", "j_1", "k")
+    s = tiled_matmul("i_0", "j_0", "i_1", "j_1", "k")
     assert s.stage_mem("j_0", "A", "rows") == ["rows"]
     check(
         s,
@@ -149,10 +143,7 @@ def test_the_rows_that_a_tile_reads():
 
 
 def test_a_tile_that_is_updated_is_copied_both_ways():
-    s = Checked(matmul())
-    s.split("i", [None, 4])
-    s.split("j", [None, 5])
-    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s = tiled_matmul("i_0", "j_0", "k", "i_1", "j_1")
     s.decompose_reduction("C", "k")
     assert s.stage_mem("k", "C", "tile") == ["tile", "tile_back"]
     check(
@@ -190,10 +181,7 @@ def test_a_tile_that_is_updated_is_copied_both_ways():
 
 
 def test_init_and_update_share_the_window():
-    s = Checked(matmul())
-    s.split("i", [None, 4])
-    s.split("j", [None, 5])
-    s.reorder("i_0", "j_0", "k", "i_1", "j_1")
+    s = tiled_matmul("i_0", "j_0", "k", "i_1", "j_1")
     s.decompose_reduction("C", "k")
     assert s.stage_mem("j_0", "C", "tile") == ["tile_back"]
     check(
@@ -298,10 +286,7 @@ def test_a_window_with_its_neighbours():
 
 
 def test_a_loop_of_the_reduction_outside_is_refused():
-    s = Schedule(matmul())
-    s.split("i", [None, 4])
-    s.split("j", [None, 5])
-    s.reorder("k", "i_0", "j_0", "i_1", "j_1")
+    s = tiled_matmul("k", "i_0", "j_0", "i_1", "j_1")
     refuse(
         s,
         """
