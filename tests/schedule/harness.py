@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import unified_diff
+from functools import lru_cache
 from textwrap import dedent, indent
 
 import numpy as np
@@ -102,8 +103,7 @@ def same_numbers(before: PrimFunc, after: PrimFunc, sizes: dict[str, int] | None
     __tracebackhide__ = True
     for seed in seeds:
         given = integers(before, seed, sizes)
-        old, new = copies(given), copies(given)
-        run(before, *old, seed=seed)
+        old, new = _results(before, seed, tuple((sizes or {}).items())), copies(given)
         run(after, *new, seed=seed)
         if difference := _difference(after, given, old, new, seed):
             pytest.fail(f"interpreter, seed {seed}: {difference}\n{without_header(after.script())}")
@@ -112,6 +112,14 @@ def same_numbers(before: PrimFunc, after: PrimFunc, sizes: dict[str, int] | None
         tir.build(after, target="llvm")(*new)
         if difference := _difference(after, given, old, new, seeds[-1]):
             pytest.fail(f"LLVM, though not the interpreter: {difference}\n{without_header(after.script())}")
+
+
+@lru_cache(maxsize=64)
+def _results(func: PrimFunc, seed: int, sizes: tuple[tuple[str, int], ...]) -> list:
+    """What the interpreter leaves of the integers of a seed: the same function is compared with many schedules of it."""
+    arrays = copies(integers(func, seed, dict(sizes)))
+    run(func, *arrays, seed=seed)
+    return arrays
 
 
 def round_trip(func: PrimFunc) -> None:
