@@ -2,7 +2,7 @@
 
     def strips(s: OpenSchedule) -> None:
         i, j, k = s.get_loops("C")
-        (rows,) = s.sizes("C", "i", seed=(4,))  # the length of an inner level of the axis that `i` drives
+        (rows,) = s.sizes("C", "v_i", seed=(4,))  # the length of an inner level of that axis
         i_0, i_1 = s.split(i, [None, rows])
         s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
         s.branch("threads", {"alone": lambda s: None, "shared": lambda s: s.parallel(i_0)})
@@ -233,27 +233,22 @@ class OpenSchedule(Schedule):
         """
         it = next((it for it in self.block(block).iters if it.var.name == axis), None)
         if it is not None:
-            of_axis = {"extent": extent, "reduce": lambda x: not is_spatial(x)}
-            described |= {name: find(it) for name, find in of_axis.items() if name not in described}
-            described.setdefault("bits", element_bits(self.block(block)))
+            described = {"extent": extent(it), "reduce": not is_spatial(it), "bits": element_bits(self.block(block))} | described
+        lengths: list[int]
         if like is not None:
-            self.lengths[block, axis] = self.lengths[like]
-            columns = next(t.columns for t in self.tiles if (t.block, t.axis) == like)
-            self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
-            return list(self.lengths[like])
-        if self.at_seed:
+            columns, lengths = next(t.columns for t in self.tiles if (t.block, t.axis) == like), self.lengths[like]
+        elif self.at_seed:
             if seed is None:
                 raise NoSeed(f"the tile sizes of axis `{axis}` of `{block}` have no seed")
-            self.tiles.append(Tile(block=block, axis=axis, columns=(), **described))
-            self.lengths[block, axis] = list(seed)
-            return list(seed)
-        columns = tuple(range(self.columns, self.columns + count))
-        self.columns += count
+            columns, lengths = (), list(seed)
+        else:
+            columns = tuple(range(self.columns, self.columns + count))
+            self.columns += count
+            self._seeds |= zip(columns, seed or (), strict=seed is not None)
+            lengths = [Size.column(1, c) for c in columns]
         self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
-        if seed is not None:
-            self._seeds |= zip(columns, seed, strict=True)
-        self.lengths[block, axis] = [Size.column(1, c) for c in columns]
-        return list(self.lengths[block, axis])
+        self.lengths[block, axis] = lengths
+        return list(lengths)
 
     def choose(self, name: str, options: Sequence[Any], *, seed: Any = None, **about: Unpack[About]) -> Any:
         """One of a few values of any kind, for an argument of a primitive; `seed`, by default the first, is one of them. `about`

@@ -15,11 +15,10 @@ from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
 from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
 
 from . import elementwise
-from .marks import note, note_shares, stream
+from .marks import UNROLL, note, note_shares, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
-UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 LEAST_WIDTH = 256  # bits of a vector that is half a register
 WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead

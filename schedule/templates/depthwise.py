@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, Way
 from schedule.open_trace import Role
 from tir.affine import polynomial
 from tir.ir import Block, Iter, Select, Var
@@ -18,7 +18,7 @@ from tir.traverse import variables, walk
 
 from . import elementwise
 from .division import balanced
-from .marks import done, one_of, share_out
+from .marks import UNROLL, done, one_of, share_out
 from .structure import Contraction, contraction, epilogue, extent, is_elementwise, is_plain, loop_of, size, stored
 
 NAME = "depthwise convolution"
@@ -100,9 +100,13 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
         s.reverse_compute_at(after, w0, preserve_unit_loops=True)
         s.vectorize(s.get_loops(after)[-1])
     if padding is not None:
-        _place(s, c.block, padding, h0)
+        # Conditions on rows are decided when the tile that has all of them is unrolled; lanes of channels need no others.
+        decided = vector in c.batch and extent(row) <= t.rows
+        _place(s, c.block, padding, h0, "inline" if decided else "for each strip")
     if len(kernel) > 1:
         s.unroll(kernel[-1])
+    most = s.choose(f"{c.block} unroll", UNROLL, seed=UNROLL[-1], block=c.block, role=Role.PRAGMA)
+    s.annotate(kernel[0], "pragma_auto_unroll_max_step", most)
     s.unroll(h2)
     s.vectorize(w1)
     share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), s.target.machine.loading(c.bits))
@@ -110,15 +114,19 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
     s.pending = [b for b in s.pending if b != padding]
 
 
-def _place(s: OpenSchedule, block: str, padding: str, strip: str) -> None:
-    """Pad the input for each strip, or all of it before."""
+def _place(s: OpenSchedule, block: str, padding: str, strip: str, seed: str) -> None:
+    """Pad the input for each strip, or all of it before, or each element as it is read."""
 
     def by_strips(new: OpenSchedule) -> None:
         new.compute_at(padding, strip, preserve_unit_loops=True)
         new.vectorize(new.get_loops(padding)[-1])
 
-    ways = {"for each strip": by_strips, "before": lambda new: elementwise.build(new, padding)}
-    one_of(s, f"place of {padding}", ways, block=block, role=Role.LOCATION)
+    ways: dict[str, Way] = {
+        "for each strip": by_strips,
+        "before": lambda new: elementwise.build(new, padding),
+        "inline": lambda new: new.compute_inline(padding),
+    }
+    one_of(s, f"place of {padding}", ways, seed=seed, block=block, role=Role.LOCATION)
 
 
 def _padding(s: OpenSchedule, c: Contraction) -> str | None:

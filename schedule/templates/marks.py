@@ -16,6 +16,7 @@ from tir.traverse import loads, path_to, walk_stmts
 
 from .structure import stored
 
+UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
 SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
