@@ -179,14 +179,14 @@ def test_few_channels_and_kernels_of_their_own():
 
 
 def test_templates_that_finish_their_loops_leave_annotation_nothing():
-    """The numbers of such a nest are sizes of its tiles, and how threads share it."""
-    for func, name, axes in (
-        (narrow(), "narrow", {"v_w": (7, 5)}),
-        (depthwise(), "depthwise", {"v_oh": (13, None), "v_ow": (7, None)}),
+    """The numbers of such a nest are sizes of its tiles, how threads share it, and how far a template unrolls it."""
+    for func, name, axes, others in (
+        (narrow(), "narrow", {"v_w": (7, 5)}, set()),
+        (depthwise(), "depthwise", {"v_oh": (13, None), "v_ow": (7, None)}, {Role.PRAGMA}),
     ):
         sketch = next(s for s in generate(func, TWO) if f"{name} convolution" in str(s))
         assert {t.axis: (t.extent, t.limit) for t in sketch.tiles} == axes
-        assert {c.role for c in sketch.choices if "pad" not in c.name} <= {Role.PARALLEL}
+        assert {c.role for c in sketch.choices if "pad" not in c.name} <= {Role.PARALLEL, *others}
 
 
 def test_a_long_sum_may_run_in_parts():
