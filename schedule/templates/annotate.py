@@ -10,18 +10,16 @@ from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
-from tir import dtypes
-from tir.ir import Block, Buffer, Const, For, Kind, Store, const_shape
-from tir.traverse import blocks, loads, path_to, stores, variables, walk_stmts
+from tir.ir import Block, Const, For, Kind, Store
+from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
 from . import elementwise
-from .marks import UNROLL, note, note_shares, stream
+from .marks import UNROLL, fetch, note, note_shares, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
 LEAST_WIDTH = 256  # bits of a vector that is half a register
 WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
-AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 
 
 def annotate(state: OpenSchedule) -> None:
@@ -200,7 +198,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
             note_shares(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
-            _fetch(new, block)
+            fetch(new, block)
             stream(new, block)
         for block in tiled:
             _mark_tile(new, block)
@@ -270,26 +268,3 @@ def _unroll(state: OpenSchedule, block: str) -> None:
     tiled = state.tiled(block)
     if tiled is not None and tiled.pragma is not None:
         note(state, tiled.pragma, "pragma_auto_unroll_max_step", f"{block} unroll", UNROLL, block=block, role=Role.PRAGMA)
-
-
-def _fetch(state: OpenSchedule, block: str) -> None:
-    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
-    b = state.block(block)
-    if not b.is_reduction:
-        return
-    long = {it.var.name for it in b.iters if extent(it) > 1}
-    parameters = {p.name for p in state.func.buffers}
-    read = {x.buffer.name: x for x in loads(b.body)}
-    large = [
-        n for n, x in read.items()
-        if n in parameters and _nbytes(x.buffer) > state.target.l2 and long <= set().union(*map(variables, x.indices))
-    ]  # fmt: skip
-    sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
-    inner = [x.name for x in path_to(state.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
-    if large and inner:
-        values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
-        note(state, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
-
-
-def _nbytes(buffer: Buffer) -> int:
-    return prod(const_shape(buffer)) * dtypes.nbytes(buffer.dtype)

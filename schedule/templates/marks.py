@@ -8,15 +8,16 @@ from typing import Any, Unpack
 
 from schedule.error import ScheduleError, listing
 from schedule.machine import WAKE_LATE
-from schedule.open_schedule import OpenSchedule, Stage, Way
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
-from tir.ir import Block, Const, For, Kind, PrimFunc, Store, const_shape
-from tir.traverse import loads, path_to, walk_stmts
+from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Store, const_shape
+from tir.traverse import loads, path_to, variables, walk_stmts
 
 from .structure import stored
 
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling the innermost reduction may make
+AHEAD = (4, 16)  # iterations by which what comes from memory is fetched ahead
 SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iterations at once
 
 
@@ -103,6 +104,29 @@ def stream(s: OpenSchedule, name: str) -> None:
         s.annotate(s.get_loops(name)[0], "non_temporal", past)
 
 
+def fetch(s: OpenSchedule, block: str) -> None:
+    """How far ahead a reduction fetches a parameter that it reads once and that is too large for the second-level cache."""
+    b = s.block(block)
+    if not b.is_reduction:
+        return
+    long = {it.var.name for it in b.iters if extent(it) > 1}
+    parameters = {p.name for p in s.func.buffers}
+    read = {x.buffer.name: x for x in loads(b.body)}
+    large = [
+        n for n, x in read.items()
+        if n in parameters and _nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
+    ]  # fmt: skip
+    sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
+    inner = [x.name for x in path_to(s.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
+    if large and inner:
+        values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
+        note(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)
+
+
+def _nbytes(buffer: Buffer) -> int:
+    return prod(const_shape(buffer)) * dtypes.nbytes(buffer.dtype)
+
+
 def traffic(func: PrimFunc, block: Block) -> int:
     """The bytes of the parameters that a block reads and writes, if it writes one; 0 if not, or where a length is symbolic."""
     names = {stored(block).buffer.name, *(x.buffer.name for x in loads(block.body))}
@@ -111,4 +135,4 @@ def traffic(func: PrimFunc, block: Block) -> int:
         isinstance(n, Const) for p in touched for n in p.shape
     ):
         return 0
-    return sum(prod(const_shape(p)) * dtypes.nbytes(p.dtype) for p in touched)
+    return sum(map(_nbytes, touched))

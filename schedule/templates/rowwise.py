@@ -18,7 +18,7 @@ from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
-from .marks import done, one_of, share, stream, teams
+from .marks import done, fetch, one_of, share, stream, teams
 from .structure import contraction, extent, is_elementwise, loop_of, stored
 
 
@@ -116,7 +116,7 @@ def build(s: OpenSchedule, found: Rows) -> None:
         if length < 2 * machine.lanes(bits):
             s.annotate(s.get_loops(stage)[-1], "combine_lanes", True)
         else:
-            in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits)))
+            fetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
     s.vectorize(s.get_loops(found.last)[-1])
     work = prod(extent(it) for it in order)
 
