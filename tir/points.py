@@ -106,7 +106,7 @@ POINTS = 100_000  # iterations that are tried where no proof is found
 
 
 @dataclass(frozen=True)
-class _Points:
+class Points:
     """Iterations: each variable's value in each of them. `whole` if these are all there are, `certain` if all really happen."""
 
     values: dict[str, np.ndarray]
@@ -131,7 +131,7 @@ class _Points:
 
 def points_of(
     extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = POINTS
-) -> _Points | None:
+) -> Points | None:
     """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; the first and the last
     of them if there are too many. None if a loop has no constant extent."""
     used = set(needed)
@@ -156,4 +156,4 @@ def points_of(
             keep &= evaluate(c, values)
         except Opaque:
             certain = False
-    return _Points({n: v[keep] for n, v in values.items()}, whole, certain, int(np.count_nonzero(keep)))
+    return Points({n: v[keep] for n, v in values.items()}, whole, certain, int(np.count_nonzero(keep)))

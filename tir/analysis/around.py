@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 from ..affine import Interval, Ranges
-from ..ir import Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Store, Var, conjuncts
+from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
 from ..simplify import extent_range
-from ..traverse import N, children, substatements, substitute, walk
+from ..traverse import N, children, substitute, walk
+
+A = TypeVar("A", bound="Around")
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Around:
             found[x.name] = extent_range(self.closed(x.extent), {**outside, **found})
         return found
 
-    def inside(self, s: For | Let | Block) -> Around:
+    def inside(self, s: For | Let | Allocate | Block) -> Self:
         """What stands around the body of a statement that stands here."""
         match s:
             case For():
@@ -47,42 +50,56 @@ class Around:
             case Let(var, value):
                 return replace(self, lets=(*self.lets, s), bound=(*self.bound, {var.name: value}))
             case Block(predicate=predicate):
-                conditions = (*self.conditions, *conjuncts(predicate))
                 bound = (*self.bound, {it.var.name: it.binding for it in s.iters})
-                return replace(self, blocks=(*self.blocks, s), conditions=conditions, bound=bound)
+                return replace(self.under(predicate), blocks=(*self.blocks, s), bound=bound)
+        return self
+
+    def under(self, condition: Expr, *, selected: bool = False) -> Self:
+        """Where a condition holds, of a statement or of a lazy select."""
+        if selected:
+            return replace(self, selected=(*self.selected, *conjuncts(condition)))
+        return replace(self, conditions=(*self.conditions, *conjuncts(condition)))
+
+    def unless(self, condition: Expr, *, selected: bool = False) -> Self:
+        """Where it does not hold."""
+        return self if selected else replace(self, otherwise=(*self.otherwise, condition))
+
+    def part_of(self, s: Stmt) -> Self:
+        """In an expression of a statement that stands here."""
+        return replace(self, store=s) if isinstance(s, Store) else self
+
+    def first(self, block: Block) -> Self:
+        """In the init of a block, given what stands around its body."""
+        return self
 
 
-def elements(
-    n: Node, around: Around = Around(), only: Collection[str] | None = None
-) -> Iterator[tuple[Load | Store | Block, Around]]:
+def elements(n: Node, around: A, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, A]]:
     """The loads, stores and blocks in `n` in the order in which they happen: a store comes after what it stores; a block, with
     what stands around its body, before that. With `only`, blocks that access none of these buffers are left out."""
-    parts: list[tuple[Node, Around]]
+    here = around.part_of(n) if isinstance(n, Stmt) else around
+    parts: list[tuple[Node, A]]
     match n:
-        case For(_, extent, body):
-            parts = [(extent, around), (body, around.inside(n))]
-        case Let(_, value, body):
-            parts = [(value, around), (body, around.inside(n))]
+        case For(_, value, body) | Let(_, value, body):
+            parts = [(value, here), (body, around.inside(n))]
+        case Allocate(_, body):
+            parts = [(body, around.inside(n))]
         case If(condition, then, orelse):
-            under = replace(around, conditions=(*around.conditions, *conjuncts(condition)))
-            parts = [(condition, around), (then, under)]
+            parts = [(condition, here), (then, around.under(condition))]
             if orelse is not None:
-                parts.append((orelse, replace(around, otherwise=(*around.otherwise, condition))))
+                parts.append((orelse, around.unless(condition)))
         case Select(condition, value, other, True):
-            under = replace(around, selected=(*around.selected, *conjuncts(condition)))
-            parts = [(condition, around), (value, under), (other, around)]
-        case Store(_, indices, value):
-            parts = [(e, replace(around, store=n)) for e in (*indices, value)]
-        case Block():
+            under, unless = around.under(condition, selected=True), around.unless(condition, selected=True)
+            parts = [(condition, around), (value, under), (other, unless)]
+        case Block(body=body, init=init):
             if only is not None and not any(type(x) is Buffer and x.name in only for x in walk(n)):
                 return
             for e in (*(it.binding for it in n.iters), n.predicate):
-                yield from elements(e, around, only)
-            under = around.inside(n)
-            yield n, under
-            parts = [(s, under) for s in substatements(n)]
+                yield from elements(e, here, only)
+            inside = around.inside(n)
+            yield n, inside
+            parts = [(body, inside)] if init is None else [(init, inside.first(n)), (body, inside)]
         case _:
-            parts = [(c, around) for c in children(n) if not isinstance(c, Buffer)]
+            parts = [(c, here) for c in children(n) if not isinstance(c, Buffer)]
     for part, inside in parts:
         if type(part) is not Var and type(part) is not Const:
             yield from elements(part, inside, only)

@@ -72,7 +72,7 @@ def _accessed(stmts: Iterable[Stmt], free: Ranges, only: Collection[str] | None)
             region = relax([around.closed(i) for i in indices], buffer, around.ranges(free), free)
             into[buffer.name] = union(into[buffer.name], region) if buffer.name in into else region
 
-    for n, around in (x for s in stmts for x in elements(s, only=only)):
+    for n, around in (x for s in stmts for x in elements(s, Around(), only)):
         if isinstance(n, Block):
             outside = replace(around, blocks=around.blocks[:-1])
             for kind, regions in (("reads", n.reads), ("writes", n.writes)):

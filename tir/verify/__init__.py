@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import PrimFunc, need_func
-from .axes import check_axes, check_repeated, check_started
+from .axes import check_axes
 from .bounds import check_bounds
 from .initialised import check_initialised
 from .names import check_names
@@ -36,8 +36,6 @@ def verify(func: PrimFunc | Mapping[str, PrimFunc]) -> Report:
         return Report(func, tuple(findings))  # the other checks assume names and dtypes that make sense
     findings += check_bounds(func)
     findings += check_axes(func)
-    findings += check_repeated(func)
-    findings += check_started(func)
     findings += check_races(func)
     findings += check_initialised(func)
     return Report(func, tuple(dict.fromkeys(findings)))

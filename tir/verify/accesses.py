@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Self
 
 from .. import dtypes
 from ..affine import Interval
+from ..analysis.around import Around, elements
 from ..ir import (
     Allocate,
     Axis,
@@ -17,31 +18,28 @@ from ..ir import (
     Call,
     Cast,
     Const,
-    Evaluate,
     Expr,
     For,
     If,
     Let,
     Load,
-    Node,
     PrimFunc,
-    Select,
-    Seq,
     Stmt,
     Store,
     Unary,
     Var,
     conjuncts,
 )
+from ..points import Points, points_of
 from ..simplify import bounds, extent_range
-from ..traverse import children, substatements, substitute, walk
+from ..traverse import N, substatements, substitute, walk
 
 
 @dataclass(frozen=True)
 class Access:
     """A load or store: its indices over the variables free around the statement and the loops inside it, under `conditions`."""
 
-    stmt: Stmt
+    stmt: Stmt | None
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_store: bool
@@ -54,117 +52,81 @@ def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
     """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
     return [
         Access(
-            stmt,
+            n if isinstance(n, Store) else place.stmt,
             n.buffer,
             tuple(place.closed(i) for i in n.indices),
             isinstance(n, Store),
-            tuple((var.name, extent) for var, extent in place.loops),
+            tuple((x.name, place.closed(x.extent)) for x in place.loops),
             place.conditions,
             place.guarded,
         )
-        for stmt, n, place in elements(root, Place(conditions=conditions))
+        for n, place in elements(root, Place(conditions=conditions))
         if not isinstance(n, Block) and n.buffer.name not in place.private
     ]
 
 
-def elements(s: Stmt, place: Place) -> Iterator[tuple[Stmt, Load | Store | Block, Place]]:
-    """The loads, stores and blocks of a statement that stands at `place`, in the order in which they happen; before each the
-    statement that it is part of, and after it what is known there."""
-    match s:
-        case Seq(stmts):
-            for x in stmts:
-                yield from elements(x, place)
-        case For(var, extent, body):
-            yield from _loads(extent, s, place)
-            yield from elements(body, place.loop(var, extent))
-        case Block():
-            for e in (*(it.binding for it in s.iters), s.predicate):
-                yield from _loads(e, s, place)
-            place = place.under(s.predicate)
-            yield s, s, place
-            inside = place.block(s)
-            if s.init is not None:
-                first = [it.var.equal(0) for it in s.iters if it.axis is Axis.REDUCE]
-                yield from elements(s.init, inside.under(*first, plain=True))
-            yield from elements(s.body, inside)
-        case Store(_, indices, value):
-            for e in (*indices, value):
-                yield from _loads(e, s, place)
-            yield s, s, place
-        case If(condition, then, orelse):
-            yield from _loads(condition, s, place)
-            yield from elements(then, place.under(condition))
-            if orelse is not None:
-                yield from elements(orelse, place.under(negated(condition)))
-        case Let(var, value, body):
-            yield from _loads(value, s, place)
-            yield from elements(body, place.let(var, value))
-        case Allocate(buffer, body):
-            yield from elements(body, replace(place, private=place.private | {buffer.name}))
-        case Evaluate(value):
-            yield from _loads(value, s, place)
-        case _:
-            assert_never(s)  # type: ignore[arg-type]
-
-
-def _loads(e: Node, stmt: Stmt, place: Place) -> Iterator[tuple[Stmt, Load, Place]]:
-    match e:
-        case Select(c, t, f, True):
-            yield from _loads(c, stmt, place)
-            yield from _loads(t, stmt, place.under(c))
-            yield from _loads(f, stmt, place.under(negated(c)))
-        case Expr():
-            for child in children(e):
-                yield from _loads(child, stmt, place)
-            if isinstance(e, Load):
-                yield stmt, e, place
-
-
 @dataclass(frozen=True)
-class Place:
-    """What is known at a place of a program, on the way down to it."""
+class Place(Around):
+    """What is known at a place of a program: `conditions` are all under which it is reached, over loop variables."""
 
-    ranges: dict[str, Interval] = field(default_factory=dict)  # of the visible variables
+    stmt: Stmt | None = None  # that an expression here is a part of
+    known: dict[str, Interval] = field(default_factory=dict)  # the ranges of the visible variables
     facts: tuple[Expr, ...] = ()  # what holds, over them
     bindings: dict[str, Expr] = field(default_factory=dict)  # iteration variables and lets, over loop variables
-    loops: tuple[tuple[Var, Expr], ...] = ()  # with their extents, over loop variables
-    conditions: tuple[Expr, ...] = ()  # under which it is reached, over loop variables
     private: frozenset[str] = frozenset()  # the buffers allocated on the way
     guarded: bool = False  # whether it may not be reached
 
-    def closed(self, e: Expr) -> Expr:
-        return substitute(e, self.bindings)  # type: ignore[return-value]
+    def closed(self, e: N) -> N:
+        return substitute(e, self.bindings)
 
-    def under(self, *conditions: Expr, plain: bool = False) -> Place:
-        """Under these conditions too; `plain` if some iteration is sure to satisfy them."""
-        found = tuple(c for condition in conditions for c in conjuncts(condition))
-        closed = tuple(c for condition in found for c in conjuncts(self.closed(condition)))
-        guarded = self.guarded or bool(closed and not plain)
-        return replace(self, facts=self.facts + found, conditions=self.conditions + closed, guarded=guarded)
+    def inside(self, s: For | Let | Allocate | Block) -> Self:
+        match s:
+            case For(var, extent):
+                return super().inside(s)._running([(var, extent)])
+            case Let(var, value):  # seen through where its value is an integer without loads
+                if not dtypes.is_int(value.dtype) or any(isinstance(n, (Load, Call)) for n in walk(value)):
+                    return self
+                known = {**self.known, var.name: bounds(value, self.known)}
+                return replace(self, known=known, bindings={**self.bindings, var.name: self.closed(value)})
+            case Allocate(buffer):
+                return replace(self, private=self.private | {buffer.name})
+            case Block():
+                bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in s.iters}}
+                private = self.private | {x.name for x in s.allocs}
+                inside = self.under(s.predicate)._running((it.var, it.extent) for it in s.iters)
+                return replace(inside, bindings=bindings, private=private)
 
-    def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Place:
+    def _running(self, bound: Iterable[tuple[Var, Expr]]) -> Self:
         """With variables that run from 0 up to extents."""
-        ranges, facts = {**self.ranges}, self.facts
+        known, facts = {**self.known}, self.facts
         for var, extent in bound:
-            ranges[var.name] = extent_range(extent, self.ranges)
+            known[var.name] = extent_range(extent, self.known)
             if not isinstance(extent, Const):
                 facts = (*facts, below(var, extent))
-        return replace(self, ranges=ranges, facts=facts)
+        return replace(self, known=known, facts=facts)
 
-    def loop(self, var: Var, extent: Expr) -> Place:
-        return replace(self._running([(var, extent)]), loops=(*self.loops, (var, self.closed(extent))))
+    def _where(self, *conditions: Expr) -> Self:
+        found = tuple(c for condition in conditions for c in conjuncts(condition))
+        closed = tuple(c for condition in found for c in conjuncts(self.closed(condition)))
+        return replace(self, facts=self.facts + found, conditions=self.conditions + closed)
 
-    def let(self, var: Var, value: Expr) -> Place:
-        """Within a let; seen through where its value is an integer without loads."""
-        if not dtypes.is_int(value.dtype) or any(isinstance(n, (Load, Call)) for n in walk(value)):
-            return self
-        ranges = {**self.ranges, var.name: bounds(value, self.ranges)}
-        return replace(self, ranges=ranges, bindings={**self.bindings, var.name: self.closed(value)})
+    def under(self, condition: Expr, *, selected: bool = False) -> Self:
+        place = self._where(condition)
+        return replace(place, guarded=self.guarded or len(place.conditions) > len(self.conditions))
 
-    def block(self, b: Block) -> Place:
-        bindings = {**self.bindings, **{it.var.name: self.closed(it.binding) for it in b.iters}}
-        private = self.private | {x.name for x in b.allocs}
-        return replace(self._running((it.var, it.extent) for it in b.iters), bindings=bindings, private=private)
+    def unless(self, condition: Expr, *, selected: bool = False) -> Self:
+        return self.under(negated(condition))
+
+    def first(self, block: Block) -> Self:
+        return self._where(*first_iteration(block))  # some iteration is sure to be it
+
+    def part_of(self, s: Stmt) -> Self:
+        return replace(self, stmt=s)
+
+
+def first_iteration(block: Block) -> list[Expr]:
+    """The conditions of the first iteration of a block's reduction."""
+    return [it.var.equal(0) for it in block.iters if it.axis is Axis.REDUCE]
 
 
 def negated(c: Expr) -> Expr:
@@ -205,6 +167,10 @@ class Scope:
     own: Extents
     loops: tuple[For, ...]  # around it, up to the block that encloses it
     conditions: tuple[Expr, ...]  # there, a predicate of its own included
+
+    def points(self) -> Points | None:
+        """The iterations of these loops in which it is reached; see `points_of`."""
+        return points_of(constant_extents((x.name, x.extent) for x in self.loops), {x.name for x in self.loops}, self.conditions)
 
 
 def scopes(func: PrimFunc) -> Iterator[Scope]:

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..analysis.around import elements
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..points import points_of
 from ..simplify import prove, simplify
 from ..traverse import variables
-from .accesses import Place, below, constant_extents, elements, size_ranges
+from .accesses import Place, below, constant_extents, size_ranges
 from .report import Finding
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
     """Bindings stay within their domains, and indices within their buffers."""
-    for stmt, n, place in elements(func.body, Place(size_ranges(func))):
+    for n, place in elements(func.body, Place(known=size_ranges(func))):
+        stmt = n if isinstance(n, Stmt) else place.stmt
         if isinstance(n, Block):
             for it in n.iters:
                 what = f"`{it.var.name}` of block `{n.name}` = `{it.binding}`"
@@ -27,16 +29,16 @@ def check_bounds(func: PrimFunc) -> Iterator[Finding]:
                 yield from _within(index, extent, what, f"0 .. {last(extent)}", stmt, place)
 
 
-def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt, place: Place) -> Iterator[Finding]:
+def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: Place) -> Iterator[Finding]:
     """Where an index may be outside 0 .. extent - 1."""
     # Over the loops: what the loops around reach may be less than the domains of the axes.
-    loops = [(var, simplify(e)) for var, e in place.loops]
+    loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]
     conditions = (*place.conditions, *(below(var, e) for var, e in loops if not isinstance(e, Const)))
 
     def proved(goal: Expr) -> bool:
         closed = place.closed(goal)
-        known = prove(goal, place.ranges, place.facts)
-        return known or (closed is not goal and prove(closed, place.ranges, conditions))
+        known = prove(goal, place.known, place.facts)
+        return known or (closed is not goal and prove(closed, place.known, conditions))
 
     if proved(Binary(">=", index, Const(0, index.dtype))) and proved(below(index, extent)):
         return

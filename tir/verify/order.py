@@ -10,8 +10,7 @@ from ..ir import Axis, Block, Buffer, For, Kind, Let, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..simplify import prove
 from ..traverse import stores, substatements, variables
-from .accesses import Extents, accesses_in, grouped, scopes
-from .axes import access_verb
+from .accesses import Scope, accesses_in, grouped, scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
 from .report import Finding
 
@@ -24,10 +23,10 @@ def check_races(func: PrimFunc) -> Iterator[Finding]:
     uses = {name: len(group) for name, group in grouped(accesses_in(func.body)).items() if name in temporary}
     for scope in scopes(func):
         if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
-            yield from _races(scope.stmt, scope.ranges, scope.outer, scope.own, uses)
+            yield from _races(scope.stmt, scope, uses)
 
 
-def _races(s: For, ranges: dict[str, Interval], outer: Extents, own: Extents, uses: Mapping[str, int]) -> Iterator[Finding]:
+def _races(s: For, scope: Scope, uses: Mapping[str, int]) -> Iterator[Finding]:
     """Where iterations of a loop touch what others write. Each may have its own of a temporary that is used in the loop alone:
     `uses` counts the accesses to each."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
@@ -42,17 +41,16 @@ def _races(s: For, ranges: dict[str, Interval], outer: Extents, own: Extents, us
     for name, group in by_buffer(accesses_in(s.body)).items():
         used_here_alone = len(group) == uses.get(name)
         group = distinct_accesses(group)
-        if name in combined or _apart_by_scope(s, group[0].buffer) or touches_own(group, {s.name}, set(outer), ranges):
+        if name in combined or _apart_by_scope(s, group[0].buffer) or touches_own(group, {s.name}, scope):
             continue
         if used_here_alone:
-            if not _covered(s.body, name, ranges):
+            if not _covered(s.body, name, scope.ranges):
                 text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
                 yield Finding("unproved", text, s)
             continue
-        fixed = {n: e for n, e in outer.items() if any(n in variables(i) for a in group for i in (*a.indices, *a.conditions))}
-        match first_conflict(group, own, fixed):
-            case Conflict() as c:
-                yield Finding("error", f"loop `{s.name}` is {how}, but {c.text(access_verb(c.access))}", s)
+        match first_conflict(group, scope.own, scope.outer):
+            case Conflict() as conflict:
+                yield Finding("error", f"loop `{s.name}` is {how}, but {conflict}", s)
             case None:
                 text = f"loop `{s.name}` is {how}; cannot prove that its iterations keep apart in `{name}`"
                 yield Finding("unproved", text, s)

@@ -11,24 +11,24 @@ from ..affine import Interval, Polynomial, add, constant, names_in, polynomial, 
 from ..affine import bounds as polynomial_bounds
 from ..analysis.digits import determined
 from ..ir import Buffer, Const, Var
-from ..points import POINTS, points_of
+from ..points import POINTS, distinct, points_of
 from ..simplify import extent_range, simplify
 from ..traverse import variables
-from .accesses import Access, constant_extents, grouped
+from .accesses import Access, Extents, Scope, constant_extents, grouped
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
 
 
-def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], ranges: Mapping[str, Interval]) -> bool:
-    """Whether iterations that differ in `owners` provably touch different elements; `fixed` variables are the same in both."""
-    ranges = dict(ranges)
+def touches_own(accesses: Sequence[Access], owners: set[str], scope: Scope) -> bool:
+    """Whether iterations that differ in `owners` provably touch different elements, in one iteration of what is around."""
+    ranges, fixed = dict(scope.ranges), set(scope.outer)
     indices = []
     for a in accesses:
         for name, extent in a.loops:
             ranges[name] = extent_range(extent, ranges)
         indices.append([polynomial(simplify(i, ranges)) for i in a.indices])
     if all(i == indices[0] for i in indices):
-        return owners <= determined(indices[0], set(fixed), ranges)
+        return owners <= determined(indices[0], fixed, ranges)
     equations: list[Polynomial] = []
     for dim in range(len(indices[0])):
         parts = [_split(i[dim], owners | fixed, ranges) for i in indices]
@@ -41,7 +41,7 @@ def touches_own(accesses: Sequence[Access], owners: set[str], fixed: set[str], r
         rest = Var(f"{_REST}{dim}")
         ranges[rest.name] = (low, high)
         equations.append(add(own, {(rest,): 1}))
-    return owners <= determined(equations, set(fixed), ranges)
+    return owners <= determined(equations, fixed, ranges)
 
 
 def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tuple[Polynomial, int | None, int | None]:
@@ -54,16 +54,16 @@ def _split(p: Polynomial, own: set[str], ranges: Mapping[str, Interval]) -> tupl
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two iterations that touch one element, of which one writes; as text."""
+    """Two iterations that touch one element, of which one writes, as text; `access` is that of the other."""
 
-    buffer: str
     element: str
     first: str
     second: str
     access: Access
 
-    def text(self, verb: str) -> str:
-        return f"{self.first} writes {self.buffer}[{self.element}], and {self.second} {verb} it too"
+    def __str__(self) -> str:
+        verb = "writes" if self.access.is_store else "reads"
+        return f"{self.first} writes {self.access.buffer.name}[{self.element}], and {self.second} {verb} it too"
 
 
 @dataclass(frozen=True)
@@ -71,23 +71,21 @@ class _Disjoint:
     """All iterations were tried, and none touches what another writes."""
 
 
-def first_conflict(
-    accesses: Sequence[Access], owners: Mapping[str, int | None], fixed: Mapping[str, int | None]
-) -> Conflict | _Disjoint | None:
-    """What trying the iterations shows; None if that is nothing certain."""
-    if any(d is None for d in constant_shape(accesses[0].buffer)):
-        return None
+def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
+    """What trying the iterations shows, each of the `outer` ones by itself; None if that is nothing certain."""
     shape = [d or 0 for d in constant_shape(accesses[0].buffer)]
+    if 0 in shape:
+        return None
+    used = set().union(*(variables(i) for a in accesses for i in (*a.indices, *a.conditions)))
+    fixed = {n: e for n, e in outer.items() if n in used}
     keys, owner_rows, stores, who = [], [], [], []
     whole = certain = True
     for n, a in enumerate(accesses):
         needed = {*owners, *fixed}.union(*(variables(i) for i in a.indices))
         loops = {**fixed, **owners, **constant_extents(a.loops)}
         points = points_of(loops, needed, a.conditions, limit=max(POINTS // (2 * len(accesses)), 1))
-        if points is None:
-            return None
-        indices = points.evaluate(a.indices)
-        if indices is None:
+        indices = None if points is None else points.evaluate(a.indices)
+        if points is None or indices is None:
             return None
         element = np.zeros(len(points), np.int64)
         for i, extent in zip(indices, shape, strict=True):
@@ -100,8 +98,7 @@ def first_conflict(
     key, owner, store, access = (np.concatenate(x) for x in (keys, owner_rows, stores, who))
     if len(key) == 0:
         return _Disjoint() if whole else None
-    group = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-    rank = np.unique(owner, axis=0, return_inverse=True)[1].reshape(-1)
+    (_, group), (_, rank) = distinct(key), distinct(owner)
     order = np.lexsort((~store, group))  # stores first within each element
     group, rank = group[order], rank[order]
     first = np.searchsorted(group, group)  # the first row of each group
@@ -118,7 +115,7 @@ def first_conflict(
         return ", ".join(f"{name}={int(v)}" for name, v in zip(owners, owner[n], strict=True))
 
     element_text = ", ".join(str(int(v)) for v in place) or "()"
-    return Conflict(accesses[0].buffer.name, element_text, text(x), text(y), accesses[int(access[y])])
+    return Conflict(element_text, text(x), text(y), accesses[int(access[y])])
 
 
 def constant_shape(b: Buffer) -> list[int | None]:
