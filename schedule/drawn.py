@@ -68,8 +68,13 @@ def resolved(value: Any, known: dict[str, Any]) -> Any:
 
 def references(value: Any) -> set[str]:
     """The names that an argument refers to."""
-    found: set[str] = set()
-    mapped(value, lambda v: found.add(v.name) if isinstance(v, Ref) else v)
+    return {v.name for v in leaves(value) if isinstance(v, Ref)}
+
+
+def leaves(value: Any) -> list[Any]:
+    """What is in an argument and no list, tuple or dict."""
+    found: list[Any] = []
+    mapped(value, found.append)
     return found
 
 

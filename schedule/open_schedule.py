@@ -29,6 +29,7 @@ from tir.simplify import simplify
 from tir.size import Chosen, Size, columns_of, formula
 from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
+from .drawn import leaves, mapped
 from .error import ScheduleError
 from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
 from .places import by_place
@@ -392,17 +393,16 @@ class OpenSchedule(Schedule):
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
         before = self._func
-        given = tuple(map(_stand_in, args)), {k: _stand_in(v) for k, v in kwargs.items()}
-        result = super()._apply(name, *given[0], **given[1])
+        result = super()._apply(name, *mapped(args, _stand_in), **mapped(kwargs, _stand_in))
         self._before = (*self._before, before)
-        if any(map(_is_open, (*args, *kwargs.values()))):
+        if _is_open(args) or _is_open(kwargs):
             self._note_open(name, args, kwargs)
         return result
 
     def _note_open(self, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         """Note which arguments of the last step are open."""
         bound = REGISTRY[name].signature.bind(*args, **kwargs).arguments
-        holes = {k: _holes(v) for k, v in bound.items() if _is_open(v)}
+        holes = {k: mapped(v, _hole) for k, v in bound.items() if _is_open(v)}
         self._open.append(_Open(len(self._steps) - 1, 1, self._steps[-1].with_args(**holes)))
 
     def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
@@ -453,33 +453,17 @@ class OpenSchedule(Schedule):
 
 
 def _is_open(value: Any) -> bool:
-    return any(map(_is_open, value)) if isinstance(value, (list, tuple)) else isinstance(value, Size)
+    return any(isinstance(v, Size) for v in leaves(value))
 
 
 def _stand_in(value: Any) -> Any:
-    """An argument with plain values in the place of open ones."""
-    match value:
-        case Chosen():
-            return value.values[int(value)]
-        case Size():
-            return int(value)
-        case list() | tuple():
-            return type(value)(map(_stand_in, value))
-        case _:
-            return value
+    """A plain value for an open one."""
+    return value.values[int(value)] if isinstance(value, Chosen) else int(value) if isinstance(value, Size) else value
 
 
-def _holes(value: Any) -> Any:
-    """An argument with holes in the place of open values."""
-    match value:
-        case Chosen():
-            return Hole(value.formula, value.values)
-        case Size():
-            return Hole(value.formula)
-        case list() | tuple():
-            return tuple(map(_holes, value))
-        case _:
-            return value
+def _hole(value: Any) -> Any:
+    """A hole for an open value."""
+    return Hole(value.formula, value.values if isinstance(value, Chosen) else ()) if isinstance(value, Size) else value
 
 
 def extent(it: Iter) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 from tir.ir import Block, PrimFunc
 from tir.size import Chosen, Formula, Size, columns_of, value_of
 
+from .drawn import leaves, mapped
 from .places import by_name
 from .trace import Step, Trace
 
@@ -286,13 +287,7 @@ def _columns_in(steps: Sequence[Step | Branch]) -> _Run:
 
 def open_in(value: object) -> tuple[int, ...]:
     """The columns of what is open in an argument."""
-    match value:
-        case Hole(formula):
-            return columns_of(formula)
-        case tuple():
-            return tuple(c for v in value for c in open_in(v))
-        case _:
-            return ()
+    return tuple(c for v in leaves(value) if isinstance(v, Hole) for c in columns_of(v.formula))
 
 
 def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
@@ -305,14 +300,4 @@ def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
 
 def filled(step: Step, number: Callable[[int], int]) -> Step:
     """The step with what `number` says of each column in place of what is open."""
-
-    def fill(value):
-        match value:
-            case Hole():
-                return value.filled(number)
-            case tuple():
-                return tuple(fill(v) for v in value)
-            case _:
-                return value
-
-    return replace(step, args=tuple((k, fill(v)) for k, v in step.args))
+    return replace(step, args=mapped(step.args, lambda v: v.filled(number) if isinstance(v, Hole) else v))

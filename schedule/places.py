@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tir.ir import For, PrimFunc
 
+from .drawn import mapped
 from .primitive import REGISTRY, blocks_below, loops_of, loops_on, path
 from .schedule import Schedule
 from .trace import Step
@@ -31,14 +33,12 @@ def by_place(step: Step, before: PrimFunc) -> Step:
     """The step with its loops by place instead of by name; `before` is the function that it was planned on."""
 
     def place(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(place, value))
         above = path(before, For, value)
         if not above:
             return value
         return LoopOf(blocks_below(above[-1])[-1].name, len(loops_on(above)) - 1)  # the last: one before may be inlined elsewhere
 
-    return replace(step, args=tuple((k, place(v) if k in LOOPS else v) for k, v in step.args))
+    return replace(step, args=tuple((k, mapped(v, place) if k in LOOPS else v) for k, v in step.args))
 
 
 def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
@@ -58,7 +58,16 @@ def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], St
 def named(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
     """A planned step with the names that loops and blocks have in `func`; `made` are the names of blocks where they differ from
     those planned."""
-    return replace(step, args=tuple((k, _named(v, func, made, k)) for k, v in step.args))
+
+    def found(value: Any, parameter: str) -> Any:
+        match value:
+            case LoopOf(block, index):
+                return loops_of(func, made.get(block, block))[index].name
+            case str() if parameter == "block":
+                return made.get(value, value)
+        return value
+
+    return replace(step, args=tuple((k, mapped(v, partial(found, parameter=k))) for k, v in step.args))
 
 
 def take(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
@@ -73,15 +82,3 @@ def take(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Map
 def renamed(planned: Step, taken: Step) -> dict[str, str]:
     """What a step made, by the name that it was planned to have."""
     return {old: new for old, new in zip(planned.results, taken.results, strict=True) if isinstance(old, str)}
-
-
-def _named(value: Any, func: PrimFunc, made: Mapping[str, str], parameter: str) -> Any:
-    match value:
-        case LoopOf(block, index):
-            return loops_of(func, made.get(block, block))[index].name
-        case tuple():
-            return tuple(_named(v, func, made, parameter) for v in value)
-        case str() if parameter == "block":
-            return made.get(value, value)
-        case _:
-            return value
