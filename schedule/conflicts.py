@@ -9,21 +9,18 @@ Loops whose variables appear under // or % by constants, as those made by fuse d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
-from math import gcd, prod
-from typing import Any
+from math import gcd
 
-import numpy as np
-
-from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, scale, to_expr
+from tir.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, to_expr
 from tir.analysis.around import Around, accesses
 from tir.analysis.digits import cuts, determined, in_digits
-from tir.ir import TRUE, Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Load, Node, Stmt, Store, Var
-from tir.points import Opaque, evaluate
+from tir.ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
+from tir.points import points_of
 from tir.simplify import ranges_of, simplify
-from tir.traverse import children, loads, substitute, variables, walk, walk_stmts
+from tir.traverse import children, loads, substitute, variables, walk_stmts
 
 Indices = tuple[Expr, ...]
 
@@ -144,30 +141,13 @@ class Instances:
         """An index as a polynomial in which loops of several digits are written in these."""
         known = self._polynomials.get(e)
         if known is None:
-            if type(e) is Var:
-                expansion = self.expansion.get(e.name)
-                known = {(e,): 1} if expansion is None else polynomial(expansion)
-            else:
-                plain = polynomial(e)
-                if any(type(atom) is not Var or atom.name in self.expansion for m in plain for atom in m):
-                    known = {}
-                    for m, c in plain.items():
-                        term = constant(c)
-                        for atom in m:
-                            term = multiply(term, self._atom(atom))
-                        known = add(known, term)
-                else:
-                    known = plain
-            self._polynomials[e] = known
+            known = self._polynomials[e] = _composed(polynomial(e), self._expanded)
         return known
 
-    def _atom(self, atom: Expr) -> Polynomial:
-        if type(atom) is Var:
-            return self.polynomial(atom)
-        known = self._polynomials.get(atom)
-        if known is None:
-            known = self._polynomials[atom] = polynomial(simplify(_resolved(atom, self.expansion), self.ranges))
-        return known
+    def _expanded(self, atom: Expr) -> Polynomial | None:
+        if type(atom) is not Var:
+            return polynomial(simplify(_resolved(atom, self.expansion), self.ranges))
+        return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
 
     def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
         """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
@@ -253,21 +233,26 @@ def _variable(name: str) -> Polynomial:
 
 
 def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Polynomial:
+    def renamed(atom: Expr) -> Polynomial | None:
+        if type(atom) is Var:
+            return mapping.get(atom.name)
+        if loads(atom):
+            return _variable(f"{atom}@{side}")  # memory may have changed between the two
+        touched = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
+        return {(substitute(atom, touched),): 1} if touched else None
+
+    return _composed(p, renamed)
+
+
+def _composed(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynomial:
+    """A polynomial with others in the place of atoms; those for which there is None stay."""
     result: Polynomial = {}
     for m, c in p.items():
-        if all(type(atom) is Var and atom.name not in mapping for atom in m):
-            result = add(result, {m: c})
-            continue
-        term = constant(1)
+        term = constant(c)
         for atom in m:
-            if type(atom) is Var:
-                term = multiply(term, mapping.get(atom.name) or {(atom,): 1})
-            elif any(type(n) is Load for n in walk(atom)):
-                term = multiply(term, _variable(f"{atom}@{side}"))  # memory may have changed between the two
-            else:
-                touched = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
-                term = multiply(term, {(substitute(atom, touched),): 1})  # type: ignore[dict-item]
-        result = add(result, scale(term, c))
+            value = of(atom)
+            term = multiply(term, {(atom,): 1} if value is None else value)
+        result = add(result, term)
     return result
 
 
@@ -350,32 +335,27 @@ def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt
     return [(first.stmt, f"{words[x.writes]} `{x.buffer.name}`"), (second.stmt, f"{words[y.writes]} `{x.buffer.name}`")]
 
 
-def collision(
-    loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access, limit: int = 20000
-) -> tuple[int, int, tuple[int, ...]] | None:
-    """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search (over the
-    first iterations of the other loops) finds one."""
-    loops = [loop, *below]
-    try:
-        sizes = [int(evaluate(x.extent, {x.name: 0 for x in around})) for x in loops]
-        if min(sizes) < 1:
-            return None
-        count = min(prod(sizes), limit)
-        places = np.unravel_index(np.arange(count), sizes)
-        values: dict[str, Any] = {x.name: 0 for x in around} | {x.name: v for x, v in zip(loops, places, strict=True)}
-        touched = []
-        for access in (a, b):
-            happens = np.all([np.broadcast_to(evaluate(c, values), count) for c in (TRUE, *access.conditions)], axis=0)
-            columns = [np.broadcast_to(evaluate(e, values), count).tolist() for e in access.indices]
-            elements = [*zip(*columns, strict=True)] or [()] * count
-            touched.append([element if runs else None for runs, element in zip(happens, elements, strict=True)])
-    except Opaque:
-        return None
-    seen: tuple[dict, dict] = {}, {}  # by element the first iteration that touches it, on either side
-    for n, i in enumerate(places[0].tolist()):
-        for side, element in enumerate((touched[0][n], touched[1][n])):
-            found = seen[1 - side].get(element, i)
-            if element is not None and found != i:
-                return (found, i, element) if side else (i, found, element)
-            seen[side].setdefault(element, i)
-    return None
+def collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:
+    """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search finds one."""
+    ours, theirs = (touched(around, [loop], below, access) for access in (a, b))
+    ends: dict[tuple, tuple[int, int]] = {}  # by element the first and the last iteration that touches it
+    for (i,), element in ours:
+        ends[element] = ends.get(element, (i, i))[0], i
+    found = ((i, j, element) for (j,), element in theirs for i in ends.get(element, ()) if i != j)
+    return min(found, key=lambda x: max(x[:2]), default=None)
+
+
+def touched(around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access) -> list[tuple[tuple, tuple]]:
+    """Iterations of a nest, and the elements that an access touches in them, while the loops around are in their first iteration;
+    only in the first and last iterations where there are many, and none where that is not known before the program runs."""
+    loops = (*nest, *below)
+    ranges = ranges_of((*around, *loops))
+    extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}
+    needed = {x.name for x in nest}.union(*map(variables, access.indices))
+    conditions = [*access.conditions, *(x.var < x.extent for x in loops if type(x.extent) is not Const)]
+    points = points_of({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
+    elements = points.evaluate(access.indices) if points is not None and points.certain else None
+    if points is None or elements is None:
+        return []
+    places = zip(*(points.values[x.name].tolist() for x in nest), strict=True)
+    return list(zip(places, zip(*(e.tolist() for e in elements), strict=True) if elements else [()] * len(points), strict=True))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from tir.affine import Interval
-from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Let, Stmt, Store, Var, nest
+from tir.affine import Interval, Ranges
+from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, Store, Var, conjunction, nest
 from tir.simplify import bounds, prove, ranges_of, simplify
-from tir.traverse import map_statements, replace_buffers, substitute, variables, walk_stmts
+from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
 
 from .edits import Names
 from .error import ScheduleError
@@ -36,12 +36,7 @@ def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False
     result = substitute(stmt, variables)
     if buffers:
         result = replace_buffers(result, buffers)
-
-    def rename(n):
-        n = map_statements(n, rename)
-        return n.with_(name=blocks[n.name]) if type(n) is Block and n.name in blocks else n
-
-    return rename(result) if blocks else result
+    return rewrite_statements(result, lambda s: s.with_(name=blocks[s.name]) if type(s) is Block and s.name in blocks else s)
 
 
 def in_own_loops(
@@ -57,6 +52,19 @@ def in_own_loops(
         mapping[x.name] = copies[-1].var
     iters = tuple(it.with_(binding=substitute(it.binding, mapping)) for it in block.iters)
     return nest(copies, block.with_(iters=iters, predicate=substitute(block.predicate, mapping)))
+
+
+def init_block(reduction: Block, iters: Iterable[Iter], conditions: Iterable[Expr], ranges: Ranges, names: Names) -> Block:
+    """A block of its own for the init of a reduction, over the spatial ones of some axes, not yet in loops of its own."""
+    assert reduction.init is not None
+    return Block(
+        names.block(f"{reduction.name}_init"),
+        tuple(it for it in iters if it.axis is Axis.SPATIAL),
+        reduction.init,
+        predicate=conjunction(*(c for c in conditions if not prove(c, ranges))),
+        reads=() if reduction.reads is not None and not loads(reduction.init) else None,
+        writes=reduction.writes,
+    )
 
 
 def with_starting_inits(

@@ -183,7 +183,7 @@ class Scope:
 def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
     """The scope that a block is in, and the block as a leaf of it; refuses a block under an `if` or a `let`."""
     target, path = block_at(func, block)
-    scope = _scope(func, path)
+    scope = scope_of(func, path)
     for leaf in scope.leaves:
         if leaf.stmt is target:
             return scope, leaf
@@ -227,7 +227,7 @@ def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
 def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
     """A loop, and the way from the root of the scope to it, inclusive, if a block may be put under it."""
     target, path = loop_at(scope.func, loop)
-    within = _scope(scope.func, path)
+    within = scope_of(scope.func, path)
     if within.root is not scope.root:
         here = f"the block `{scope.block.name}`" if scope.block is not None else "the function, in no other block"
         raise ScheduleError(
@@ -247,17 +247,19 @@ def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, 
             (moved.stmt, "the block"),
             hint="blocks move into other nests; reorder changes the order of the loops around one",
         )
-    for s in inside:
-        if type(s) is For and s.kind is Kind.VECTORIZED:
-            raise ScheduleError(
-                f"`{s.name}` is vectorized, and nothing can be moved into its lanes",
-                (s, KIND_WORDS[s.kind]),
-                hint="vectorize afterwards",
-            )
+    need_not_vectorized(inside, "nothing can be moved into its lanes")
     return target, tuple(inside)
 
 
-def _scope(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
+def need_not_vectorized(path: Iterable[Stmt], so: str) -> None:
+    """Refuse a path with a vectorized loop on it; `so` says what follows from that."""
+    for s in path:
+        if type(s) is For and s.kind is Kind.VECTORIZED:
+            raise ScheduleError(f"`{s.name}` is vectorized, and {so}", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards")
+
+
+def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
+    """The scope that the last statement of a path is in."""
     cut = max((n for n, s in enumerate(path[:-1]) if type(s) is Block), default=-1)
     around = tuple(path[: cut + 1])
     return Scope(func, around, path[cut + 1])  # the block's body, or its init
@@ -307,6 +309,15 @@ def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
             hint="numbers start at 0; a name does as well",
         )
     return list(found.values())[index]
+
+
+def buffer_called(stmt: For | Block, name: str) -> Buffer:
+    """The buffer of this name that a loop or block uses; refuses where there is none."""
+    found = {n.name: n for n in walk(stmt) if type(n) is Buffer}
+    if name not in found:
+        reason = f"`{stmt.name}` uses no buffer called `{name}`, but {listing(found)}"
+        raise ScheduleError(reason, (stmt, "here"), hint=did_you_mean(name, found))
+    return found[name]
 
 
 def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tir.affine import Interval
-from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjunction, conjuncts
-from tir.simplify import prove, ranges_of, simplify
+from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
+from tir.simplify import ranges_of, simplify
 from tir.traverse import loads, substitute, variables
 
-from .copies import in_own_loops
+from .copies import in_own_loops, init_block
 from .dataflow import Leaf, Scope, locate, loop_around
 from .digits import proving
 from .edits import Insertion, Names, edited
@@ -55,7 +55,10 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
     need_late_readers(scope, leaf, target)
 
     names = Names.of(func)
-    starting = _starting(reduction, zeros, ranges, names)
+    at_start = [
+        simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
+    ]
+    starting = init_block(reduction, reduction.iters, at_start, ranges, names).with_(annotations=reduction.annotations)
     needed = variables(starting.predicate) | driving(starting, Axis.SPATIAL)
     first = in_own_loops(starting, [x for x in inner if x.name in needed], names, "_init", zeros)
     update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=updated_reads(reduction))
@@ -101,20 +104,3 @@ def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
                 (leaf.stmt, "starts from it"),
                 hint=f"choose a loop that is not around {other.quoted}",
             )
-
-
-def _starting(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval], names: Names) -> Block:
-    """The block that runs the init, not yet in loops of its own."""
-    at_start = (
-        simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
-    )
-    return Block(
-        names.block(f"{reduction.name}_init"),
-        tuple(it for it in reduction.iters if it.axis is Axis.SPATIAL),
-        reduction.init,  # type: ignore[arg-type]
-        None,
-        conjunction(*(c for c in at_start if not prove(c, ranges))),
-        reads=() if reduction.reads is not None and not loads(reduction.init) else None,  # type: ignore[arg-type]
-        writes=reduction.writes,
-        annotations=reduction.annotations,
-    )

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import fresh, map_statements, rewrite, walk_stmts
+from tir.traverse import fresh, map_statements, rewrite, rewrite_statements, walk_stmts
 
 from .error import ScheduleError
 from .primitive import find_block
 
 S = TypeVar("S", bound=Stmt)
+T = TypeVar("T", Block, PrimFunc)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +96,7 @@ def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc
 
 def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
     """`func` with loops of other extents."""
-
-    def visit(s: Stmt) -> Stmt:
-        s = map_statements(s, visit)
-        return s.with_(extent=extents[s.name]) if type(s) is For and s.name in extents else s
-
-    return func.with_(body=visit(func.body)) if extents else func
+    return rewrite_statements(func, lambda s: s.with_(extent=extents[s.name]) if type(s) is For and s.name in extents else s)
 
 
 def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
@@ -129,13 +125,11 @@ def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
     """`func` with buffers no longer allocated."""
     dropped = set(names)
 
-    def visit(n):
-        n = map_statements(n, visit)
-        if type(n) is Block and any(b.name in dropped for b in n.allocs):
-            return n.with_(allocs=tuple(b for b in n.allocs if b.name not in dropped))
-        return n
+    def without(n: T) -> T:
+        kept = tuple(b for b in n.allocs if b.name not in dropped)
+        return n if len(kept) == len(n.allocs) else n.with_(allocs=kept)
 
-    return visit(func.with_(allocs=tuple(b for b in func.allocs if b.name not in dropped)))
+    return without(rewrite_statements(func, lambda s: without(s) if type(s) is Block else s))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,15 +28,13 @@ from tir.ir import (
     const,
     nest,
 )
-from tir.nearest import did_you_mean
 from tir.simplify import ranges_of, simplify
-from tir.traverse import loads, map_children, stores, substitute, walk
+from tir.traverse import loads, map_children, path_where, stores, substitute, walk
 
-from .dataflow import Leaf, buffer_of, locate
+from .dataflow import Leaf, buffer_called, buffer_of, locate
 from .edits import Insertion, Names, edited, parts, unstated
-from .error import Mark, ScheduleError, listing
+from .error import Mark, ScheduleError
 from .index_map import IndexMap, Layout, invert, place_names
-from .primitive import path_where
 from .requirements import own_axes, single_store
 from .window import Unproved, windows
 
@@ -91,11 +89,7 @@ def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buff
         case [("read" | "write") as kind, index]:
             return buffer_of(block, index, written=kind == "write")
         case str() as name:
-            used = {n.name: n for n in walk(block) if type(n) is Buffer}
-            if name in used:
-                return used[name]
-            reason = f"`{block.name}` uses no buffer called `{name}`, but {listing(sorted(used))}"
-            raise ScheduleError(reason, (block, "the block"), hint=did_you_mean(name, sorted(used)))
+            return buffer_called(block, name)
         case _:
             raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
 

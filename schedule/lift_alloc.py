@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tir.ir import Block, Const, PrimFunc, Var
 from tir.nearest import did_you_mean
-from tir.traverse import blocks, variables
+from tir.traverse import blocks, path_where, variables
 
 from .edits import with_buffer, without_buffers
 from .error import ScheduleError, listing
 from .index_map import IndexMap
 from .layouts import relaid
-from .primitive import is_parameter, path_where, primitive
+from .primitive import is_parameter, primitive
 
 
 @primitive

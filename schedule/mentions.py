@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotation
-from tir.traverse import map_statements, walk, walk_stmts
+from tir.traverse import rewrite_statements, walk, walk_stmts
 
 # By key: which accesses below a loop or block an annotation is about.
 KEYS: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
@@ -20,12 +20,7 @@ def without_stale(old: PrimFunc, new: PrimFunc) -> PrimFunc:
     stale = {(place, key, buffer) for place, key, buffer, found in _mentions(new) if not found}
     sound = {(key, buffer) for _, key, buffer, found in _mentions(old) if found} if stale else set()
     dropped = {mention for mention in stale if mention[1:] in sound}
-
-    def visit(s: Stmt) -> Stmt:
-        s = map_statements(s, visit)
-        return _cleared(s, dropped) if isinstance(s, For | Block) else s
-
-    return new.with_(body=visit(new.body)) if dropped else new
+    return rewrite_statements(new, lambda s: _cleared(s, dropped) if isinstance(s, For | Block) else s) if dropped else new
 
 
 def _cleared(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:

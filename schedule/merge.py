@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial, reduce
-from itertools import islice, pairwise, product
+from itertools import pairwise
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
-from tir.points import Opaque, evaluate
 from tir.simplify import simplify
 from tir.traverse import loops as loops_below
-from tir.traverse import substitute, variables, walk_stmts
+from tir.traverse import substitute, walk_stmts
 
-from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, local_buffers, related, touching, units
+from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, local_buffers, related, touched, touching, units
 from .dataflow import shared
 from .edits import Names
 from .error import ScheduleError, listing
@@ -229,38 +228,16 @@ def _witness(
     x: Access,
     y: Access,
 ) -> str | None:
-    """Two iterations that touch one element, the second nest's being the earlier one; looked for at the ends of each loop."""
-    try:
-        latest: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for point, element in _touched(around, merged, bodies[0], x):
-            latest[element] = max(point, latest.get(element, point))
-        for point, element in _touched(around, merged, bodies[1], y):
-            other = latest.get(element)
-            if other is not None and other > point:
-                verbs = {False: "reads", True: "writes"}
-                at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
-                mine = ", ".join(f"{loop.name} = {v}" for loop, v in zip(first, other, strict=True))
-                theirs = ", ".join(f"{loop.name} = {v}" for loop, v in zip(second, point, strict=True))
-                return f"{mine} {verbs[x.writes]} {at}, {theirs} {verbs[y.writes]} it: merged, the second would come first"
-    except Opaque:
-        return None
+    """Two iterations that touch one element, the second nest's being the earlier one."""
+    latest: dict[tuple, tuple] = {}
+    for point, element in touched(around, merged, loops_below(bodies[0]), x):
+        latest[element] = max(point, latest.get(element, point))
+    for point, element in touched(around, merged, loops_below(bodies[1]), y):
+        other = latest.get(element, point)
+        if other > point:
+            verbs = {False: "reads", True: "writes"}
+            at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
+            mine = ", ".join(f"{loop.name} = {v}" for loop, v in zip(first, other, strict=True))
+            theirs = ", ".join(f"{loop.name} = {v}" for loop, v in zip(second, point, strict=True))
+            return f"{mine} {verbs[x.writes]} {at}, {theirs} {verbs[y.writes]} it: merged, the second would come first"
     return None
-
-
-def _touched(
-    around: list[For], merged: list[For], body: Stmt, access: Access, limit: int = 20000
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Iterations of the merged loops, at the first and last values of each, and the elements that `access` touches in them."""
-    used = set().union(*(variables(e) for e in (*access.indices, *access.conditions)), (m.name for m in merged))
-    loops = [*merged, *(x for x in loops_below(body) if x.name in used)]
-    fixed = {x.name: 0 for x in around}
-    values = []
-    for loop in loops:
-        extent = int(evaluate(loop.extent, {**fixed, **{x.name: 0 for x in loops}}))
-        values.append(sorted({*range(min(extent, 4)), *range(max(extent - 2, 0), extent)}))
-    for point in islice(product(*values), limit):
-        env = {**fixed, **{x.name: v for x, v in zip(loops, point, strict=True)}}
-        if all(v < evaluate(x.extent, env) for x, v in zip(loops, point, strict=True)) and all(
-            evaluate(c, env) for c in access.conditions
-        ):
-            yield point[: len(merged)], tuple(int(evaluate(i, env)) for i in access.indices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tir.affine import Interval, Ranges, linear, polynomial
-from tir.analysis.regions import Regions
+from tir.analysis.regions import Regions, hull
 from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
 from tir.simplify import bounds, extent_range, prove, ranges_of, simplify
 from tir.size import fixed, less, lesser
@@ -121,13 +121,10 @@ def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[
 
 def _hull(a: Window, b: Window) -> Window | None:
     """The smallest window around both; None where their distance is unknown."""
-    distance = difference(b.start, a.start)
-    if a == b:
-        return a
-    if distance is None or type(a.extent) is not Const or type(b.extent) is not Const:
-        return None
-    low, high = min(0, distance), max(a.extent.value, distance + b.extent.value)
-    return Window(simplify(shifted(a.start, low)), Const(high - low, a.extent.dtype))
+    both = hull(Range(a.start, a.extent), Range(b.start, b.extent))
+    if a == b or both is None:
+        return a if a == b else None
+    return Window(simplify(both.min), both.extent)
 
 
 def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:

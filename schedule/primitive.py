@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import tir.traverse
 from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.nearest import did_you_mean
-from tir.traverse import substatements, walk_stmts
+from tir.traverse import path_where, substatements, walk_stmts
 
 from .drawn import DrawnInt, DrawnStr, plain
 from .error import Mark, ScheduleError, listing
@@ -85,19 +85,8 @@ class Primitive(Generic[P, R]):
 
     def spread(self, bound: dict[str, Any]) -> tuple[list, dict[str, Any]]:
         """Bound arguments as positional and keyword arguments, positional as far as that goes."""
-        args: list = []
-        kwargs: dict[str, Any] = {}
-        positional = True
-        for p in self.parameters:
-            if p.name not in bound:
-                positional = positional and p.kind is p.VAR_POSITIONAL
-            elif p.kind is p.VAR_POSITIONAL:
-                args.extend(bound[p.name])
-            elif positional and p.kind is not p.KEYWORD_ONLY:
-                args.append(bound[p.name])
-            else:
-                kwargs[p.name] = bound[p.name]
-        return args, kwargs
+        given = inspect.BoundArguments(self.signature, bound)  # type: ignore[arg-type]
+        return list(given.args), given.kwargs
 
     def text(self, bound: dict[str, Any]) -> str:
         """The call as it would be written: `split('i', [None, 16])`."""
@@ -238,25 +227,6 @@ def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
     return path_where(func, lambda s: type(s) is kind and s.name == name)  # type: ignore[attr-defined]
 
 
-def path_where(func: PrimFunc, wanted: Callable[[Stmt], bool]) -> list[Stmt]:
-    """The statements from the root to the first one that is wanted, inclusive; [] if there is none."""
-    found: list[Stmt] = []
-
-    def visit(stmt: Stmt) -> bool:
-        if wanted(stmt):
-            found.append(stmt)
-            return True
-        for child in substatements(stmt):
-            if visit(child):
-                found.append(stmt)
-                return True
-        return False
-
-    visit(func.body)
-    found.reverse()
-    return found
-
-
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:
     """The loop called `name`, and the statements from the root to it, inclusive; refuses where there is none."""
     return _at(func, For, name)
@@ -323,15 +293,7 @@ def loops_on(above: Iterable[Stmt]) -> list[For]:
 
 def blocks_below(stmt: Stmt) -> list[Block]:
     """The blocks below a statement (itself included if it is one), in program order, without those inside other blocks."""
-    result: list[Block] = []
-    stack = [stmt]
-    while stack:
-        current = stack.pop()
-        if type(current) is Block:
-            result.append(current)
-        else:
-            stack += substatements(current)[::-1]
-    return result
+    return [stmt] if type(stmt) is Block else [b for s in substatements(stmt) for b in blocks_below(s)]
 
 
 def is_parameter(func: PrimFunc, buffer: str) -> bool:

@@ -9,7 +9,7 @@ from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.simplify import prove, ranges_of
 from tir.traverse import stores, walk_stmts
 
-from .dataflow import Leaf, Scope, shared
+from .dataflow import Leaf, Scope, scope_of, shared
 from .placement import loops_and_ranges
 from .window import Unproved, affine_index, covered, difference
 
@@ -21,9 +21,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
     before. The code generator asks the same when it gives each iteration its own.
     """
     paths = [path, *others]
-    cut = max((n for n, s in enumerate(path) if type(s) is Block), default=-1)
-    around = tuple(path[: cut + 1])
-    scope = Scope(func, around, path[cut + 1])
+    scope = scope_of(func, path)
     under = [leaf for leaf in scope.leaves if any(leaf.under(p[-1]) for p in paths)]
     names = {n for leaf in under for n in leaf.writes} - scope.outputs
     for leaf in scope.leaves:

@@ -10,7 +10,7 @@ from tir.simplify import simplify
 from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
 
 from .copying import copy_block, finished, need_scope, proving_part, restricted, where_read
-from .dataflow import Leaf, Scope, locate
+from .dataflow import Leaf, Scope, buffer_called, locate, need_not_vectorized
 from .edits import Names, edited, with_accesses, with_buffer
 from .error import ScheduleError, listing
 from .placement import laid_out, loops_and_ranges, needed
@@ -48,7 +48,7 @@ def stage_mem(
     """
     target, path = named_at(func, block_or_loop)
     need_scope(storage_scope)
-    source = _buffer(target, buffer)
+    source = buffer_called(target, buffer)
     inner = blocks_below(target)
     if not inner:
         raise ScheduleError(
@@ -56,11 +56,7 @@ def stage_mem(
         )
     scope, _ = locate(func, inner[0].name)
     above = tuple(path[len(scope.around) : -1])
-    for s in above:
-        if type(s) is For and s.kind is Kind.VECTORIZED:
-            raise ScheduleError(
-                f"`{s.name}` is vectorized, and its lanes cannot copy", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards"
-            )
+    need_not_vectorized(above, "its lanes cannot copy")
     loops, ranges = loops_and_ranges(above, scope.ranges)
     users = [x for x in scope.leaves_under(target) if buffer in x.reads or buffer in x.writes]
     writers = [x for x in users if buffer in x.writes]
@@ -92,17 +88,6 @@ def stage_mem(
 
     new = seq(before, replace_buffers(target, {buffer: copy}), after)
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
-
-
-def _buffer(stmt: Stmt, name: str) -> Buffer:
-    """The buffer of this name that a statement uses."""
-    found = {n.name: n for n in walk(stmt) if type(n) is Buffer}
-    if name not in found:
-        quoted = stmt.name  # type: ignore[attr-defined]
-        raise ScheduleError(
-            f"`{quoted}` uses no buffer called `{name}`, but {listing(found)}", (stmt, "here"), hint=did_you_mean(name, found)
-        )
-    return found[name]
 
 
 def _reads_before(writer: Leaf, buffer: str) -> bool:

@@ -137,6 +137,15 @@ def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
     return visit(node)  # type: ignore[return-value]
 
 
+def rewrite_statements(node: N, fn: Callable[[Stmt], Stmt]) -> N:
+    """Bottom-up: each statement below, those in it already rewritten, and `node` where it is one, is replaced by `fn` of it."""
+
+    def visit(s: Stmt) -> Stmt:
+        return fn(map_statements(s, visit))
+
+    return visit(node) if isinstance(node, Stmt) else map_statements(node, visit)  # type: ignore[return-value]
+
+
 def substitute(node: N, mapping: Mapping[Var, Expr] | Mapping[str, Expr]) -> N:
     """Replace free variables, all at once; keys are variables or their names."""
     by_name = {k if isinstance(k, str) else k.name: v for k, v in mapping.items()}
@@ -193,15 +202,20 @@ def replace_stmt(node: N, old: Stmt, new: Stmt) -> N:
     return result
 
 
-def path_to(node: Node, name: str) -> tuple[Stmt, ...]:
-    """The statements from the root to the loop or block called `name`, that one included; () if there is none."""
-    if isinstance(node, (For, Block)) and node.name == name:
-        return (node,)
+def path_where(node: Node, wanted: Callable[[Stmt], bool]) -> list[Stmt]:
+    """The statements from the root to the first one that is wanted, that one included; [] if there is none."""
+    if isinstance(node, Stmt) and wanted(node):
+        return [node]
     for child in substatements(node):
-        below = path_to(child, name)
+        below = path_where(child, wanted)
         if below:
-            return (node, *below) if isinstance(node, Stmt) else below
-    return ()
+            return [node, *below] if isinstance(node, Stmt) else below
+    return []
+
+
+def path_to(node: Node, name: str) -> list[Stmt]:
+    """The statements from the root to the loop or block called `name`, that one included; [] if there is none."""
+    return path_where(node, lambda s: isinstance(s, (For, Block)) and s.name == name)
 
 
 def blocks(node: Node) -> list[Block]:

@@ -211,7 +211,7 @@ parallel('j'): cannot prove that different iterations of `j` touch different ele
       |            ^ cannot be parallel
     7 |         B[i] = B[i] + A[i, j]
       |         ^^^^^^^^^^^^^^^^^^^^^ reads and writes `B`
-  witness: j = 0 writes B[0], j = 1 reads it
+  witness: j = 0 reads B[0], j = 1 writes it
   hint: choose another loop, or put the two into loops of their own
 """,
     )

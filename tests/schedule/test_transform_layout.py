@@ -505,9 +505,9 @@ def test_a_buffer_that_is_not_there_is_refused():
     refuse(
         s,
         """
-transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `B` and `C`
+transform_layout('C', 'A', 'lambda i, j: (j, i)'): `C` uses no buffer called `A`, but `C` and `B`
    14 |         with T.block("C"):
-      |         ^^^^^^^^^^^^^^^^^^ the block
+      |         ^^^^^^^^^^^^^^^^^^ here
 """,
         call=lambda s: s.transform_layout("C", "A", lambda i, j: (j, i)),
     )

@@ -36,20 +36,21 @@ def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges)
 
 def union(a: Region, b: Region) -> Region:
     """The smallest box around both, where their distance is a constant; the whole dimension elsewhere."""
-    ranges = []
-    for ra, rb, dim in zip(a.ranges, b.ranges, a.buffer.shape, strict=True):
-        if ra == rb:
-            ranges.append(ra)
-            continue
-        pa, pb = polynomial(ra.min), polynomial(rb.min)
-        distance = as_constant(add(pb, pa, -1))
-        ea, eb = as_constant(polynomial(ra.extent)), as_constant(polynomial(rb.extent))
-        if distance is None or ea is None or eb is None:
-            ranges.append(Range(Const(0, ra.min.dtype), dim))
-        else:
-            low, high = min(0, distance), max(ea, distance + eb)
-            ranges.append(Range(to_expr(add(pa, constant(low)), ra.min.dtype), Const(high - low, ra.min.dtype)))
-    return Region(a.buffer, tuple(ranges))
+    pairs = zip(a.ranges, b.ranges, a.buffer.shape, strict=True)
+    return Region(a.buffer, tuple(hull(x, y) or Range(Const(0, x.min.dtype), dim) for x, y, dim in pairs))
+
+
+def hull(a: Range, b: Range) -> Range | None:
+    """The smallest range around both; None where their distance is no constant."""
+    if a == b:
+        return a
+    pa, pb = polynomial(a.min), polynomial(b.min)
+    distance = as_constant(add(pb, pa, -1))
+    ea, eb = as_constant(polynomial(a.extent)), as_constant(polynomial(b.extent))
+    if distance is None or ea is None or eb is None:
+        return None
+    low, high = min(0, distance), max(ea, distance + eb)
+    return Range(to_expr(add(pa, constant(low)), a.min.dtype), Const(high - low, a.min.dtype))
 
 
 def accessed(stmt: Stmt, ranges: Ranges | None = None, only: Collection[str] | None = None) -> tuple[Regions, Regions]:
