@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tir.affine import Interval, Polynomial, add, as_constant, polynomial, split_terms, to_expr
+from tir.affine import Interval, Polynomial, add, as_constant, polynomial, scale, split_terms, to_expr
 from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import bounds, prove, ranges_of, simplify
-from tir.traverse import blocks, loads, substitute, variables
+from tir.traverse import blocks, substitute, variables
 
-from .copies import in_own_loops
+from .copies import in_own_loops, init_block
 from .digits import proving
 from .edits import Names
 from .error import ScheduleError
 from .loops import driving, nest_at, substitute_loops
-from .primitive import loops_on, path_to_loop, primitive, replace_path
+from .primitive import loop_at, loops_on, primitive, replace_path
 from .requirements import need_loops_for_init, need_no_threads, updated_reads
 from .window import need_distinct
 
@@ -70,7 +70,7 @@ def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> t
               the reduction, they visit each point once, and the reduction starts where they start.
     Example   matmul: s.blockize("k")
     """
-    above = path_to_loop(func, target)
+    _, above = loop_at(func, target)
     tile = _nest(above)
     divisions = {it.var.name: _divided(it, tile) for it in tile.block.iters}
     names = Names.of(func)
@@ -191,9 +191,7 @@ def _divided(it: Iter, n: Nest) -> Division:
     if not there:
         return Division(Const(0, dtype), it.binding, it.extent)
     low, high = bounds(to_expr(here, dtype), n.ranges)
-    weights = 0
-    for c in there.values():
-        weights = gcd(weights, c)
+    weights = gcd(*there.values())
     if low is None or high is None or low < 0 or high >= weights:
         raise ScheduleError(
             f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{n.inner[0].name}` and places in a tile inside",
@@ -221,10 +219,10 @@ def _inside(condition: Expr, block: Block, divisions: dict[str, Division], place
                 axis = places.get(name)
                 if axis is None or not tiles or tiles.keys() != there.keys():
                     continue
-                factors = {there[m] / tiles[m] for m in tiles}
-                if len(factors) == 1 and (factor := factors.pop()).is_integer():
-                    total = add({(axis,): int(factor)}, here)
-                    rest = int(factor) * constant - offset
+                factor = next(there[m] // tiles[m] for m in tiles)
+                if there == scale(tiles, factor):
+                    total = add({(axis,): factor}, here)
+                    rest = factor * constant - offset
                     return Binary(op, to_expr(total, a.dtype), Const(rest, a.dtype))
     raise ScheduleError(
         f"the condition `{condition}` is not one on a single axis, so it cannot be divided",
@@ -262,13 +260,6 @@ def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}
     left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]
-    result = Block(
-        names.block(f"{block.name}_init"),
-        tuple(it for it in axes.inside if it.axis is Axis.SPATIAL),
-        substitute_loops(block.init, place, ()),  # type: ignore[arg-type]
-        None,
-        conjunction(*(c for c in left if not prove(c, n.ranges))),
-        reads=() if block.reads is not None and not loads(block.init) else None,  # type: ignore[arg-type]
-        writes=_substituted(block.writes, place),
-    )
+    init = substitute_loops(block.init, place, ())  # type: ignore[arg-type]
+    result = init_block(block, axes.inside, left, n.ranges, names).with_(body=init, writes=_substituted(block.writes, place))
     return in_own_loops(result, [x for x in n.inner if x.name not in zeros], names, "_init", zeros)

@@ -2,6 +2,7 @@ from schedule import Schedule
 from tests.schedule.harness import Checked, check, refuse
 from tests.schedule.programs import chain, elementwise, matmul, reduction, vector
 from tir.ir import Const, For, Var
+from tir.script import parse
 from tir.traverse import path_to, replace_stmt
 
 
@@ -165,6 +166,36 @@ def test_what_is_beyond_the_domain():
                         v_i_i = T.axis.spatial(4, i_1)
                         T.where(v_i_o * 4 + i_1 < 13)
                         B[v_i_o * 4 + v_i_i] = A[v_i_o * 4 + v_i_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_a_condition_with_large_numbers_stays_exact():
+    """36028797018963972 is no float: rounded to one, the condition would hold for i_0 = 5, too."""
+    text = """
+from tir.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((28,), "float32"), B: T.Buffer((28,), "float32")):
+    for i_0, i_1 in T.grid(T.int64(7), T.int64(4)):
+        with T.block("B"):
+            vi = T.axis.spatial(T.int64(28), i_0 * T.int64(4) + i_1)
+            T.where(i_0 * T.int64(36028797018963972) + i_1 < T.int64(180143985094819860))
+            B[vi] = A[vi]
+"""
+    s = Checked(parse(text))
+    s.blockize("i_1")
+    check(
+        s,
+        """
+        for i_0 in range(T.int64(7)):
+            with T.block("B_o"):
+                vi_o = T.axis.spatial(T.int64(7), i_0)
+                for i_1 in range(T.int64(4)):
+                    with T.block("B"):
+                        vi_i = T.axis.spatial(T.int64(4), i_1)
+                        T.where(vi_o * T.int64(36028797018963972) + i_1 < T.int64(180143985094819860))
+                        B[vi_o * T.int64(4) + vi_i] = A[vi_o * T.int64(4) + vi_i]
         """,
     )
 
