@@ -24,7 +24,8 @@ class Verdict(Enum):
 
 
 class Template:
-    """A pattern. `ways` are the ways to schedule a block so, by label, the one that the formula prefers first.
+    """A pattern. `ways` are the ways to schedule a block so, by label, the one that the formula prefers first; a single one is
+    `change`.
 
     Each is a rule of the search, too: `apply` makes one open schedule of each legal way, at the seeds of the first alone.
     """
@@ -34,8 +35,11 @@ class Template:
     def applies(self, s: OpenSchedule, block: str) -> Verdict:
         raise NotImplementedError
 
-    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+    def change(self, new: OpenSchedule, block: str) -> object:
         raise NotImplementedError
+
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        yield self.name, lambda new: self.change(new, block)
 
     def apply(self, s: OpenSchedule, block: str) -> list[OpenSchedule]:
         made: list[OpenSchedule] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule
+from schedule.templates import Template
 from schedule.templates.structure import epilogue
 from tir.traverse import stores
 
@@ -13,7 +13,7 @@ from .rule import Verdict
 from .tiling import FULL, Tiling
 
 
-class CacheWrite:
+class CacheWrite(Template):
     """Rule 5 of Ansor (table 1): a block that reuses data and has no elementwise consumer to fuse gets one, the copy out of a
     cache stage. Not blocks with several results, nor those of which `unless` is true: other rules have something better."""
 
@@ -30,11 +30,6 @@ class CacheWrite:
             return Verdict.SKIP
         return Verdict.APPLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
-        try:
-            new.copies[block] = new.cache_write(block, 0, "local")
-        except ScheduleError:
-            return []
+    def change(self, new: OpenSchedule, block: str) -> None:
+        new.copies[block] = new.cache_write(block, 0, "local")
         new.pending.append(block)  # to be tiled, with the copy computed in the tile
-        return [new]

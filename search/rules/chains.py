@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
-from schedule.templates import SumOfProducts, gemm
+from schedule.templates import SumOfProducts, Template, gemm
 from schedule.templates.structure import Contraction, epilogue
 from tir.ir import Block, Const, For, Var
 from tir.traverse import loads, path_to, stores
@@ -18,7 +17,7 @@ from .rule import Verdict
 PACKING = SumOfProducts(gemm)
 
 
-class FuseProducts:
+class FuseProducts(Template):
     """A matrix product is computed in blocks of rows, each of which goes on at once to what reads it: another product, of which
     it is the left operand, perhaps after something elementwise (matmul, exp, matmul), or stages that work row by row, as the
     softmax of attention. What is between stays in the second-level cache. Two products have their rows tiled alike, and the loops
@@ -36,28 +35,23 @@ class FuseProducts:
         alone = c is not None and not c.rows[:-1] and not c.columns[:-1] and not state.is_output(block)
         return Verdict.APPLY if c is not None and alone and self._consumers(state, c) else Verdict.SKIP
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        c = PACKING.found(state, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
+        c = PACKING.found(new, block)
         assert c is not None
-        depth, consumers = len(c.batch) + 1, self._consumers(state, c)
-        after = host(state, consumers[0])
-        new = state.fired(self.name, block)
-        try:
-            if after is not None:
-                gemm.build(new, c, gemm.Sum.WHOLE, like=after)
-                outer = levels_of(new, after)[0][-1]
-            else:
-                gemm.build(new, c, gemm.Sum.WHOLE)
-                nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
-                outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
-            new.merge(levels_of(new, block)[0][-1], outer)
-        except ScheduleError:
-            return []
+        depth, consumers = len(c.batch) + 1, self._consumers(new, c)
+        after = host(new, consumers[0])
+        if after is not None:
+            gemm.build(new, c, gemm.Sum.WHOLE, like=after)
+            outer = levels_of(new, after)[0][-1]
+        else:
+            gemm.build(new, c, gemm.Sum.WHOLE)
+            nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
+            outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
+        new.merge(levels_of(new, block)[0][-1], outer)
         for b in (block, after):
             if b is not None:
                 levels = tuple(new.get_loops(b)[:depth]), *levels_of(new, b)[1:]
                 new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
-        return [new]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
         """The blocks that read what the product makes of a block of rows, in loops that can be merged with its own; none where

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, extent, is_spatial
+from schedule.templates import Template
 from tir.ir import annotation
 
 from .rule import Verdict
 from .tiling import CONSTANT_TENSORS
 
 
-class UnrollConstants:
+class UnrollConstants(Template):
     """Ansor's simplification of constant tensors, for the transforms of Winograd's convolution: a block that carries the
     annotation `simplify_const_tensor_indices`, a list of axes, has these innermost and unrolled, so that the constants that they
     index become numbers in the code; its other axes are tiled in two levels."""
@@ -26,8 +26,7 @@ class UnrollConstants:
         named = annotation(b.annotations, CONSTANT_TENSORS, ())
         return Verdict.ONLY if named and block not in state.scheduled and len(state.axes(block)) == len(b.iters) else Verdict.SKIP
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
         b = new.block(block)
         named = annotation(b.annotations, CONSTANT_TENSORS, ())
         outer: list[str] = []
@@ -42,11 +41,7 @@ class UnrollConstants:
                 first, second = new.split(loop, [None, *new.sizes(block, it.var.name, perfect=self.perfect, limit=self.limit)])
                 outer.append(first)
                 inner.append(second)
-        try:
-            new.reorder(*outer, *inner, *unrolled)
-            for loop in unrolled:
-                new.unroll(loop)
-        except ScheduleError:
-            return []
+        new.reorder(*outer, *inner, *unrolled)
+        for loop in unrolled:
+            new.unroll(loop)
         new.scheduled[block] = Stage.UNROLLED
-        return [new]

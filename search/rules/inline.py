@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, extent
+from schedule.templates import Template
 from schedule.templates.structure import reuses_data
 from schedule.window import affine_index
 from tir.affine import coefficient, polynomial
@@ -13,7 +14,7 @@ from tir.traverse import loads, variables, walk
 from .rule import Verdict
 
 
-class Inline:
+class Inline(Template):
     """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
 
     Strictly inlineable: no reduction, not an output, every index read a constant or an axis plus a constant, the axes in order
@@ -47,13 +48,11 @@ class Inline:
     def _is_costly(self, node: Node) -> bool:
         return isinstance(node, Call) and (self.costly is None or node.op in self.costly)
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
         new.compute_inline(block)
-        return [new]
 
 
-class InlineAgain:
+class InlineAgain(Template):
     """A stage that several consumers read point by point, or one consumer more than once, may be computed again in each of them
     instead of being kept: the exponentials of a softmax, say, of which one consumer takes the sum. Ansor leaves such stages where
     they are. Not for what a block reads that reuses data."""
@@ -70,10 +69,8 @@ class InlineAgain:
             return Verdict.SKIP
         return Verdict.APPLY if _legal(state, block) else Verdict.SKIP
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
         new.compute_inline(block)
-        return [new]
 
 
 def _legal(state: OpenSchedule, block: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
+from schedule.templates import Template
 from tir.affine import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
@@ -14,7 +14,7 @@ REGISTERS = (4, 1, 2, 3, 8)  # of partial results
 ROWS = (1, 2, 4)  # that are reduced side by side
 
 
-class ReduceInLanes:
+class ReduceInLanes(Template):
     """Rule 6 of Ansor (table 1) for one thread: a reduction along the last dimension of what it reads is factored so that the
     lanes of some vector registers hold partial results, which are reduced at the end.
 
@@ -30,14 +30,9 @@ class ReduceInLanes:
             return Verdict.SKIP
         return Verdict.ONLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
-        try:
-            partial = self._in_row(new, block) if block in new.scheduled else self._at_root(new, block)
-        except ScheduleError:
-            return []
+    def change(self, new: OpenSchedule, block: str) -> None:
+        partial = self._in_row(new, block) if block in new.scheduled else self._at_root(new, block)
         new.scheduled[block] = new.scheduled[partial] = Stage.LANES
-        return [new]
 
     def _in_row(self, state: OpenSchedule, block: str) -> str:
         loop = self._loop(state, block)

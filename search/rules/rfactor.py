@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
 
-from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
+from schedule.templates import Template
 from tir.ir import Block, Iter
 
 from .rule import Verdict
@@ -24,7 +25,7 @@ def reduce_size(block: Block) -> int:
     return prod(extent(it) for it in block.iters if not is_spatial(it))
 
 
-class Rfactor:
+class Rfactor(Template):
     """Rule 6 of Ansor (table 1): a reduction with little spatial parallelism is factored. All its reduction axes are fused and
     split by an open factor; of the two loops, one sketch keeps partial results for the outer one, which may then run in
     parallel, and one for the inner one, which may then be vectorised.
@@ -46,24 +47,20 @@ class Rfactor:
             return Verdict.SKIP
         return Verdict.APPLY if b.is_reduction and self.needed(b, state.target.num_cores) else Verdict.SKIP
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        results = []
-        for which in ("outer", "inner"):
-            new = state.fired(f"{self.name} {which}", block)
-            b = new.block(block)
-            loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
-            try:
-                fused = new.fuse(*loops) if len(loops) > 1 else loops[0]
-                described = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
-                pair = new.split(fused, [None, *new.sizes(block, fused, perfect=self.perfect, limit=self.limit, **described)])
-                partial = new.rfactor(pair[which == "inner"], -1)
-            except ScheduleError:
-                continue
-            if which == "inner":
-                new.reorder(*(x for x in new.get_loops(partial) if x != pair[1]), pair[1])
-            new.scheduled[block] = new.scheduled[partial] = Stage.FACTORED
-            results.append(new)
-        return results
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
+        for which in (0, 1):
+            yield f"{self.name} {('outer', 'inner')[which]}", partial(self._factor, block=block, which=which)
+
+    def _factor(self, new: OpenSchedule, block: str, which: int) -> None:
+        b = new.block(block)
+        loops = [loop for it, loop in new.axes(block) if not is_spatial(it)]
+        fused = new.fuse(*loops) if len(loops) > 1 else loops[0]
+        described = {"extent": reduce_size(b), "reduce": True, "bits": element_bits(b)}
+        pair = new.split(fused, [None, *new.sizes(block, fused, perfect=self.perfect, limit=self.limit, **described)])
+        factored = new.rfactor(pair[which], -1)
+        if which:
+            new.reorder(*(x for x in new.get_loops(factored) if x != pair[1]), pair[1])
+        new.scheduled[block] = new.scheduled[factored] = Stage.FACTORED
 
 
 def ansor_needs_rfactor(block: Block, threads: int) -> bool:
@@ -78,7 +75,7 @@ def ansor_needs_rfactor(block: Block, threads: int) -> bool:
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8)  # of a sum, for each thread, if they divide it
 
 
-class ReduceInThreads:
+class ReduceInThreads(Template):
     """Rule 6 of Ansor (table 1) for several threads: the longest axis of a reduction with few results is cut into parts, each of
     which a thread reduces to partial results; what is left of it, the rules develop as any other block. One for each part is
     then combined. Later rules are not asked where there are fewer results than threads, and much to do."""
@@ -97,23 +94,18 @@ class ReduceInThreads:
         surely = machine.threads(work * machine.reading(32)) > 1  # even if it is as fast as memory is read
         return Verdict.ONLY if spatial_size(b) < threads and surely else Verdict.APPLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
         axes = new.axes(block)
         longest = self._longest(new, block)
-        try:
-            parts = new.choose(f"{block} parts", self._parts(new, block), block=block, role=Role.PARALLEL)
-            part, _ = new.split(longest[1], [parts, None])
-            partial = new.rfactor(part, 0)
-            others = [loop for it, loop in axes if is_spatial(it)]
-            if others:
-                new.reorder(part, *others)
-        except ScheduleError:
-            return []
+        parts = new.choose(f"{block} parts", self._parts(new, block), block=block, role=Role.PARALLEL)
+        part, _ = new.split(longest[1], [parts, None])
+        factored = new.rfactor(part, 0)
+        others = [loop for it, loop in axes if is_spatial(it)]
+        if others:
+            new.reorder(part, *others)
         new.scheduled[block] = Stage.COMBINED
-        new.partial.add(partial)
-        new.pending.append(partial)
-        return [new]
+        new.partial.add(factored)
+        new.pending.append(factored)
 
     def _longest(self, state: OpenSchedule, block: str) -> tuple[Iter, str]:
         return max((pair for pair in state.axes(block) if not is_spatial(pair[0])), key=lambda pair: extent(pair[0]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
+from schedule.templates import Template
 from schedule.templates.structure import epilogue
 from tir import dtypes
 from tir.ir import Const, For, Var, const_shape
@@ -17,7 +17,7 @@ from .rule import Verdict
 ROWS_A_THREAD = 4  # from which on none waits long for another
 
 
-class FuseRows:
+class FuseRows(Template):
     """A stage without reuse of its own is computed in the outer loops that all its consumers have in common, so that a row (of a
     softmax, a norm) stays in cache between the stages. Ansor samples such compute locations; here they are structure.
 
@@ -40,18 +40,13 @@ class FuseRows:
         many = threads == 1 or rows >= ROWS_A_THREAD * threads
         return Verdict.ONLY if many and 2 * size <= state.target.l2 else Verdict.APPLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        place = self._place(state, block) or self._block(state, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
+        place = self._place(new, block) or self._block(new, block)
         assert place is not None
-        new = state.fired(self.name, block)
-        try:
-            new.compute_at(block, place, preserve_unit_loops=True)
-        except ScheduleError:
-            return []
+        new.compute_at(block, place, preserve_unit_loops=True)
         new.scheduled[block] = Stage.ROW
         if new.block(block).is_reduction:
             new.pending.append(block)  # it may still be reduced in lanes
-        return [new]
 
     def _block(self, state: OpenSchedule, block: str) -> str | None:
         """The loop over the blocks of rows of a packed product, where that is the only one, directly or through other stages, to

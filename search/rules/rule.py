@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule
-from schedule.templates import Verdict
+from schedule.templates import Template, Verdict
 
 
 @runtime_checkable
@@ -28,7 +27,7 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionRule:
+class FunctionRule(Template):
     """A rule of two functions: `when(state, block)` says whether it applies, `change(state, block)` changes a state in place.
 
     With `only`, no later rule is tried where it applies. Where `change` raises ScheduleError, the rule makes nothing.
@@ -36,21 +35,13 @@ class FunctionRule:
 
     name: str
     when: Callable[[OpenSchedule, str], bool]
-    change: Callable[[OpenSchedule, str], object]
+    change: Callable[[OpenSchedule, str], object] = field()  # with no default, though `Template` has such a method
     only: bool = False
 
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         if not self.when(state, block):
             return Verdict.SKIP
         return Verdict.ONLY if self.only else Verdict.APPLY
-
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
-        try:
-            self.change(new, block)
-        except ScheduleError:
-            return []
-        return [new]
 
 
 def rule(name: str, when: Callable[[OpenSchedule, str], bool], only: bool = False) -> Callable[[Callable], FunctionRule]:

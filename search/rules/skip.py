@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule
+from schedule.templates import Template
 
 from .rule import Verdict
 
 
-class Skip:
+class Skip(Template):
     """Rule 1 of Ansor (table 1): the stage keeps its own loops. Always possible."""
 
     name = "skip"
@@ -15,5 +16,5 @@ class Skip:
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         return Verdict.APPLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        return [state.fired(self.name, block)]
+    def change(self, new: OpenSchedule, block: str) -> None:
+        return

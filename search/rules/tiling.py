@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from schedule import ScheduleError
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
+from schedule.templates import Template
 from schedule.templates.structure import epilogue, lacking, reuses_data, walks_memory
 from tir.ir import Block, Var, annotation
 from tir.traverse import stores
@@ -91,7 +93,7 @@ class Tiling:
 FULL = Tiling()
 
 
-class MultiLevelTiling:
+class MultiLevelTiling(Template):
     """Rule 3 of Ansor (table 1): tile a block that reuses data."""
 
     name = "multi-level tiling"
@@ -102,13 +104,11 @@ class MultiLevelTiling:
     def applies(self, state: OpenSchedule, block: str) -> Verdict:
         return Verdict.ONLY if self.tiling.applies(state, block) else Verdict.SKIP
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        new = state.fired(self.name, block)
+    def change(self, new: OpenSchedule, block: str) -> None:
         self.tiling.apply(new, block)
-        return [new]
 
 
-class TilingWithFusion:
+class TilingWithFusion(Template):
     """Rule 4 of Ansor (table 1): tile a block that reuses data and compute its elementwise consumer in the tile: after the first
     or after the second level of spatial loops, one sketch each. With `only`, a block that can be tiled so is not tiled alone."""
 
@@ -126,22 +126,18 @@ class TilingWithFusion:
         # A consumer that is the copy out of a cache stage exists only to be fused.
         return Verdict.ONLY if self.only or state.copies.get(block) == consumer else Verdict.APPLY
 
-    def apply(self, state: OpenSchedule, block: str) -> list[OpenSchedule]:
-        results = []
+    def ways(self, s: OpenSchedule, block: str) -> Iterator[tuple[str, Way]]:
         for depth in self.levels:
-            new = state.fired(f"{self.name} at level {depth}", block)
-            consumer = epilogue(new, block)
-            assert consumer is not None
-            self.tiling.apply(new, block)
-            tiled = new.tiled(block)
-            assert tiled is not None
-            at = [loop for level in tiled.levels[:depth] for loop in level]
-            if not at:
-                continue
-            try:
-                new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
-            except ScheduleError:
-                continue
-            new.scheduled[consumer] = Stage.FUSED
-            results.append(new)
-        return results
+            yield f"{self.name} at level {depth}", partial(self._fuse, block=block, depth=depth)
+
+    def _fuse(self, new: OpenSchedule, block: str, depth: int) -> None:
+        consumer = epilogue(new, block)
+        assert consumer is not None
+        self.tiling.apply(new, block)
+        tiled = new.tiled(block)
+        assert tiled is not None
+        at = [loop for level in tiled.levels[:depth] for loop in level]
+        if not at:
+            raise ScheduleError(f"no loops of {block} are around {consumer}")
+        new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)
+        new.scheduled[consumer] = Stage.FUSED
