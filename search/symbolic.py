@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from math import gcd, prod
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,9 @@ from schedule.places import named, renamed, take
 from schedule.primitive import path_to_loop, replace_path
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
-from tir.ir import Binary, Block, Const, Expr, For, Kind, PrimFunc, Seq, Stmt, nest, seq
-from tir.size import Chosen, Size, columns_of, formula
-from tir.traverse import blocks, loads, path_to, variables, walk, walk_stmts
+from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
+from tir.size import Size, columns_of, formula
+from tir.traverse import blocks, loads, path_to, variables, walk
 
 from .sketch import Sketch
 from .stretched import Rounded, stretched
@@ -69,13 +68,10 @@ Ways = Mapping[Alignment, int]  # what `of` says for rows that share a program
 @dataclass
 class Memory:
     """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for
-    witnesses (by the tiles of these), what runs of steps make of them, and for nests (by identity, so they are kept, too) the
-    first that was equal."""
+    witnesses (by the tiles of these), and what runs of steps make of them."""
 
     longer: dict[tuple, PrimFunc] = field(default_factory=dict)
     replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
-    nests: dict[int, tuple[Stmt, Stmt]] = field(default_factory=dict)
-    equal: dict[tuple, Stmt] = field(default_factory=dict)
 
 
 def symbolic(
@@ -86,8 +82,6 @@ def symbolic(
 ) -> PrimFunc:
     """The program of a variant, with constants that are `Size`; of its rows that are `aligned` so, where that matters. Raises
     ScheduleError where no witness is legal.
-
-    What is made with the same `memory` shares the nests that don't differ, as the same objects.
     """
     memory = memory or Memory()
     row = witness(sketch, variant, like)
@@ -109,11 +103,7 @@ def symbolic(
                 below[key] = *take(func, step, lambda s: filled(s, numbers.__getitem__), made), {}
         func, taken, below = below[key]
         made |= renamed(step, taken)
-    stmts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
-    for s in stmts:
-        if id(s) not in memory.nests:
-            memory.nests[id(s)] = s, memory.equal.setdefault((repr(s), _formulas(s)), s)
-    return func.with_(body=seq(*(memory.nests[id(s)][1] for s in stmts)))
+    return func
 
 
 def _marked(func: PrimFunc, step: Step) -> PrimFunc:
@@ -141,24 +131,6 @@ def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
 # What only marks loops or changes their order. Whether that is legal is not asked again, which would take longer than all the
 # rest: the rows of a sketch are legal, and each that is measured is replayed with all checks.
 UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
-
-
-def _formulas(stmt: Stmt) -> tuple:
-    """The formulas of all constants and of what annotations say, which the text of nodes does not show."""
-
-    def said(value: Any) -> Any:
-        match value:
-            case Chosen():
-                return value.formula, value.values
-            case Size():
-                return value.formula
-            case tuple():
-                return tuple(map(said, value))
-            case _:
-                return None
-
-    constants = tuple(n.value.formula for n in walk(stmt) if type(n) is Const and isinstance(n.value, Size))
-    return constants, tuple(said(s.annotations) for s in walk_stmts(stmt) if isinstance(s, (For, Block)) and s.annotations)
 
 
 def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounded]:
