@@ -79,6 +79,3 @@ def dump(func: PrimFunc, target: str | Target = "llvm", after: str | None = None
     if after not in (known := stage_names(target)):
         raise ValueError(f"dump: there is no stage {after!r} for {found.kind}; the stages are {', '.join(known)}")
     return lower(func, target, after=after).script()
-
-
-__all__ = ["build", "dump", "lower", "pass_names", "stage_names"]

@@ -470,6 +470,3 @@ def _accesses(s: Stmt) -> list[Load]:
     for x in _single_stores(s):
         found += [y for y in (Load(x.buffer, x.indices), *loads(x.value)) if y.buffer.scope == WARP_SCOPE]
     return found
-
-
-__all__ = ["INSTRUCTION", "LDMATRIX", "PRODUCTS", "TF32", "TRANSPOSED", "lower_warp_memory"]

@@ -247,9 +247,3 @@ def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
     (channels,) = s.lengths[block, c.channels[-1].var.name]
     (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
     squares(s, nest[place], nest[-1], lesser(channels, lanes), lesser(pixels, lanes))
-
-
-__all__ = [
-    "Convolution", "Sum", "Tiles", "build", "cycles", "matches", "parts", "split_axis", "split_pixels", "suits", "threads_for",
-    "tiles", "variants",
-]  # fmt: skip

@@ -137,6 +137,3 @@ def _padding(s: OpenSchedule, c: Contraction) -> str | None:
         if makes == c.right.buffer.name and s.get_consumers(name) == [c.block] and name not in s.get_output_blocks():
             return name if any(isinstance(n, Select) for n in walk(block.body)) else None
     return None
-
-
-__all__ = ["Tiles", "build", "cycles", "matches", "suits", "tiles"]

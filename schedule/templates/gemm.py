@@ -200,8 +200,3 @@ def _split(s: OpenSchedule, c: Contraction, it: Iter, seed: tuple[int, ...], lik
 def _threads(c: Contraction, processor: CPU) -> int:
     """Threads for a product: one where it is small."""
     return processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.computing(c.bits))
-
-
-__all__ = [
-    "Sum", "Tiles", "build", "cycles", "matches", "register_tile", "suits", "tiles", "variants",
-]  # fmt: skip

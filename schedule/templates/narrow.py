@@ -105,6 +105,3 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     s.vectorize(lane)
     share_out(s, c.block, [*outer, p0], size((*c.rows, *c.columns, *c.sums)), s.target.machine.computing(c.bits))
     done(s, copy, c.block)
-
-
-__all__ = ["Tiles", "build", "cycles", "matches", "suits", "tiles"]

@@ -162,6 +162,3 @@ def _across(s: OpenSchedule, b: Block, threads: int, lanes: int) -> None:
     many = columns >= 4 * REGISTERS * lanes and rows >= 4 * ROWS
     ways = {"some rows at a time": by_rows, "all rows": at_once}
     one_of(s, f"order of {b.name}", ways, seed="some rows at a time" if many else "all rows", block=b.name)
-
-
-__all__ = ["build", "matches"]

@@ -106,6 +106,3 @@ class SumOfProducts(Template):
 
     def _way(self, found: Any, *variant: str) -> Way:
         return lambda new: self.pattern.build(new, found, *variant)
-
-
-__all__ = ["Pattern", "SumOfProducts", "Template", "Verdict"]

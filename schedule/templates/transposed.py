@@ -149,9 +149,3 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
         shared=depth if threads_for(t, machine) > 1 else 0,
         operands=Operands(seed=((c.right.buffer.name, "in front"),)),
     )
-
-
-__all__ = [
-    "Class", "Transposed", "build", "by_class", "cycles", "matches", "pixels_of_class", "strides", "suits", "threads_for",
-    "tiles",
-]  # fmt: skip
