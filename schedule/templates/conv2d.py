@@ -167,13 +167,11 @@ def _seed(c: Convolution, processor: CPU) -> tuple[Tiles, Sum]:
 
 def _by_panels(c: Convolution, t: Tiles, processor: CPU) -> bool:
     """Whether there are panels of weights enough for threads to share nothing else."""
-    panels, threads = size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels), threads_for(c, processor)
+    panels, threads = (
+        size((*c.groups, *c.channels[:-1])) * ceil(extent(c.channels[-1]) / t.channels),
+        c.contraction.threads(processor),
+    )
     return threads == 1 or panels % threads == 0 or panels >= 4 * threads
-
-
-def threads_for(c: Convolution, processor: CPU) -> int:
-    """Threads for a convolution: one where it is small."""
-    return processor.threads(size((*c.groups, *c.channels, *c.pixels, *c.sums)) * processor.computing(c.contraction.bits))
 
 
 def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Tiles | None = None) -> None:
@@ -212,7 +210,7 @@ def build(s: OpenSchedule, c: Convolution, variant: Sum | None = None, sizes: Ti
         if c.turned:
             _turn(s, c, after, whole=bool(cut))
     depth, by_panels = len(groups) + 1, _by_panels(c, t, machine)
-    shared = 0 if threads_for(c, machine) == 1 else depth if by_panels else depth + len(rows)
+    shared = 0 if c.contraction.threads(machine) == 1 else depth if by_panels else depth + len(rows)
     tiled = Tiled.of(s, block, levels, 2, (depth,) if cut else (depth, depth + len(rows)), panels=True)
     packing = ((c.weights.buffer.name, "at its panels" if by_panels else "in front"),)
     s.scheduled[block] = replace(tiled, shared=shared, operands=Operands(seed=packing))

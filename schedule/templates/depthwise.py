@@ -109,7 +109,7 @@ def build(s: OpenSchedule, c: Contraction, sizes: Tiles | None = None) -> None:
     s.annotate(kernel[0], "pragma_auto_unroll_max_step", most)
     s.unroll(h2)
     s.vectorize(w1)
-    share_out(s, c.block, [*outer, h0], size((*order, *c.sums)), s.target.machine.loading(c.bits))
+    share_out(s, c.block, [*outer, h0], c.work, machine.loading(c.bits))
     done(s, c.block)
     s.pending = [b for b in s.pending if b != padding]
 

@@ -16,8 +16,8 @@ from tir.ir import Block, Load
 
 from . import elementwise
 from .lanes import in_lanes
-from .marks import done, share, teams
-from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, size, store_last
+from .marks import done, share_out
+from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, store_last
 
 NAME = "dot products"
 FEW = 24  # rows or columns up to which packing takes longer
@@ -92,13 +92,7 @@ def build(s: OpenSchedule, c: Contraction) -> None:
     for loop in (r1, c1, *s.get_loops(c.block)[around:-1]):
         s.unroll(loop)
     shared = merged(s, partial, c.block, around)[:-1]
-    work = size((*c.batch, *c.rows, *c.columns, *c.sums))
-
-    def threads(new: OpenSchedule, count: int) -> None:
-        if count > 1:
-            share(new, partial, shared)
-
-    teams(s, c.block, machine.threads(work * machine.reading(c.bits)), work, threads)
+    share_out(s, c.block, shared, c.work, machine.reading(c.bits), partial)
     done(s, c.block)
 
 

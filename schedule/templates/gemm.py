@@ -75,7 +75,7 @@ def tiles(c: Contraction, processor: CPU) -> Tiles:
 
     element = c.bits // 8
     row_tiles, column_tiles = ceil(M / mr), ceil(N / nr)
-    threads = _threads(c, processor)
+    threads = c.threads(processor)
     alone = outer >= 2 * threads or threads == 1
     by_rows = alone or _shared(row_tiles, threads) > _shared(column_tiles, threads) - 0.05
     line = ceil(K / chunks) * element
@@ -174,7 +174,7 @@ def build(
     if after is not None:
         s.reverse_compute_at(after, c1 if variant is Sum.WHOLE else first[0][-1], preserve_unit_loops=True)
         s.scheduled[after] = Stage.FUSED
-    depth, threads = len(first[0]), _threads(c, machine)
+    depth, threads = len(first[0]), c.threads(machine)
     panels = t.right and size(products) > 1 and (size(products) % threads == 0 or size(products) >= 4 * threads)
     shared = len(products) if panels else depth if t.by_rows or variant is not Sum.WHOLE else depth + 1
     by_sum = last_axis(c.left) == c.sums[-1].var.name
@@ -195,8 +195,3 @@ def _split(s: OpenSchedule, c: Contraction, it: Iter, seed: tuple[int, ...], lik
     rows = None if like is None else next(key for key in s.lengths if key[0] == like)  # those of its rows come first
     sizes = s.sizes(c.block, it.var.name, len(seed), seed=seed, like=rows, vector=it == c.columns[-1], bits=c.bits)
     return s.split(loop_of(it), [None, *sizes])
-
-
-def _threads(c: Contraction, processor: CPU) -> int:
-    """Threads for a product: one where it is small."""
-    return processor.threads(size((*c.batch, *c.rows, *c.columns, *c.sums)) * processor.computing(c.bits))

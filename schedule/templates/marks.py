@@ -53,13 +53,13 @@ def _label(threads: int) -> str:
     return "none parallel" if threads == 1 else f"{threads} threads"
 
 
-def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each: float) -> None:
+def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each: float, first: str | None = None) -> None:
     """Have threads share the outermost loops around a block of `work` steps, which take `each` so many cycles, at the seed where
-    waking them pays."""
+    waking them pays; `first` is the first block in the loops, where that is another."""
 
     def build(new: OpenSchedule, threads: int) -> None:
         if threads > 1:
-            share(new, block, loops)
+            share(new, first or block, loops)
 
     teams(s, block, s.target.machine.threads(work * each), work, build)
 

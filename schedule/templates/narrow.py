@@ -103,5 +103,5 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     s.unroll(p1)
     s.unroll(channel)
     s.vectorize(lane)
-    share_out(s, c.block, [*outer, p0], size((*c.rows, *c.columns, *c.sums)), s.target.machine.computing(c.bits))
+    share_out(s, c.block, [*outer, p0], c.work, machine.computing(c.bits))
     done(s, copy, c.block)

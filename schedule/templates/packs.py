@@ -74,16 +74,15 @@ def _visit(state: OpenSchedule, block: str, place: str | None, operands: list[st
     if not turned or how.gathered:  # else vectors would be gathered from as many lines as they have lanes
         ways[AS_IT_IS] = way(lambda new: None)
     if axes & vector or not how.by_blocks:
-        ways["in front"] = way(lambda new: _in_front(new, block, load, turned))
+        ways["in front"] = way(lambda new: _packed(new, block, load, None, turned))
         panels = _panels(state, block, axes)
         if panels is not None:
-            ways["at its panels"] = way(lambda new: _at(new, block, load, panels, turned))
+            ways["at its panels"] = way(lambda new: _packed(new, block, load, panels, turned))
     else:
-        last = load.indices[-1]
         sums = {it.var.name for it in state.block(block).iters if not is_spatial(it)}
-        if isinstance(last, Var) and last.name in sums:
+        if isinstance(along, Var) and along.name in sums:
             ways["by rows"] = way(lambda new: _by_rows(new, block, buffer, place))
-        ways["by tiles"] = way(lambda new: _by_tiles(new, block, buffer, place))
+        ways["by tiles"] = way(lambda new: _packed(new, block, load, place))
     if few:
         ways = dict(list(ways.items())[: 2 if AS_IT_IS in ways else 1])
     seed = dict(how.seed).get(buffer)
@@ -102,29 +101,22 @@ def _panels(state: OpenSchedule, block: str, axes: set[str]) -> str | None:
     return own[-1] if own and all(loop in own or state.loop(loop).extent == Const(1) for loop in around) else None
 
 
-def _in_front(state: OpenSchedule, block: str, load: Load, turned: bool) -> None:
+def _packed(state: OpenSchedule, block: str, load: Load, place: str | None, turned: bool = False) -> None:
+    """Copy an operand at the loop `place`, or in front, by all threads: in vectors along the copy, or `turned` round."""
     copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
+    _placed(state, copy, place, turned)
+    if turned:
+        _turn(state, block, load, copy)
+
+
+def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = False) -> None:
+    if place is not None:
+        state.compute_at(copy, place, preserve_unit_loops=True)
     if not turned:
         state.vectorize(state.get_loops(copy)[-1])
-    _by_all(state, copy)
-    if turned:
-        _turn(state, block, load, copy)
-
-
-def _by_all(state: OpenSchedule, copy: str) -> None:
-    """Have all threads make a copy."""
     loops = state.get_loops(copy)
-    if state.target.num_cores > 1 and len(loops) > 2:
+    if place is None and state.target.num_cores > 1 and len(loops) > 2:
         state.parallel(state.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
-
-
-def _at(state: OpenSchedule, block: str, load: Load, place: str, turned: bool) -> None:
-    copy = state.pack(block, load.buffer.name, preserve_unit_loops=True)
-    state.compute_at(copy, place, preserve_unit_loops=True)
-    if turned:
-        _turn(state, block, load, copy)
-    else:
-        state.vectorize(state.get_loops(copy)[-1])
 
 
 def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
@@ -146,13 +138,8 @@ def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
     squares(state, columns, last, lanes, lanes)
 
 
-def _by_tiles(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
-    copy = state.pack(block, buffer, preserve_unit_loops=True)
-    _block_by_block(state, copy, place)
-
-
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
-    """Like `_by_tiles`, with the sum inside the rows of a tile while the order is taken down."""
+    """Copy an operand block by block, with the sum inside the rows of a tile while the order is taken down."""
     tiled = state.tiled(block)
     assert tiled is not None
     *_, sums, (row_loop,), _ = tiled.levels
@@ -160,13 +147,5 @@ def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) ->
     state.reorder(row_loop, sum_loop)
     copy = state.pack(block, buffer, preserve_unit_loops=True)
     state.reorder(sum_loop, row_loop)
-    _block_by_block(state, copy, place)
+    _placed(state, copy, place)
     state.storage_align(copy, 0, -2, ALIGNED, SKEWED)
-
-
-def _block_by_block(state: OpenSchedule, copy: str, place: str | None) -> None:
-    if place is not None:
-        state.compute_at(copy, place, preserve_unit_loops=True)
-    state.vectorize(state.get_loops(copy)[-1])
-    if place is None:
-        _by_all(state, copy)

@@ -19,7 +19,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
-from .conv2d import Convolution, matches, threads_for
+from .conv2d import Convolution, matches
 from .gemm import register_tile
 from .marks import done, share
 from .structure import epilogue, extent, is_elementwise, size, stored
@@ -110,7 +110,7 @@ def build(s: OpenSchedule, c: Convolution, sizes: Tiles | None = None) -> None:
     machine: CPU = s.target.machine
     t, block, bits = sizes or tiles(c, machine), c.contraction.block, c.contraction.bits
     after = epilogue(s, block) or s.cache_write(block, 0, "global")
-    threads, pixels, lanes = threads_for(c, machine), size(row(c)), machine.lanes(bits)
+    threads, pixels, lanes = c.contraction.threads(machine), size(row(c)), machine.lanes(bits)
     nest = as_rows(s, c, after, threads)
     s.pending = [b for b in s.pending if b not in nest.inlined]
     if pixels % lanes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import prod
 
 from schedule.open_schedule import OpenSchedule, element_bits
 from schedule.open_trace import Role
@@ -18,8 +17,8 @@ from tir.ir import Axis, Binary, Block, Buffer, Const, Iter, Load, Store, Var
 from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
-from .marks import done, fetch, one_of, share, stream, teams
-from .structure import contraction, extent, is_elementwise, loop_of, stored
+from .marks import done, fetch, one_of, share_out, stream
+from .structure import contraction, extent, is_elementwise, loop_of, size, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +117,7 @@ def build(s: OpenSchedule, found: Rows) -> None:
         else:
             fetch(s, in_lanes(s, stage, partial_results(s, stage, length, machine.lanes(bits))))
     s.vectorize(s.get_loops(found.last)[-1])
-    work = prod(extent(it) for it in order)
-
-    def threads(new: OpenSchedule, count: int) -> None:
-        if count > 1:
-            share(new, found.last, loops[:-1])
-
-    teams(s, found.last, machine.threads(work * machine.transforming(bits)), work, threads)
+    share_out(s, found.last, loops[:-1], size(tuple(order)), machine.transforming(bits))
     stream(s, found.last)
     done(s, found.last)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.error import ScheduleError
+from schedule.machine import CPU
 from schedule.primitive import find_block, find_loop
 from schedule.reducer import reducer_of
 from schedule.schedule import Schedule
@@ -49,6 +50,15 @@ class Contraction:
         """The width of an element of the result, as it is computed: half precision in 32 bits."""
         dtype = self.store.buffer.dtype
         return max(32, dtypes.bits(dtype)) if dtypes.is_float(dtype) else dtypes.bits(dtype)
+
+    @property
+    def work(self) -> int:
+        """The number of pairs."""
+        return size((*self.batch, *self.rows, *self.columns, *self.sums))
+
+    def threads(self, processor: CPU) -> int:
+        """How many threads are worth waking for it: one where it is small."""
+        return processor.threads(self.work * processor.computing(self.bits))
 
 
 def contraction(block: Block) -> Contraction | None:

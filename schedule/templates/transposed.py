@@ -115,11 +115,6 @@ def by_class(s: OpenSchedule, t: Transposed, axes: tuple[Iter, ...]) -> list[tup
     return found
 
 
-def threads_for(t: Transposed, processor: CPU) -> int:
-    """Threads for a convolution: one where it is small."""
-    return processor.threads(size((*t.c.rows, *t.c.columns, *t.c.sums)) * processor.computing(t.c.bits))
-
-
 def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     """Tile a transposed convolution, whose loops are as they were made, with its elementwise consumer, if it has one.
 
@@ -146,6 +141,6 @@ def build(s: OpenSchedule, t: Transposed, sizes: Tiles | None = None) -> None:
     depth = len(panels) + len(others)
     s.scheduled[c.block] = replace(
         Tiled.of(s, c.block, levels, 2, (len(panels), depth), panels=True),
-        shared=depth if threads_for(t, machine) > 1 else 0,
+        shared=depth if c.threads(machine) > 1 else 0,
         operands=Operands(seed=((c.right.buffer.name, "in front"),)),
     )
