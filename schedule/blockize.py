@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tir.affine import Interval, Polynomial, add, as_constant, polynomial, scale, split_terms, to_expr
+from tir.affine import Interval, Polynomial, add, polynomial, scale, split_terms, to_expr
 from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
 from tir.simplify import bounds, prove, ranges_of, simplify
 from tir.traverse import blocks, substitute, variables
@@ -17,7 +17,7 @@ from .edits import Names
 from .error import ScheduleError
 from .loops import driving, nest_at, substitute_loops
 from .primitive import loop_at, loops_on, primitive, replace_path
-from .requirements import need_loops_for_init, need_no_threads, updated_reads
+from .requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from .window import need_distinct
 
 
@@ -242,14 +242,7 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
     need_loops_for_init(block, n.inner, reducing, placing)
     zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in n.inner if loop.name in reducing}
     zeros |= {x.var.name: Const(0, x.var.dtype) for x in axes.outside if x.axis is not Axis.SPATIAL}
-    for it in block.iters:
-        start = simplify(substitute(divisions[it.var.name].inner, zeros))
-        if it.axis is not Axis.SPATIAL and as_constant(polynomial(start)) != 0:
-            raise ScheduleError(
-                f"the reduction axis `{it.var.name}` never has its first value, so no init runs",
-                (block, "the block"),
-                hint=f"let `{it.var.name}` start at 0",
-            )
+    need_start_at_0(block, {v: d.inner for v, d in divisions.items()}, zeros, {})
     return zeros
 
 

@@ -34,6 +34,14 @@ class Access:
     writes: bool
     conditions: tuple[Expr, ...] = ()
 
+    @property
+    def verb(self) -> str:
+        return "writes" if self.writes else "reads"
+
+    def at(self, element: Iterable[int]) -> str:
+        """An element of the buffer, as text."""
+        return f"{self.buffer.name}[{', '.join(map(str, element)) or '()'}]"
+
 
 @dataclass(slots=True)
 class Unit:
@@ -328,11 +336,9 @@ def related(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int
 
 def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
     """The marks for two accesses in conflict."""
-    words = {False: "reads", True: "writes"}
     if first is second:
-        verbs = " and ".join(words[w] for w in sorted({x.writes, y.writes}))
-        return [(first.stmt, f"{verbs} `{x.buffer.name}`")]
-    return [(first.stmt, f"{words[x.writes]} `{x.buffer.name}`"), (second.stmt, f"{words[y.writes]} `{x.buffer.name}`")]
+        return [(first.stmt, f"{' and '.join(sorted({x.verb, y.verb}))} `{x.buffer.name}`")]
+    return [(first.stmt, f"{x.verb} `{x.buffer.name}`"), (second.stmt, f"{y.verb} `{x.buffer.name}`")]
 
 
 def collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.affine import Interval
 from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
 from tir.simplify import ranges_of, simplify
 from tir.traverse import loads, substitute, variables
@@ -16,7 +15,7 @@ from .edits import Insertion, Names, edited
 from .error import ScheduleError
 from .loops import driving
 from .primitive import primitive
-from .requirements import need_late_readers, need_loops_for_init, need_no_threads, updated_reads
+from .requirements import need_late_readers, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from .window import need_distinct
 
 
@@ -50,7 +49,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc
         need_distinct(reduction, inner, outer)
     zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in reducing}
     ranges = ranges_of(leaf.loops)
-    _need_start(reduction, zeros, ranges)
+    need_start_at_0(reduction, {it.var.name: it.binding for it in reduction.iters}, zeros, ranges)
     _need_unchanged_source(scope, leaf, target)
     need_late_readers(scope, leaf, target)
 
@@ -78,18 +77,6 @@ def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequ
             )
     need_no_threads(reduction, inner, reducing)
     need_loops_for_init(reduction, inner, reducing, driving(reduction, Axis.SPATIAL))
-
-
-def _need_start(reduction: Block, zeros: dict[str, Expr], ranges: dict[str, Interval]) -> None:
-    """The reduction starts where its loops do."""
-    for it in reduction.iters:
-        start = simplify(substitute(it.binding, zeros), ranges)
-        if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
-            raise ScheduleError(
-                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
-                (reduction, "the block"),
-                hint=f"let `{it.var.name}` start at 0",
-            )
 
 
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:

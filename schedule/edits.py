@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import TypeVar
 
 from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
-from tir.traverse import fresh, map_statements, rewrite, rewrite_statements, walk_stmts
+from tir.traverse import fresh, map_statements, rewrite, rewrite_statements, substatements, walk_stmts
 
 from .error import ScheduleError
 from .primitive import find_block
@@ -27,40 +28,26 @@ class Insertion:
 
 def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertion: Insertion | None = None) -> PrimFunc:
     """`func` with statements replaced, by identity, and one inserted; None removes, with the loops and sequences left empty."""
+    if insertion is not None:
+        around = list(parts(insertion.body))
+        around.insert(insertion.position, insertion.new)
+        func = edited(func, [(insertion.body, seq(*around))])
     table = {id(old): new for old, new in changes}
 
     def visit(stmt: Stmt) -> Stmt | None:
-        new = changed(stmt)
-        if insertion is not None and stmt is insertion.body and type(stmt) is not Seq:
-            return seq(*((insertion.new, new) if insertion.position == 0 else (new, insertion.new)))
-        return new
-
-    def changed(stmt: Stmt) -> Stmt | None:
         if id(stmt) in table:
             return table[id(stmt)]
-        if type(stmt) is Seq:
-            kept = [visit(s) for s in stmt.stmts]
-            if insertion is not None and stmt is insertion.body:
-                kept.insert(insertion.position, insertion.new)
-            elif all(a is b for a, b in zip(kept, stmt.stmts, strict=True)):
-                return stmt
-            remaining = [s for s in kept if s is not None]
-            return seq(*remaining) if remaining else None
-        if type(stmt) is For:
-            body = visit(stmt.body)
-            return stmt if body is stmt.body else None if body is None else stmt.with_(body=body)
         if type(stmt) is Store or (type(stmt) is Block and type(stmt.body) is Store and id(stmt.body) not in table):
             return stmt
-        gone = False
-
-        def child(s: Stmt) -> Stmt:
-            nonlocal gone
-            new = visit(s)
-            gone = gone or new is None
-            return s if new is None else new
-
-        result = map_statements(stmt, child)
-        return None if gone else result
+        old = substatements(stmt)
+        new = [visit(s) for s in old]
+        if all(map(is_, new, old)):
+            return stmt
+        left = [s for s in new if s is not None]
+        if type(stmt) is Seq:
+            return seq(*left) if left else None
+        changed = iter(left)
+        return map_statements(stmt, lambda _: next(changed)) if len(left) == len(new) else None
 
     body = visit(func.body)
     assert body is not None, "a function keeps at least the block that was moved"

@@ -76,24 +76,17 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
     for unit, place in zip(parts, places, strict=True):
         if isinstance(unit.stmt, Block):
-            _block_is_spatial(unit, unit.stmt, place, loop, instances, local, private, how)
+            _block_is_spatial(unit, place, loop, instances, lambda: local | private(), how)
     for first, second, x, y in clashes:
         for relation in (LESS,) if x is y else (LESS, GREATER):
             if not instances.distinct(x.indices, y.indices, {loop.name: relation}) and x.buffer.name not in private():
                 raise _race(loop, first, second, x, y, instances, how)
 
 
-def _block_is_spatial(
-    unit: Unit,
-    block: Block,
-    place: Indices,
-    loop: For,
-    instances: Instances,
-    local: set[str],
-    private: Callable[[], set[str]],
-    how: str,
-) -> None:
-    """Refuse unless different iterations of the loop run instances of the block with different spatial axes."""
+def _block_is_spatial(unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str) -> None:
+    """Refuse unless different iterations of the loop run instances of the block with different spatial axes, or write nothing
+    but buffers of their `own`."""
+    block: Block = unit.stmt  # type: ignore[assignment]
     for it in block.iters:
         if it.axis is not Axis.SPATIAL and loop.name in variables(it.binding):
             if it.axis is Axis.REDUCE:
@@ -111,7 +104,7 @@ def _block_is_spatial(
             )
     if instances.distinct(place, place, {loop.name: LESS}):
         return
-    written = [a for a in unit.accesses if a.writes and a.buffer.name not in local and a.buffer.name not in private()]
+    written = [a for a in unit.accesses if a.writes and a.buffer.name not in own()]
     if not written:
         return
     if not any(loop.name in variables(i) for i in place):
@@ -130,12 +123,10 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
         if found is None:
             return None
         i, j, element = found
-        at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
         if x.writes and y.writes:
-            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {at}"
-        (i, first_writes), (j, second_writes) = sorted([(i, x.writes), (j, y.writes)])
-        verbs = {False: "reads", True: "writes"}
-        return f"{loop.name} = {i} {verbs[first_writes]} {at}, {loop.name} = {j} {verbs[second_writes]} it"
+            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {x.at(element)}"
+        (i, verb), (j, other) = sorted([(i, x.verb), (j, y.verb)])
+        return f"{loop.name} = {i} {verb} {x.at(element)}, {loop.name} = {j} {other} it"
 
     return ScheduleError(
         f"cannot prove that different iterations of `{loop.name}` touch different elements of `{x.buffer.name}`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial, reduce
 from itertools import pairwise
+from typing import TypeVar
 
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.simplify import simplify
@@ -15,8 +16,11 @@ from .conflicts import ANY, GREATER, SAME, Access, Instances, clash, local_buffe
 from .dataflow import shared
 from .edits import Names
 from .error import ScheduleError, listing
-from .primitive import need_serial, path_to_loop, primitive, replace_path
+from .primitive import loop_at, need_serial, primitive, replace_path
 from .private import private_buffers
+
+T = TypeVar("T")
+Pair = tuple[T, T]  # of the first nest, and of the second
 
 
 @primitive
@@ -41,7 +45,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
         raise ScheduleError("at least one loop is needed", hint="merge('i', 'i_1')")
     if len(set(loops)) < len(loops):
         raise ScheduleError(f"`{next(n for n in loops if loops.count(n) > 1)}` is given twice")
-    paths = [path_to_loop(func, n) for n in loops]
+    paths = [loop_at(func, n)[1] for n in loops]
     if len(paths) == 1:
         return func, loops[0]
     common = reduce(shared, paths, tuple(paths[0]))
@@ -86,7 +90,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     private = cache(lambda: private_buffers(func, *paths))
     for n, later in enumerate(bodies):
         for m, earlier in enumerate(bodies[:n]):
-            _need_forward(around, merged, nests[m], nests[n], earlier, later, private)
+            _need_forward(around, merged, (nests[m], nests[n]), (earlier, later), private)
     place = _place(around, siblings, places)
     result = nest(merged, seq(*bodies))
     stmts = [result if n == place else s for n, s in enumerate(siblings) if n == place or n not in places]
@@ -136,20 +140,16 @@ def _names(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) -> list
 
 
 def _need_forward(
-    around: list[For],
-    merged: list[For],
-    first: list[For],
-    second: list[For],
-    earlier: Stmt,
-    later: Stmt,
-    private: Callable[[], set[str]],
+    around: list[For], merged: list[For], nests: Pair[list[For]], bodies: Pair[Stmt], private: Callable[[], set[str]]
 ) -> None:
-    """Refuse unless no iteration of `later` depends on an iteration of `earlier` that would come after it; buffers that are
-    `private` to the iterations of either don't count.
+    """Refuse unless no iteration of the second body depends on an iteration of the first that would come after it; buffers that
+    are `private` to the iterations of either don't count.
 
-    After merging, `later` at j runs before `earlier` at i exactly if j < i lexicographically: there is a loop in which j is
+    After merging, the second at j runs before the first at i exactly if j < i lexicographically: there is a loop in which j is
     less, all outer ones being equal. For each such loop, each pair of accesses of which one writes must touch different elements.
     """
+    first, second = nests
+    earlier, later = bodies
     ignored = local_buffers(earlier) | local_buffers(later)
     # The units as they stand in the function, to be shown, and as they are in the merged loops.
     ours = list(zip(units(first[-1].body), units(earlier), strict=True))
@@ -175,7 +175,7 @@ def _need_forward(
                     one,
                     (second[level], "second nest"),
                     other,
-                    witness=partial(_witness, around, merged, first, second, (earlier, later), x, y),
+                    witness=partial(_witness, around, merged, nests, bodies, x, y),
                     hint="merge loops further outside, or leave the nests one after the other",
                 )
 
@@ -220,13 +220,7 @@ def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
 
 
 def _witness(
-    around: list[For],
-    merged: list[For],
-    first: list[For],
-    second: list[For],
-    bodies: tuple[Stmt, Stmt],
-    x: Access,
-    y: Access,
+    around: list[For], merged: list[For], nests: Pair[list[For]], bodies: Pair[Stmt], x: Access, y: Access
 ) -> str | None:
     """Two iterations that touch one element, the second nest's being the earlier one."""
     latest: dict[tuple, tuple] = {}
@@ -235,9 +229,9 @@ def _witness(
     for point, element in touched(around, merged, loops_below(bodies[1]), y):
         other = latest.get(element, point)
         if other > point:
-            verbs = {False: "reads", True: "writes"}
-            at = f"{x.buffer.name}[{', '.join(map(str, element)) or '()'}]"
-            mine = ", ".join(f"{loop.name} = {v}" for loop, v in zip(first, other, strict=True))
-            theirs = ", ".join(f"{loop.name} = {v}" for loop, v in zip(second, point, strict=True))
-            return f"{mine} {verbs[x.writes]} {at}, {theirs} {verbs[y.writes]} it: merged, the second would come first"
+            mine, theirs = (
+                ", ".join(f"{loop.name} = {v}" for loop, v in zip(nest, values, strict=True))
+                for nest, values in zip(nests, (other, point), strict=True)
+            )
+            return f"{mine} {x.verb} {x.at(element)}, {theirs} {y.verb} it: merged, the second would come first"
     return None

@@ -13,10 +13,9 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-import tir.traverse
 from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
 from tir.nearest import did_you_mean
-from tir.traverse import path_where, substatements, walk_stmts
+from tir.traverse import fresh, map_statements, names, path_where, substatements, walk_stmts
 
 from .drawn import DrawnInt, DrawnStr, plain
 from .error import Mark, ScheduleError, listing
@@ -247,11 +246,6 @@ def _at(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stmt]
     return found[-1], found  # type: ignore[return-value]
 
 
-def path_to_loop(func: PrimFunc, name: str) -> list[Stmt]:
-    """The statements from the root to the loop, inclusive; refuses where there is no such loop."""
-    return loop_at(func, name)[1]
-
-
 def find_loop(func: PrimFunc, name: str) -> For:
     """The loop called `name`; refuses where there is none, with the loops there are."""
     return loop_at(func, name)[0]
@@ -309,8 +303,8 @@ def need_not_parameter(func: PrimFunc, buffer: Buffer, why: str, mark: Mark, hin
 
 def fresh_names(func: PrimFunc, *wanted: str) -> list[str]:
     """Names not taken in `func`, made from the wanted ones."""
-    taken = tir.traverse.names(func)
-    return [tir.traverse.fresh(taken, w) for w in wanted]
+    taken = names(func)
+    return [fresh(taken, w) for w in wanted]
 
 
 def constant_extent(loop: For) -> int:
@@ -369,10 +363,8 @@ KIND_WORDS = {
 def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
     """`func` with the last statement of a path (from the root to it, as `loop_at` gives) replaced by `new`."""
     for parent, old in zip(reversed(above[:-1]), reversed(above[1:]), strict=True):
-        if type(parent) is For:
-            new = parent.with_(body=new)
-        elif type(parent) is Seq and type(new) is Seq:
+        if type(parent) is Seq and type(new) is Seq:
             new = seq(*(new if s is old else s for s in parent.stmts))
         else:
-            new = tir.traverse.map_children(parent, lambda child, old=old, new=new: new if child is old else child)  # type: ignore[assignment,misc]
+            new = map_statements(parent, lambda child, old=old, new=new: new if child is old else child)  # type: ignore[misc]
     return func.with_(body=new)

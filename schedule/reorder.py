@@ -12,7 +12,7 @@ from tir.traverse import loops, variables
 from .conflicts import ANY, GREATER, LESS, SAME, Instances, Unit, clash, local_buffers, related, spatial, touching, units
 from .error import ScheduleError, listing
 from .loops import not_nested
-from .primitive import KIND_WORDS, SAME_FOR_ALL, path_to_loop, primitive, replace_path
+from .primitive import KIND_WORDS, SAME_FOR_ALL, loop_at, primitive, replace_path
 from .requirements import in_any_order
 
 
@@ -32,15 +32,14 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
     if len(set(ordered_loops)) < len(ordered_loops):
         twice = next(n for n in ordered_loops if ordered_loops.count(n) > 1)
         raise ScheduleError(f"`{twice}` is given twice")
-    paths = [path_to_loop(func, n) for n in ordered_loops]
-    if len(paths) < 2:
+    found = [loop_at(func, n) for n in ordered_loops]
+    if len(found) < 2:
         return func, None
-    paths.sort(key=len)
-    deepest = paths[-1]
-    above, wanted = paths[0], {p[-1].name for p in paths}  # type: ignore[attr-defined]
-    for p in paths[:-1]:
-        if not any(s is p[-1] for s in deepest):
-            raise not_nested(p[-1], deepest[-1])  # type: ignore[arg-type]
+    found.sort(key=lambda x: len(x[1]))
+    (_, above), (innermost, deepest) = found[0], found[-1]
+    for loop, _ in found:
+        if not any(s is loop for s in deepest):
+            raise not_nested(loop, innermost)
     chain: list[For] = []
     for s in deepest[len(above) - 1 :]:
         if not isinstance(s, For):
@@ -49,7 +48,7 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
         chain.append(s)
     by_name = {loop.name: loop for loop in chain}
     listed = iter(ordered_loops)
-    order = [by_name[next(listed)] if loop.name in wanted else loop for loop in chain]
+    order = [by_name[next(listed)] if loop.name in ordered_loops else loop for loop in chain]
     if all(a is b for a, b in zip(chain, order, strict=True)):
         return func, None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tir.affine import Interval
+from tir.affine import Interval, Ranges
+from tir.analysis.around import accesses
 from tir.analysis.regions import accessed
-from tir.ir import TRUE, Axis, Block, Buffer, Const, Expr, For, Iter, Kind, Let, Load, Region, Select, Stmt, Store, Var, conjuncts
-from tir.simplify import prove, ranges_of
-from tir.traverse import children, loads, stores, variables, walk
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
+from tir.simplify import prove, ranges_of, simplify
+from tir.traverse import loads, stores, substatements, substitute, variables, walk, walk_stmts
 
 from .dataflow import Leaf, Scope, running_between, shared, shared_loops
 from .error import ScheduleError
@@ -203,23 +204,15 @@ def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
 
 def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
     """Whether every access in a block is provably within its buffer at all points of the block's domain."""
-
-    def visit(n, facts: tuple[Expr, ...]) -> bool:
-        match n:
-            case For() | Block() | Let():
-                return False
-            case Select(condition, true_value, false_value, True):
-                return visit(condition, facts) and visit(true_value, (*facts, condition)) and visit(false_value, facts)
-            case Load(buffer, indices) | Store(buffer, indices):
-                inside = all(
-                    prove(i >= 0, ranges, facts) and prove(i < dim, ranges, facts)
-                    for i, dim in zip(indices, buffer.shape, strict=True)
-                )
-                return inside and all(visit(c, facts) for c in children(n) if type(c) is not Buffer)
-            case _:
-                return all(visit(c, facts) for c in children(n))
-
-    return all(visit(part, ()) for part in (block.init, block.body) if part is not None)
+    parts = substatements(block)
+    if any(isinstance(s, For | Block | Let) for part in parts for s in walk_stmts(part)):
+        return False
+    return all(
+        prove(i >= 0, ranges, around.selected) and prove(i < dim, ranges, around.selected)
+        for part in parts
+        for n, around in accesses(part)
+        for i, dim in zip(n.indices, n.buffer.shape, strict=True)
+    )
 
 
 def single_store(block: Block) -> Store:
@@ -279,6 +272,18 @@ def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str
     for x in loops:
         if x.name in driving and x.name in placing:
             raise drives_both(reduction, x, "decompose_reduction", ", so the init has no loop of its own")
+
+
+def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mapping[str, Expr], ranges: Ranges) -> None:
+    """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
+    for it in reduction.iters:
+        start = simplify(substitute(bindings[it.var.name], zeros), ranges)
+        if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
+            raise ScheduleError(
+                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
+                (reduction, "the block"),
+                hint=f"let `{it.var.name}` start at 0",
+            )
 
 
 def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> ScheduleError:

@@ -19,7 +19,7 @@ from schedule import ScheduleError
 from schedule.open_schedule import is_spatial
 from schedule.open_trace import Tile, filled, open_in
 from schedule.places import named, renamed, take
-from schedule.primitive import path_to_loop, replace_path
+from schedule.primitive import loop_at, replace_path
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
 from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
@@ -109,15 +109,14 @@ def symbolic(
 def _marked(func: PrimFunc, step: Step) -> PrimFunc:
     """The function after a step that only marks a loop."""
     arguments = dict(step.args)
-    above = path_to_loop(func, arguments["loop"])
-    loop: For = above[-1]  # type: ignore[assignment]
+    loop, above = loop_at(func, arguments["loop"])
     return replace_path(func, above, loop.with_(kind=MARKS[step.name], thread=arguments.get("thread_axis", "")))
 
 
 def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
     """The function after a step that only changes the order of loops."""
     names: Sequence[str] = dict(step.args)["ordered_loops"]
-    paths = sorted((path_to_loop(func, name) for name in names), key=len)
+    paths = sorted((loop_at(func, name)[1] for name in names), key=len)
     above, deepest = paths[0], paths[-1]
     chain = [s for s in deepest[len(above) - 1 :] if isinstance(s, For)]
     if len(above) - 1 + len(chain) < len(deepest):

@@ -1,7 +1,7 @@
 """Temporaries that each iteration of a parallel loop has to itself."""
 
 from schedule import Schedule
-from schedule.primitive import path_to_loop
+from schedule.primitive import loop_at
 from schedule.private import private_buffers
 from tests.schedule.harness import refuse, same_numbers, well_formed
 from tests.schedule.programs import relu_of_matmul, stencil
@@ -9,7 +9,7 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, PrimFunc, Store,
 
 
 def private(s: Schedule, loop: str) -> set[str]:
-    return private_buffers(s.func, path_to_loop(s.func, loop))
+    return private_buffers(s.func, loop_at(s.func, loop)[1])
 
 
 def test_windows_that_overlap():
