@@ -78,7 +78,7 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
 
     def block(b: Block, ranges: Ranges) -> Block:
         bindings = [replaced(it.binding, ranges) for it in b.iters]
-        iters = tuple(it if e is it.binding else it.with_(binding=e) for it, e in zip(b.iters, bindings, strict=True))
+        iters = tuple(it.with_(binding=e) for it, e in zip(b.iters, bindings, strict=True))
         predicate = conjunction(*(replaced(c, ranges, unproved) for c in conjuncts(b.predicate)))
         b = b if all(map(is_, iters, b.iters)) and predicate == b.predicate else b.with_(iters=iters, predicate=predicate)
         return map_statements(b, lambda part: substitute(part, mapping))
@@ -90,7 +90,7 @@ def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[F
             case For():
                 extent = replaced(s.extent, ranges, simplify)
                 body = visit(s.body, {**ranges, s.name: extent_range(extent, ranges)})
-                return s if body is s.body and extent is s.extent else s.with_(body=body, extent=extent)
+                return s.with_(body=body, extent=extent)
             case Stmt():
                 return map_children(s, lambda c: visit(c, ranges))
             case Expr():

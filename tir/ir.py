@@ -39,7 +39,9 @@ class Node:
     __slots__ = ()
 
     def with_(self, **changes: Any) -> Any:
-        """A copy with the given fields changed."""
+        """A copy with the given fields changed; the node itself where they are what it has."""
+        if all(getattr(self, name) is value for name, value in changes.items()):
+            return self
         cls: type = type(self)
         return cls(**{**{name: getattr(self, name) for name in cls.__slots__ if name not in changes}, **changes})  # type: ignore
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from math import inf
+from operator import is_
 from types import MappingProxyType
 from typing import Any
 
@@ -34,13 +36,13 @@ from .affine import (
 from .ir import (
     COMPARISONS,
     FALSE,
+    NOTHING,
     TRUE,
     Binary,
     Block,
     Call,
     Cast,
     Const,
-    Evaluate,
     Expr,
     For,
     If,
@@ -280,20 +282,11 @@ def _exact(a: Expr, b: Expr) -> bool:
 
 def _always(op: str, interval: Interval) -> bool:
     """Whether `d op 0` for all d of an interval."""
-    low, high = interval
-    match op:
-        case "<":
-            return high is not None and high < 0
-        case "<=":
-            return high is not None and high <= 0
-        case ">":
-            return low is not None and low > 0
-        case ">=":
-            return low is not None and low >= 0
-        case "==":
-            return low == high == 0
-        case _:
-            return (high is not None and high < 0) or (low is not None and low > 0)
+    low, high = -inf if interval[0] is None else interval[0], inf if interval[1] is None else interval[1]
+    if op == "==":
+        return low == high == 0
+    below, above = high < 0, low > 0
+    return {"<": below, "<=": high <= 0, ">": above, ">=": low >= 0, "!=": below or above}[op]
 
 
 def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
@@ -312,14 +305,12 @@ def _tree(n: Node, env: dict[str, Interval]) -> Any:
             if extent == Const(0, extent.dtype):
                 return None
             body = _tree(n.body, {**env, var.name: extent_range(extent, env)})
-            if body is None:
-                return None
-            return n if body is n.body and extent is n.extent else n.with_(body=body, extent=extent)
+            return None if body is None else n.with_(body=body, extent=extent)
         case If():
             return _if(n, env)
         case Seq(stmts):
             kept = [_tree(s, env) for s in stmts]
-            if all(a is b for a, b in zip(kept, stmts, strict=True)):
+            if all(map(is_, kept, stmts)):
                 return n
             remaining = [s for s in kept if s is not None]
             return seq(*remaining) if remaining else None
@@ -352,8 +343,7 @@ def _if(n: If, env: dict[str, Interval]) -> Stmt | None:
     then = _tree(n.then, env)
     if then is None:
         return None if orelse is None else If(simplify(Unary("not", condition), env), orelse)
-    same = condition is n.condition and then is n.then and orelse is n.orelse
-    return n if same else If(condition, then, orelse)
+    return n.with_(condition=condition, then=then, orelse=orelse)
 
 
 def _block(n: Block, env: dict[str, Interval]) -> Block | None:
@@ -361,13 +351,11 @@ def _block(n: Block, env: dict[str, Interval]) -> Block | None:
     if predicate == FALSE:
         return None
     iters = tuple(map_children(it, lambda c: _tree(c, env)) for it in n.iters)
+    if all(map(is_, iters, n.iters)):
+        iters = n.iters
     inside = ranges_of([n], env)
-    body = _tree(n.body, inside)
     init = None if n.init is None else _tree(n.init, inside)
-    same = body is n.body and init is n.init and predicate is n.predicate
-    if same and all(a is b for a, b in zip(iters, n.iters, strict=True)):
-        return n
-    return n.with_(iters=iters, predicate=predicate, body=_or_nothing(body), init=init)
+    return n.with_(iters=iters, predicate=predicate, body=_or_nothing(_tree(n.body, inside)), init=init)
 
 
 def extent_range(extent: Expr, ranges: Ranges | None = None) -> Interval:
@@ -401,15 +389,13 @@ def assuming(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
     def visit(s: Any, inside: Ranges) -> Any:
         match s:
             case Block():
-                predicate = left(s.predicate, inside)
-                s = s if predicate is s.predicate else s.with_(predicate=predicate)
+                s = s.with_(predicate=left(s.predicate, inside))
             case If(condition, then, None):
                 rest = left(condition, inside)
                 body = visit(then, inside)
                 return s if rest is condition and body is then else guarded(rest, body)
             case For(_, Binary("min") as extent):
-                shorter = _shortest(extent, inside, facts)
-                s = s if shorter is extent else s.with_(extent=shorter)
+                s = s.with_(extent=_shortest(extent, inside, facts))
         within = ranges_of([s], inside)
         return map_statements(s, lambda c: visit(c, within))
 
@@ -437,7 +423,7 @@ def _shortest(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
 
 def _or_nothing(n: Node | None) -> Node:
     """A statement that does nothing for None."""
-    return Evaluate(Const(0)) if n is None else n
+    return NOTHING if n is None else n
 
 
 __all__ = ["bounds", "equal", "extent_range", "polynomial", "prove", "simplify", "simplify_tree"]

@@ -13,6 +13,45 @@ WAITING = 100  # formulas that wait for one another at most: to make one of them
 Formula = tuple  # ("column", n), ("const", value) or (operation, Formula, Formula)
 
 
+_WAITING = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+
+
+def _operator(op: str, of: Callable[[str, int, int], int]) -> tuple[Callable[[Size, Any], Any], Callable[[Size, Any], Any]]:
+    """The methods of an operation on numbers: with the Size to the left, and to the right."""
+    return (
+        lambda self, other: of(op, self, other) if isinstance(other, int) else NotImplemented,
+        lambda self, other: of(op, other, self) if isinstance(other, int) else NotImplemented,
+    )
+
+
+def _later(op: str, a: int, b: int) -> Size:
+    """A result whose formula waits until it is asked for, or until too many wait below it; what 0 is added to, or what is
+    multiplied by 1, as it is."""
+    neutral = 1 if op == "*" else 0
+    if type(b) is int and b == neutral and type(a) is Size:
+        return a
+    if type(a) is int and a == neutral and type(b) is Size and op != "-":
+        return b
+    self = int.__new__(Size, _WAITING[op](a, b))
+    self._made = op, a, b
+    below = 0
+    for x in (a, b):
+        if isinstance(x, Size) and x._depth > below and "formula" not in x.__dict__:
+            below = x._depth
+    self._depth = 1 + below
+    if self._depth >= WAITING:
+        formula(self)
+    return self
+
+
+def _apply(op: str, a: int, b: int) -> int:
+    """A quotient or a remainder; a plain number where it is found to be the same in every row."""
+    value = ON_NUMBERS[op](int(a), int(b))
+    f, g = formula(a), formula(b)
+    known = _simplified(op, f, g)
+    return value if known[0] == "const" and "const" not in (f[0], g[0]) else Size(value, known)
+
+
 class Size(int):
     """An integer with a formula: what arithmetic makes of it has one, too.
 
@@ -41,36 +80,11 @@ class Size(int):
         return Size(value, ("column", column))
 
     # Most sums and products only serve a comparison, so their formulas wait.
-
-    def __add__(self, other):
-        return _later(int.__add__(self, other), "+", self, other) if isinstance(other, int) else NotImplemented
-
-    def __radd__(self, other):
-        return _later(int.__radd__(self, other), "+", other, self) if isinstance(other, int) else NotImplemented
-
-    def __sub__(self, other):
-        return _later(int.__sub__(self, other), "-", self, other) if isinstance(other, int) else NotImplemented
-
-    def __rsub__(self, other):
-        return _later(int.__rsub__(self, other), "-", other, self) if isinstance(other, int) else NotImplemented
-
-    def __mul__(self, other):
-        return _later(int.__mul__(self, other), "*", self, other) if isinstance(other, int) else NotImplemented
-
-    def __rmul__(self, other):
-        return _later(int.__rmul__(self, other), "*", other, self) if isinstance(other, int) else NotImplemented
-
-    def __floordiv__(self, other):
-        return _apply("//", self, other)
-
-    def __rfloordiv__(self, other):
-        return _apply("//", other, self)
-
-    def __mod__(self, other):
-        return _apply("%", self, other)
-
-    def __rmod__(self, other):
-        return _apply("%", other, self)
+    __add__, __radd__ = _operator("+", _later)
+    __sub__, __rsub__ = _operator("-", _later)
+    __mul__, __rmul__ = _operator("*", _later)
+    __floordiv__, __rfloordiv__ = _operator("//", _apply)
+    __mod__, __rmod__ = _operator("%", _apply)
 
     def __divmod__(self, other):
         return self // other, self % other
@@ -179,36 +193,6 @@ def fixed(n: int) -> bool:
 def single(n: int) -> bool:
     """Whether a number is 1, in every row."""
     return n == 1 and fixed(n)
-
-
-def _later(value: int, op: str, a: int, b: int) -> Size:
-    """A result whose formula waits until it is asked for, or until too many wait below it; what 0 is added to, or what is
-    multiplied by 1, as it is."""
-    neutral = 1 if op == "*" else 0
-    if type(b) is int and b == neutral and type(a) is Size:
-        return a
-    if type(a) is int and a == neutral and type(b) is Size and op != "-":
-        return b
-    self = int.__new__(Size, value)
-    self._made = op, a, b
-    below = 0
-    for x in (a, b):
-        if isinstance(x, Size) and x._depth > below and "formula" not in x.__dict__:
-            below = x._depth
-    self._depth = 1 + below
-    if self._depth >= WAITING:
-        formula(self)
-    return self
-
-
-def _apply(op: str, a, b):
-    """A quotient or a remainder; a plain number where it is found to be the same in every row."""
-    if not isinstance(a, int) or not isinstance(b, int):
-        return NotImplemented
-    value = ON_NUMBERS[op](int(a), int(b))
-    f, g = formula(a), formula(b)
-    known = _simplified(op, f, g)
-    return value if known[0] == "const" and "const" not in (f[0], g[0]) else Size(value, known)
 
 
 def _simplified(op: str, f: Formula, g: Formula) -> Formula:

@@ -51,7 +51,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 new_body = visit(body, inside, inner_lanes)
                 if extent is not s.extent:
                     new_body = assuming(new_body, inside, loop_facts(s.with_(extent=extent)))
-                return s if new_body is body and extent is s.extent else s.with_(extent=extent, body=new_body)
+                return s.with_(extent=extent, body=new_body)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, lanes))
 
@@ -128,7 +128,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
                 if test is not None:
                     return s.with_(body=_versioned(test, body, inside))
                 new = visit(body, inside, deeper)
-                return s if new is body else s.with_(body=new)
+                return s.with_(body=new)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, serial))
 

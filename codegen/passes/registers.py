@@ -112,7 +112,7 @@ def promote_registers(func: PrimFunc, target) -> PrimFunc:
                 if kind is Kind.VECTORIZED and isinstance(extent, Const):
                     lanes = {**lanes, var.name: (var, int(extent.value))}
                 new = visit(body, inside, lanes, known)
-                return s if new is body else s.with_(body=new)
+                return s.with_(body=new)
             case Seq(stmts):
                 made: list[Stmt] = []
                 for x in stmts:

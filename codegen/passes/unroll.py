@@ -28,7 +28,7 @@ def unroll(func: PrimFunc, target) -> PrimFunc:
                     size = _size(body).times(int(extent.value)) if isinstance(extent, Const) else None
                     wanted = kind is Kind.UNROLLED or (size and size.statements <= limit and not _serial_loops(body))
                     new = Kind.UNROLLED if wanted and size and size.operations <= MAX_OPERATIONS else Kind.SERIAL
-                return s if body is s.body and new is kind else s.with_(body=body, kind=new)
+                return s.with_(body=body, kind=new)
             case _:
                 return map_statements(s, lambda c: visit(c, limit))
 

@@ -321,7 +321,7 @@ class Generator:
                     return f"({text})"
                 return f"select({self._expr(c)}, {self._expr(t)}, {self._expr(f)})"
             case Call(op, args):
-                return self._call(op, args, e.dtype)
+                return f"{e.dtype}({op}({', '.join(self._expr(a) for a in args)}))"
             case Unary("not", a):
                 text = f"not {self._expr(a, PRECEDENCE['not'])}"
                 return f"({text})" if outer > PRECEDENCE["not"] else text
@@ -356,11 +356,8 @@ class Generator:
             p = 9
         else:
             text = f"{self._expr(a, p + 1 if p == 4 else p)} {op} {self._expr(b, p + 1)}"
-        if p > 4:
-            if dtypes.is_int(dtype) and wraps(e):
-                return f"{dtype}({text})"
-            if dtypes.is_half(dtype):
-                return f"{dtype}({text})"
+        if p > 4 and (dtypes.is_half(dtype) or (dtypes.is_int(dtype) and wraps(e))):
+            return f"{dtype}({text})"
         return f"({text})" if p < outer else text
 
     def _cast(self, dtype: str, value: Expr) -> str:
@@ -376,10 +373,6 @@ class Generator:
         if origin == "bool":
             return f"int({text})" if dtype != "uint64" else f"uint64({text})"
         return f"{dtype}({text})"
-
-    def _call(self, op: str, args: tuple[Expr, ...], dtype: str) -> str:
-        texts = [self._expr(a) for a in args]
-        return f"{dtype}({op}({', '.join(texts)}))"
 
 
 def _accumulates(loop: For) -> bool:

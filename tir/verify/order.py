@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..affine import Interval
+from ..analysis.around import Around, elements
 from ..analysis.regions import accessed, clip
-from ..ir import Axis, Block, Buffer, For, Kind, Let, PrimFunc, Stmt
+from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
 from ..memory import PER_THREAD, SHARED
 from ..simplify import prove
-from ..traverse import stores, substatements, variables
+from ..traverse import stores, variables
 from .accesses import Scope, accesses_in, grouped, scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
 from .report import Finding
@@ -64,21 +65,12 @@ def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
 
 def _reduces_over(loop: For) -> tuple[Block, str] | None:
     """A block below that binds a reduce axis to the loop, and that axis."""
-
-    def visit(s: Stmt, touched: set[str]) -> tuple[Block, str] | None:
-        if isinstance(s, Block):
-            inner = set(touched)
-            for it in s.iters:
-                if variables(it.binding) & touched:
-                    if it.axis is Axis.REDUCE:
-                        return s, it.var.name
-                    inner.add(it.var.name)
-            touched = inner
-        elif isinstance(s, Let) and variables(s.value) & touched:
-            touched = touched | {s.var.name}
-        return next((found for child in substatements(s) if (found := visit(child, touched)) is not None), None)
-
-    return visit(loop.body, {loop.name})
+    for block, around in elements(loop.body, Around()):
+        if isinstance(block, Block):
+            for it in block.iters:
+                if it.axis is Axis.REDUCE and loop.name in variables(around.closed(it.binding)):
+                    return block, it.var.name
+    return None
 
 
 def _covered(body: Stmt, name: str, ranges: dict[str, Interval]) -> bool:

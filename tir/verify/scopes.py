@@ -198,7 +198,7 @@ class Scopes:
         """The dtype of an expression that is well formed so far; None after an error was noted."""
         match e:
             case Const(value, dtype):
-                return self._literal(e, value, dtype)
+                return self._literal(value, dtype)
             case Var(name, dtype):
                 if name not in here.variables:
                     block = here.hidden.get(name)
@@ -239,7 +239,7 @@ class Scopes:
             return None
         return dtype
 
-    def _literal(self, e: Const, value, dtype: str) -> str | None:
+    def _literal(self, value, dtype: str) -> str | None:
         if self._known(dtype) is None:
             return None
         low, high = dtypes.limits(dtype)
