@@ -87,6 +87,11 @@ def _expr(e: Expr, outer: int) -> str:
             return e.text(lambda x: _expr(x, 0))  # type: ignore[attr-defined]  # the nodes of te say themselves
 
 
+def last(extent: Expr) -> str:
+    """The last index below an extent, as source text."""
+    return str(extent.value - 1) if isinstance(extent, Const) else f"{extent} - 1"
+
+
 def _const(c: Const) -> str:
     if c.dtype == "bool":
         return f"T.bool({c.value})"

@@ -7,8 +7,8 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -46,6 +46,15 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 class Usage(Exception):
     """What was asked for cannot be done; the message says what was expected."""
+
+
+@contextmanager
+def refusing(what: str, kinds: type[Exception] | tuple[type[Exception], ...] = ValueError) -> Iterator[None]:
+    """An error of these kinds becomes a Usage about `what`."""
+    try:
+        yield
+    except kinds as error:
+        raise Usage(f"{what}: {error}") from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -202,10 +211,8 @@ def sizes(shape: Sequence[int]) -> str:
 def parse_target(text: str, threads: int | None) -> Target:
     from codegen import Target, backend
 
-    try:
+    with refusing("--target"):
         found = Target(text) if threads is None else Target(text, num_cores=threads)
-    except ValueError as error:
-        raise Usage(f"--target: {error}") from None
     return Target(found, **{option: value for option, value in backend(found).here().items() if option not in text})
 
 
@@ -224,10 +231,8 @@ def measurable(target: Target) -> None:
 def parse_rules(text: str | None) -> tuple[Rule, ...] | None:
     from search.rules import load_rules
 
-    try:
+    with refusing("--rules"):
         return None if text is None else load_rules(text)
-    except ValueError as error:
-        raise Usage(f"--rules: {error}") from None
 
 
 def parse_space(text: str) -> str | Callable[..., object]:
@@ -237,18 +242,14 @@ def parse_space(text: str) -> str | Callable[..., object]:
         return text
     if ":" not in text and not text.endswith(".py"):
         raise Usage(f"--space: {no_such('space', text, SPACES)}")
-    try:
+    with refusing("--space"):
         return load_space(text)
-    except ValueError as error:
-        raise Usage(f"--space: {error}") from None
 
 
 def writable(option: str, path: str) -> Path:
     """The path, if a file can be written there; a device or a pipe may be in a folder that takes no files."""
-    try:
+    with refusing(f"{option}: cannot write to {path}", (OSError, RuntimeError)):
         found = Path(path).resolve()
-    except (OSError, RuntimeError) as error:
-        raise Usage(f"{option}: cannot write to {path}: {error}") from None
     if found.is_dir():
         raise Usage(f"{option}: {path} is a directory; the name of a file was expected")
     if found.exists() and not found.is_file():

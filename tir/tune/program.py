@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..ir import PrimFunc, const_shape
-from .arguments import Usage, sizes
+from .arguments import Usage, refusing, sizes
 
 if TYPE_CHECKING:
     from search.measure.reference import Workload
@@ -44,11 +44,9 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
     if shape:
         raise Usage(f"--shape goes with a workload; the function in {word} has the sizes that it is written with")
     func = _from_file(word)
-    try:
+    with refusing(word):  # a symbolic size
         if not _fits(func):
             raise Usage(f"{word} does not fit into the memory of this machine")
-    except ValueError as error:  # of a symbolic size
-        raise Usage(f"{word}: {error}") from None
     return Program(word, (), ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
 
 
@@ -90,10 +88,8 @@ def _from_file(word: str) -> PrimFunc:
     from ..script.module import Module
 
     path, _, name = word.partition(":")
-    try:
+    with refusing(f"cannot read a function from {path}", (OSError, ImportError, SyntaxError)):
         values = runpy.run_path(path)
-    except (OSError, ImportError, SyntaxError) as error:
-        raise Usage(f"cannot read a function from {path}: {error}") from None
     found: dict[str, PrimFunc] = {}
     for key, value in values.items():
         if isinstance(value, PrimFunc):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import write_atomically
-from .arguments import Usage, parse_target, writable
+from .arguments import Usage, parse_target, refusing, writable
 from .program import parse_program
 from .saved import save, saved_to
 from .table import describe, duration
@@ -32,21 +32,18 @@ def run_command(args: argparse.Namespace) -> int:
     command, *words = args.words
     if command == "import":
         _check_readable(words)  # before the records file is made
-    try:
-        with Records(args.records, create=command == "import") as records:
-            match command:
-                case "list":
-                    return _list(records, args.json)
-                case "best":
-                    return _best(records, words[0], args) if words else _best_of_all(records, args.json)
-                case "export":
-                    return _export(records, words[0] if words else "-", args)
-                case "import":
-                    return _import(records, words, args)
-                case _:
-                    return _prune(records, args)
-    except RecordsError as error:
-        raise Usage(f"--records: {error}") from None
+    with refusing("--records", RecordsError), Records(args.records, create=command == "import") as records:
+        match command:
+            case "list":
+                return _list(records, args.json)
+            case "best":
+                return _best(records, words[0], args) if words else _best_of_all(records, args.json)
+            case "export":
+                return _export(records, words[0] if words else "-", args)
+            case "import":
+                return _import(records, words, args)
+            case _:
+                return _prune(records, args)
 
 
 def _list(records: Records, as_json: bool) -> int:
@@ -161,10 +158,8 @@ def _import(records: Records, names: list[str], args: argparse.Namespace) -> int
 
     new = known = 0
     for name in names:
-        try:
+        with refusing(f"import: {name}", RecordsError):
             added, here = records.import_(_lines(name))
-        except RecordsError as error:
-            raise Usage(f"import: {name}: {error}") from None
         new, known = new + added, known + here
     text = f"{new} new records, {known} known before; {records.path} has {len(records)}"
     _say({"new": new, "known": known, "records": len(records)}, text, args)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, writable
+from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, refusing, writable
 from .program import parse_program
 from .progress import LineProgress, LiveProgress
 from .saved import Saver, saved_to
@@ -82,23 +82,21 @@ def _search(args: argparse.Namespace, options: dict[str, Any], program: Program,
     chosen = {"search": args.search, "model": args.model, "space": space, "rules": rules}
     named = {name: value for name, value in chosen.items() if value is not None}
     callbacks: list[Callback] = [] if saver is None else [saver]
-    with ExitStack() as stack:
-        try:
-            records = None if args.records is None else stack.enter_context(Records(args.records))
-            if not args.quiet:
-                live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-                progress = LiveProgress() if live else LineProgress(sys.stderr)
-                stack.callback(progress.close)
-                callbacks.append(progress)
-            trials = args.trials if args.trials is not None or args.seconds is not None else 64
-            own = {"records": records, "seed": args.seed, "callbacks": callbacks, "limits": Limits(run=args.timeout)}
-            return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
-        except RecordsError as error:
-            raise Usage(f"--records: {error}") from None
-        except VerifyError as error:
-            raise Usage(f"{program.name} is not well formed: {error}") from None
-        except ScheduleError as error:  # of a space of one's own: those of candidates are outcomes
-            raise Usage(f"--space {args.space}: {error}") from None
+    with (
+        refusing("--records", RecordsError),
+        refusing(f"{program.name} is not well formed", VerifyError),
+        refusing(f"--space {args.space}", ScheduleError),  # a space of one's own: the errors of candidates are outcomes
+        ExitStack() as stack,
+    ):
+        records = None if args.records is None else stack.enter_context(Records(args.records))
+        if not args.quiet:
+            live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            progress = LiveProgress() if live else LineProgress(sys.stderr)
+            stack.callback(progress.close)
+            callbacks.append(progress)
+        trials = args.trials if args.trials is not None or args.seconds is not None else 64
+        own = {"records": records, "seed": args.seed, "callbacks": callbacks, "limits": Limits(run=args.timeout)}
+        return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
 
 
 def _print(

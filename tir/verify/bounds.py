@@ -9,6 +9,7 @@ import numpy as np
 from ..analysis.around import elements
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..points import points_of
+from ..script.printer import last
 from ..simplify import prove, simplify
 from ..traverse import variables
 from .accesses import Place, below, constant_extents, size_ranges
@@ -57,8 +58,3 @@ def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None
         if points.whole and not np.any(wrong):
             return
     yield Finding("unproved", f"cannot prove that {what} is within {domain}", stmt)
-
-
-def last(extent: Expr) -> str:
-    """The last index below an extent, as text."""
-    return str(extent.value - 1) if isinstance(extent, Const) else f"{extent} - 1"
