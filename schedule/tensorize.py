@@ -10,7 +10,6 @@ from itertools import combinations
 from tir.affine import Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.ir import (
     TRUE,
-    Axis,
     Binary,
     Block,
     Buffer,
@@ -169,9 +168,8 @@ def _plain(stmt: Stmt) -> Stmt:
                 body = visit(substitute(s.body, bindings))
                 if s.init is None:
                     return body
-                first = [it.binding.equal(0) for it in s.iters if it.axis is Axis.REDUCE]
                 init = visit(substitute(s.init, bindings))
-                return seq(If(conjunction(*first), init), body)
+                return seq(If(conjunction(*s.first_step), init), body)
             case Seq(stmts):
                 return seq(*(visit(x) for x in stmts))
             case If(condition, then, orelse):

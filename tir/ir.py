@@ -331,6 +331,11 @@ class Block(Stmt):
     def is_reduction(self) -> bool:
         return any(it.axis is Axis.REDUCE for it in self.iters)
 
+    @property
+    def first_step(self) -> tuple[Expr, ...]:
+        """The conditions, over loop variables, of the first step of its reduction."""
+        return tuple(it.binding.equal(0) for it in self.iters if it.axis is Axis.REDUCE)
+
 
 @node
 class PrimFunc(Node):

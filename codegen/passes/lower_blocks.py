@@ -6,7 +6,6 @@ from tir.analysis.digits import counts_once
 from tir.ir import (
     Allocate,
     Axis,
-    Binary,
     Block,
     Buffer,
     Const,
@@ -92,7 +91,7 @@ class _Lowering:
             case Block():
                 if s.init is None:
                     return self.flat(s)
-                return seq(guarded(conjunction(s.predicate, *_first(s)), self.init(s)), self.flat(s))
+                return seq(guarded(conjunction(s.predicate, *s.first_step), self.init(s)), self.flat(s))
             case Seq(stmts):
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
@@ -127,18 +126,13 @@ class _Lowering:
                 kept.append(loop.with_(var=new, kind=kind))
         # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
         # further out, with something else between, stay in the condition.
-        condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *_first(block))))
+        condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *block.first_step)))
         return nest(kept, guarded(condition, substitute(self.init(block), zero)))  # type: ignore[arg-type]
 
 
 def _driving(block: Block, reduces: bool) -> set[str]:
     """The loops that drive the reduce axes of a block, or the others."""
     return variables(*(it.binding for it in block.iters if (it.axis is Axis.REDUCE) is reduces))
-
-
-def _first(block: Block) -> list[Expr]:
-    """The conditions for the first step of a reduction."""
-    return [Binary("==", it.binding, Const(0, it.binding.dtype)) for it in block.iters if it.axis is Axis.REDUCE]
 
 
 def _starts_once(block: Block, loops: list[For], reducing: set[str]) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..affine import Interval, Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
+from ..affine import Interval, Polynomial, Ranges, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
 from ..ir import (
     Allocate,
-    Axis,
     Binary,
     Block,
     Buffer,
@@ -19,7 +18,6 @@ from ..ir import (
     Kind,
     Let,
     Load,
-    Select,
     Seq,
     Stmt,
     Store,
@@ -28,8 +26,9 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..simplify import extent_range, nonnegative, prove, simplify, wraps
+from ..simplify import nonnegative, prove, simplify, wraps
 from ..traverse import children, substitute, walk
+from .around import Around, accesses
 
 
 @dataclass(frozen=True)
@@ -58,52 +57,28 @@ def self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bo
     A write is sure that stands under no condition; or under one that only keeps its index inside the buffer; or under one that
     holds in the first iteration of loops within `body`, if it does not depend on them, as an init does.
     """
-    reader = _Reader(buffer)
-    reader.stmt(body, [], _Place(outer))
+    reader = _Reader(buffer, outer)
+    reader.stmt(body, [], Around())
     return reader.complete
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What is known where a statement stands: the ranges of variables, conditions that hold, and the loops within the body."""
-
-    ranges: dict[str, Interval]
-    facts: tuple[Expr, ...] = ()
-    first: frozenset[str] = frozenset()
-
-    def under(self, condition: Expr) -> _Place:
-        return _Place(self.ranges, (*self.facts, *conjuncts(condition)), self.first)
-
-    def inside(self, loop: For) -> _Place:
-        ranges = {**self.ranges, loop.name: extent_range(loop.extent, self.ranges)}
-        in_order = loop.kind in (Kind.SERIAL, Kind.UNROLLED)
-        return _Place(ranges, self.facts, self.first | {loop.name} if in_order else self.first)
 
 
 class _Reader:
     """Walks statements in the order in which they run; `complete` as long as all that is read of a buffer was written before."""
 
-    def __init__(self, buffer: Buffer):
-        self.buffer = buffer
+    def __init__(self, buffer: Buffer, outer: Ranges):
+        self.buffer, self.outer = buffer, outer
         self.complete = True
 
-    def expr(self, e: Expr, written: list[_Box], place: _Place) -> None:
-        match e:
-            case Select(c, t, f, True):
-                self.expr(c, written, place)
-                self.expr(t, written, place.under(c))
-                self.expr(f, written, place)
-            case Load(b, indices):
-                mine = b.name == self.buffer.name
-                self.complete = self.complete and (not mine or any(_holds(x, e, place.ranges, place.facts) for x in written))
-                for i in indices:
-                    self.expr(i, written, place)
-            case _:
-                for child in children(e):
-                    if isinstance(child, Expr):
-                        self.expr(child, written, place)
+    def ranges(self, around: Around) -> dict[str, Interval]:
+        return {**self.outer, **around.ranges(self.outer)}
 
-    def stmt(self, s: Stmt, written: list[_Box], place: _Place) -> list[_Box]:
+    def expr(self, e: Expr, written: list[_Box], around: Around) -> None:
+        for x, inside in accesses(e, around):
+            if x.buffer.name == self.buffer.name and self.complete:
+                ranges, facts = self.ranges(inside), (*inside.conditions, *inside.selected)
+                self.complete = any(_holds(box, x, ranges, facts) for box in written)
+
+    def stmt(self, s: Stmt, written: list[_Box], around: Around) -> list[_Box]:
         """The boxes that `s` surely writes, given those written before."""
         if not self.complete:
             return []
@@ -111,37 +86,39 @@ class _Reader:
             case Seq(stmts):
                 made: list[_Box] = []
                 for x in stmts:
-                    made += self.stmt(x, [*written, *made], place)
+                    made += self.stmt(x, [*written, *made], around)
                 return made
             case For(var, extent, inner):
-                self.expr(extent, written, place)
-                return _over(var.name, extent, self.stmt(inner, written, place.inside(s)))
+                self.expr(extent, written, around)
+                return _over(var.name, extent, self.stmt(inner, written, around.inside(s)))
             case If(condition, then, orelse):
-                self.expr(condition, written, place)
-                made = self.stmt(then, written, place.under(condition))
+                self.expr(condition, written, around)
+                made = self.stmt(then, written, around.under(condition))
                 if orelse is not None:
-                    self.stmt(orelse, written, place)
-                return [b for box in made if (b := _under(condition, box, self.buffer, place.first)) is not None]
+                    self.stmt(orelse, written, around)
+                first = {x.name for x in around.loops if x.kind in (Kind.SERIAL, Kind.UNROLLED)}
+                return [b for box in made if (b := _under(condition, box, self.buffer, first)) is not None]
             case Let(var, value, inner):
-                self.expr(value, written, place)
-                made = self.stmt(inner, written, place)
+                self.expr(value, written, around)
+                made = self.stmt(inner, written, around)
                 return [box for box in made if not any(var.name in names_in(d.base) for d in box)]
             case Allocate(_, inner):
-                return self.stmt(inner, written, place)
+                return self.stmt(inner, written, around)
             case Block():
                 if not any(type(n) is Buffer and n.name == self.buffer.name for n in walk(s)):
                     return []
-                return self.stmt(_expanded(s), written, place)
+                return self.stmt(_expanded(s), written, around)
             case Store(b, indices, value):
                 for e in (*indices, value):
-                    self.expr(e, written, place)
+                    self.expr(e, written, around)
                 if b.name != self.buffer.name or any(wraps(i) for i in indices):
                     return []
-                return [tuple(_Extent(polynomial(simplify(i, place.ranges))) for i in indices)]
+                ranges = self.ranges(around)
+                return [tuple(_Extent(polynomial(simplify(i, ranges))) for i in indices)]
             case _:
                 for c in children(s):
                     if isinstance(c, Expr):
-                        self.expr(c, written, place)
+                        self.expr(c, written, around)
                 return []
 
 
@@ -150,12 +127,11 @@ def _expanded(block: Block) -> Stmt:
     bindings = {it.var.name: it.binding for it in block.iters}
     body = substitute(block.body, bindings)
     if block.init is not None:
-        start = conjunction(*(it.binding.equal(0) for it in block.iters if it.axis is Axis.REDUCE))
-        body = seq(guarded(start, substitute(block.init, bindings)), body)
+        body = seq(guarded(conjunction(*block.first_step), substitute(block.init, bindings)), body)
     return guarded(block.predicate, body)
 
 
-def _holds(box: _Box, access: Load, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
+def _holds(box: _Box, access: Load | Store, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
     """Whether the element read lies in the box, wherever it lies in the buffer."""
     for written, index, dim in zip(box, access.indices, access.buffer.shape, strict=True):
         n = written.count()
@@ -189,7 +165,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
     return result
 
 
-def _under(condition: Expr, box: _Box, buffer: Buffer, first: frozenset[str]) -> _Box | None:
+def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str]) -> _Box | None:
     """What of the box is surely written under a condition; None if that is not known."""
     for c in conjuncts(condition):
         if not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
@@ -212,7 +188,7 @@ def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
     return False
 
 
-def _first_iteration(condition: Expr, box: _Box, first: frozenset[str]) -> bool:
+def _first_iteration(condition: Expr, box: _Box, first: set[str]) -> bool:
     """Whether the condition holds in the first iteration of some loops on which the box does not depend."""
     match condition:
         case Binary("==", a, b):
