@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..ir import Allocate, Block, Buffer, PrimFunc, Stmt
+from ..ir import Allocate, Block, Buffer, PrimFunc
 from ..points import points_of
-from ..traverse import variables, walk
+from ..traverse import variables, walk_stmts
 from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
@@ -18,17 +18,12 @@ from .report import Finding
 
 def check_initialised(func: PrimFunc) -> Iterator[Finding]:
     """Allocated buffers are written where they are read."""
-    nested: list[tuple[Buffer, Stmt]] = []
-    for n in walk(func.body):
-        if isinstance(n, Allocate):
-            nested.append((n.buffer, n.body))
-        elif isinstance(n, Block):
-            nested += [(b, s) for b in n.allocs for s in (n.body,)]
-    everywhere = grouped(accesses_in(func.body))
-    for buffer in func.allocs:
-        yield from _written_first(buffer, everywhere.get(buffer.name, []))
-    for buffer, body in nested:
-        yield from _written_first(buffer, grouped(accesses_in(body)).get(buffer.name, []))
+    for owner in (func, *walk_stmts(func.body)):
+        if isinstance(owner, (PrimFunc, Allocate, Block)):
+            buffers = (owner.buffer,) if isinstance(owner, Allocate) else owner.allocs
+            accesses = grouped(accesses_in(owner.body)) if buffers else {}
+            for buffer in buffers:
+                yield from _written_first(buffer, accesses.get(buffer.name, []))
 
 
 def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
