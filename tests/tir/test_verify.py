@@ -569,6 +569,17 @@ def test_an_iteration_that_lives_on_what_another_computed():
     ]
 
 
+def test_an_iteration_that_writes_a_temporary_only_sometimes_or_too_late():
+    X, S, Y = buffer("X", 7), buffer("S", 1), buffer("Y", 7)
+    write, read = Store(S, (const(0),), X[i]), Store(Y, (i,), S[0])
+    sometimes, first = If((i % 2).equal(0), write), If(i.equal(0), write)
+    for body in (seq(sometimes, read), seq(first, read, write)):
+        assert messages(func(For(i, const(7), body), X, Y, allocs=(S,))) == []
+        assert messages(func(For(i, const(7), body, Kind.PARALLEL), X, Y, allocs=(S,))) == [
+            "unproved: loop `i` is parallel; cannot prove that each iteration writes what it reads of `S`"
+        ]
+
+
 def test_threads_share_shared_memory():
     for scope, ok in (("global", False), ("shared", True)):
         S, Y, X = buffer("S", 7, scope=scope), buffer("Y", 7), buffer("X", 7)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..affine import Interval
 from ..analysis.around import Around, elements
-from ..analysis.regions import accessed, clip
-from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc, Stmt
+from ..analysis.written import self_contained
+from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
-from ..simplify import prove
 from ..traverse import stores, variables
 from .accesses import Scope, accesses_in, grouped, scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
@@ -45,7 +43,7 @@ def _races(s: For, scope: Scope, uses: Mapping[str, int]) -> Iterator[Finding]:
         if name in combined or _apart_by_scope(s, group[0].buffer) or touches_own(group, {s.name}, scope):
             continue
         if used_here_alone:
-            if not _covered(s.body, name, scope.ranges):
+            if not self_contained(s.body, group[0].buffer, scope.ranges):
                 text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
                 yield Finding("unproved", text, s)
             continue
@@ -71,17 +69,3 @@ def _reduces_over(loop: For) -> tuple[Block, str] | None:
                 if it.axis is Axis.REDUCE and loop.name in variables(around.closed(it.binding)):
                     return block, it.var.name
     return None
-
-
-def _covered(body: Stmt, name: str, ranges: dict[str, Interval]) -> bool:
-    """Whether the box that `body` reads of a buffer lies within the box that it writes."""
-    reads, writes = accessed(body, ranges, (name,))
-    if name not in reads:
-        return True
-    if name not in writes:
-        return False
-    read, written = clip(reads[name], ranges), clip(writes[name], ranges)
-    for r, w in zip(read.ranges, written.ranges, strict=True):
-        if not (prove(w.min <= r.min, ranges) and prove(r.min + r.extent <= w.min + w.extent, ranges)):
-            return False
-    return True
