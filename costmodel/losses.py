@@ -17,6 +17,8 @@ from .features import NAMES
 ESTIMATE = NAMES.index("estimate")
 LN2 = float(np.log(2.0))
 
+Weighted = tuple[np.ndarray, np.ndarray]  # numbers, and the weight of each
+
 
 class Loss(Protocol):
     """How numbers of statements make the score of a program, and what they are fitted to."""
@@ -25,13 +27,11 @@ class Loss(Protocol):
         """f(s) before anything was learned, of statements that are the columns of `features`."""
         ...
 
-    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+    def targets(self, data: Dataset, least: float) -> Weighted:
         """The target and the weight of each program; `least` is the weight of the slowest, if the loss gives it one."""
         ...
 
-    def residuals(
-        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
         """What each f(s) should be corrected by, and the weight of that."""
         ...
 
@@ -55,12 +55,10 @@ class TimeSum:
     def start(self, features: np.ndarray) -> np.ndarray:
         return LN2 * features[ESTIMATE]
 
-    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+    def targets(self, data: Dataset, least: float) -> Weighted:
         return data.log_times(), np.maximum(data.throughputs(), least)
 
-    def residuals(
-        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
         times = np.exp(predicted)
         total = np.bincount(program, weights=times, minlength=len(targets))
         return (targets - np.log(total))[program], weights[program] * times / total[program]
@@ -80,13 +78,11 @@ class ThroughputSum:
     def start(self, features: np.ndarray) -> np.ndarray:
         return np.zeros(features.shape[1], dtype=np.float32)
 
-    def targets(self, data: Dataset, least: float) -> tuple[np.ndarray, np.ndarray]:
+    def targets(self, data: Dataset, least: float) -> Weighted:
         throughputs = data.throughputs()
         return throughputs, throughputs
 
-    def residuals(
-        self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def residuals(self, predicted: np.ndarray, program: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> Weighted:
         total = np.bincount(program, weights=predicted, minlength=len(targets))
         return (targets - total)[program], weights[program]
 

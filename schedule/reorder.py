@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
-from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
+from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt, nest
 from tir.simplify import bounds, ranges_of
 from tir.traverse import loops, variables
 
@@ -32,23 +32,9 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
     if len(set(ordered_loops)) < len(ordered_loops):
         twice = next(n for n in ordered_loops if ordered_loops.count(n) > 1)
         raise ScheduleError(f"`{twice}` is given twice")
-    found = [loop_at(func, n) for n in ordered_loops]
-    if len(found) < 2:
+    if not ordered_loops:
         return func, None
-    found.sort(key=lambda x: len(x[1]))
-    (_, above), (innermost, deepest) = found[0], found[-1]
-    for loop, _ in found:
-        if not any(s is loop for s in deepest):
-            raise not_nested(loop, innermost)
-    chain: list[For] = []
-    for s in deepest[len(above) - 1 :]:
-        if not isinstance(s, For):
-            below = next(x for x in deepest[len(above) + len(chain) :] if isinstance(x, For))
-            raise not_nested(chain[-1], below)
-        chain.append(s)
-    by_name = {loop.name: loop for loop in chain}
-    listed = iter(ordered_loops)
-    order = [by_name[next(listed)] if loop.name in ordered_loops else loop for loop in chain]
+    above, chain, order = reordered(func, ordered_loops)
     if all(a is b for a, b in zip(chain, order, strict=True)):
         return func, None
 
@@ -71,6 +57,25 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
             )
     _independent(func, above, chain, order, swapped)
     return replace_path(func, above, nest(order, chain[-1].body)), None
+
+
+def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
+    """The path to the outermost of some loops, the nest from there to the innermost, and this nest with them in the given order.
+    Refuses where they are not all of one nest."""
+    found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
+    (_, above), (innermost, deepest) = found[0], found[-1]
+    for loop, _ in found:
+        if not any(s is loop for s in deepest):
+            raise not_nested(loop, innermost)
+    chain: list[For] = []
+    for s in deepest[len(above) - 1 :]:
+        if not isinstance(s, For):
+            below = next(x for x in deepest[len(above) + len(chain) :] if isinstance(x, For))
+            raise not_nested(chain[-1], below)
+        chain.append(s)
+    by_name = {loop.name: loop for loop in chain}
+    listed = iter(names)
+    return above, chain, [by_name[next(listed)] if loop.name in names else loop for loop in chain]
 
 
 def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:

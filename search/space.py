@@ -10,15 +10,14 @@ from heapq import heapify, heappop, heappush
 from codegen.target import Target
 from schedule import ScheduleError, templates
 from schedule.open_schedule import OpenSchedule, extent
-from schedule.templates import annotate
+from schedule.templates import annotate, gpu
 from schedule.templates.gpu import elements
 from tir.ir import PrimFunc, Var
 from tir.nearest import no_such
 from tir.traverse import blocks
 
 from . import ansor
-from .gpu.rules import GPU, GPU_ANSOR
-from .rules import ANSOR, DEFAULT, LIMITED, Rule, Verdict
+from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
 from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
@@ -48,9 +47,9 @@ SPACES: dict[str, Space] = {
     )
 }
 
-
+# The rules of the spaces for GPUs are the templates, with open numbers.
 GPU_SPACES: dict[str, Space] = {
-    s.name: s for s in (Space("full", GPU, elements.bind_rest), Space("ansor", GPU_ANSOR, elements.bind_rest))
+    name: Space(name, (*rules, Skip()), elements.bind_rest) for name, rules in (("full", gpu.TEMPLATES), ("ansor", gpu.ANSOR))
 }
 
 

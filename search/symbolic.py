@@ -15,11 +15,11 @@ from math import gcd, prod
 
 import numpy as np
 
-from schedule import ScheduleError
 from schedule.open_schedule import is_spatial
 from schedule.open_trace import Tile, filled, open_in
 from schedule.places import named, renamed, take
 from schedule.primitive import loop_at, replace_path
+from schedule.reorder import reordered
 from schedule.trace import Step
 from tir.affine import coefficient, polynomial
 from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
@@ -115,15 +115,7 @@ def _marked(func: PrimFunc, step: Step) -> PrimFunc:
 
 def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
     """The function after a step that only changes the order of loops."""
-    names: Sequence[str] = dict(step.args)["ordered_loops"]
-    paths = sorted((loop_at(func, name)[1] for name in names), key=len)
-    above, deepest = paths[0], paths[-1]
-    chain = [s for s in deepest[len(above) - 1 :] if isinstance(s, For)]
-    if len(above) - 1 + len(chain) < len(deepest):
-        raise ScheduleError(f"there are statements between the loops {', '.join(names)}")
-    by_name = {loop.name: loop for loop in chain}
-    wanted = iter(names)
-    order = [by_name[next(wanted)] if loop.name in names else loop for loop in chain]
+    above, chain, order = reordered(func, dict(step.args)["ordered_loops"])
     return replace_path(func, above, nest(order, chain[-1].body))
 
 

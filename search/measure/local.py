@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .limits import Limits
-from .memory import half_of_memory
+from .memory import memory
 from .outcome import BASELINE, NO_BASELINE, Baseline, Candidate, Comparison, Measurement, Outcome
 from .process import WorkerError, WorkerProcess, waited
 from .protocol import Measurer
@@ -99,7 +99,7 @@ class LocalMeasurer(Measurer):
             self._directory = Path(tempfile.mkdtemp(prefix="tir-measure-"))
         except OSError as error:  # the temporary folder is full, missing or another user's
             raise WorkerError(f"no folder for the data could be made: {error}; TMPDIR can name another place") from None
-        self._resident = resident = self.limits.memory or half_of_memory()
+        self._resident = resident = self.limits.memory or ((whole := memory()) and whole // 2)
         told = {
             "script": task.func.script(),
             "target": task.target,

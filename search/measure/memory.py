@@ -24,12 +24,6 @@ def memory() -> int | None:
     return whole
 
 
-def half_of_memory() -> int | None:
-    """Half of `memory`."""
-    whole = memory()
-    return None if whole is None else whole // 2
-
-
 def resident(group: int, shared: bool = False) -> int:
     """Bytes that the processes of a group hold; what several share counts once, as far as the system tells, or, which is quick to
     see, for each if `shared`. 0 where unknown."""
