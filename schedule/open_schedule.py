@@ -197,6 +197,12 @@ class OpenSchedule(Schedule):
         found = self.scheduled.get(name)
         return found if isinstance(found, Tiled) else None
 
+    def tiling(self, name: str) -> Tiled:
+        """How a block was tiled that was."""
+        found = self.tiled(name)
+        assert found is not None
+        return found
+
     def left(self) -> list[str]:
         """The blocks of which nothing was made yet, in program order."""
         return [b.name for b in blocks(self.func) if b.name not in self.scheduled]

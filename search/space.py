@@ -176,11 +176,6 @@ def best_first(derivation: Derivation, most: int = MAX_SKETCHES, value: Value = 
     return finished
 
 
-def derived(func: PrimFunc, target: Target, rules: Sequence[Rule], most: int = MAX_SKETCHES) -> list[OpenSchedule]:
-    """The derivations of `generate`, before their loops are marked."""
-    return best_first(Derivation(func, target, tuple(rules)), most)
-
-
 def _check(func: PrimFunc) -> None:
     symbols = [p.name for p in func.params if isinstance(p, Var)]
     if symbols:

@@ -90,9 +90,7 @@ def _place(state: OpenSchedule, movable: list[str]) -> None:
         _place(new, rest)
 
     ways: dict[str, Way] = {"a nest of its own": lambda new: _place(new, rest)}
-    tiled = state.tiled(consumer)
-    assert tiled is not None
-    ways |= {f"at {loop}": at(loop) for loop in tiled.places}
+    ways |= {f"at {loop}": at(loop) for loop in state.tiling(consumer).places}
     state.branch(f"place of {block}", ways | {"inline": inline}, block=consumer, role=Role.LOCATION)
 
 
@@ -124,8 +122,7 @@ def _done(state: OpenSchedule, block: str) -> bool:
 def _mark_tile(state: OpenSchedule, block: str) -> None:
     """Unroll the loops of the innermost tile of a block, but for the one of its vectors: these are of whole registers, or of half
     of one, of which a tile may have an odd number."""
-    tiled = state.tiled(block)
-    assert tiled is not None
+    tiled = state.tiling(block)
     loops = [loop for level in tiled.levels[-tiled.tile :] for loop in level]
     if not loops:  # every axis has one element
         return
@@ -251,8 +248,8 @@ def _choose_packs(state: OpenSchedule, tiled: list[str], shared: str | None, the
         then(state)
         return
     block, *rest = tiled
-    found = state.tiled(block)
-    assert found is not None and found.operands is not None
+    found = state.tiling(block)
+    assert found.operands is not None
     outermost, parts, *_ = found.levels
     place = [*outermost, *parts][-1] if found.operands.by_blocks else None
     if found.operands.in_front or (shared is not None and shared not in outermost):

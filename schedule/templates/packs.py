@@ -140,9 +140,7 @@ def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:
 
 def _by_rows(state: OpenSchedule, block: str, buffer: str, place: str | None) -> None:
     """Copy an operand block by block, with the sum inside the rows of a tile while the order is taken down."""
-    tiled = state.tiled(block)
-    assert tiled is not None
-    *_, sums, (row_loop,), _ = tiled.levels
+    *_, sums, (row_loop,), _ = state.tiling(block).levels
     sum_loop = sums[-1]
     state.reorder(row_loop, sum_loop)
     copy = state.pack(block, buffer, preserve_unit_loops=True)

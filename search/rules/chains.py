@@ -42,15 +42,15 @@ class FuseProducts(Template):
         after = host(new, consumers[0])
         if after is not None:
             gemm.build(new, c, gemm.Sum.WHOLE, like=after)
-            outer = levels_of(new, after)[0][-1]
+            outer = new.tiling(after).levels[0][-1]
         else:
             gemm.build(new, c, gemm.Sum.WHOLE)
             nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
             outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
-        new.merge(levels_of(new, block)[0][-1], outer)
+        new.merge(new.tiling(block).levels[0][-1], outer)
         for b in (block, after):
             if b is not None:
-                levels = tuple(new.get_loops(b)[:depth]), *levels_of(new, b)[1:]
+                levels = tuple(new.get_loops(b)[:depth]), *new.tiling(b).levels[1:]
                 new.scheduled[b] = replace(new.scheduled[b], levels=levels)  # type: ignore[type-var]
 
     def _consumers(self, state: OpenSchedule, c: Contraction) -> list[str]:
@@ -71,7 +71,7 @@ class FuseProducts(Template):
             return []
         (after,) = hosts
         if after is not None:
-            outermost, parts, *_ = levels_of(state, after)
+            outermost, parts, *_ = state.tiling(after).levels
             return consumers if len(outermost) == depth and not parts else []
         nests = [[s for s in path_to(state.func.body, b) if isinstance(s, For)] for b in consumers]
         shared = nests[0][:depth]
@@ -89,13 +89,6 @@ def host(state: OpenSchedule, block: str) -> str | None:
         if isinstance(t, Tiled) and t.operands is not None and t.operands.by_blocks and t.levels[0][-1] in around
     ]  # fmt: skip
     return packed[0] if packed else None
-
-
-def levels_of(state: OpenSchedule, block: str) -> tuple[tuple[str, ...], ...]:
-    """The loops of a packed product, level by level."""
-    tiled = state.tiled(block)
-    assert tiled is not None
-    return tiled.levels
 
 
 def block_of_rows(state: OpenSchedule, block: str) -> list[int]:

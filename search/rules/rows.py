@@ -62,9 +62,7 @@ class FuseRows(Template):
             return None
         (after,) = hosts
         assert after is not None
-        tiled = state.tiled(after)
-        assert tiled is not None
-        outermost, parts, *_ = tiled.levels
+        outermost, parts, *_ = state.tiling(after).levels
         return outermost[-1] if not parts and by_rows(state, block, consumers, len(outermost)) else None
 
     def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:

@@ -134,9 +134,7 @@ class TilingWithFusion(Template):
         consumer = epilogue(new, block)
         assert consumer is not None
         self.tiling.apply(new, block)
-        tiled = new.tiled(block)
-        assert tiled is not None
-        at = [loop for level in tiled.levels[:depth] for loop in level]
+        at = [loop for level in new.tiling(block).levels[:depth] for loop in level]
         if not at:
             raise ScheduleError(f"no loops of {block} are around {consumer}")
         new.reverse_compute_at(consumer, at[-1], preserve_unit_loops=True)

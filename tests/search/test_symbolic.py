@@ -12,7 +12,7 @@ from schedule.open_trace import Hole
 from search.family import family
 from search.sample import sample
 from search.sketch import Sketch
-from search.space import annotated, derived, named
+from search.space import Derivation, annotated, best_first, named
 from search.symbolic import Memory, Multiples, alignments, symbolic, witness
 from tests.search.agreement import disagreements
 from tests.search.candidates import SHAPES
@@ -38,7 +38,7 @@ def test_symbolic_and_concrete_features_agree(name, space):
     """Of each workload, at small odd shapes; `python -m tests.search.agreement` goes through all sketches with many rows."""
     rng = np.random.default_rng(0)
     func = workloads.make(name, SHAPES[name][0]).func
-    states = derived(func, TWO, named(space).rules)
+    states = best_first(Derivation(func, TWO, named(space).rules))
     sketch = annotated(states[rng.integers(len(states))], named(space), "sketch", func)
     agree(sketch, sample(sketch, TWO, 2, rng))
 
