@@ -100,13 +100,8 @@ def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
 
 def local_buffers(stmt: Stmt) -> set[str]:
     """The buffers allocated within a statement: each of its instances has its own."""
-    result: set[str] = set()
-    for s in walk_stmts(stmt):
-        if type(s) is Block:
-            result |= {b.name for b in s.allocs}
-        elif type(s) is Allocate:
-            result.add(s.buffer.name)
-    return result
+    of_blocks = {b.name for s in walk_stmts(stmt) if type(s) is Block for b in s.allocs}
+    return of_blocks | {s.buffer.name for s in walk_stmts(stmt) if type(s) is Allocate}
 
 
 # --- instances -----------------------------------------------------------------------------------------------------------

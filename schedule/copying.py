@@ -12,7 +12,7 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Let, Load, Node,
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such
 from tir.simplify import bounds, prove, ranges_of, simplify
-from tir.traverse import replace_stmt, rewrite, stores, substitute, variables, walk_stmts
+from tir.traverse import replace_stmt, rewrite, substitute, variables, walk_stmts
 
 from .dataflow import Leaf, Scope, shared
 from .digits import proving
@@ -21,7 +21,7 @@ from .error import ScheduleError, listing
 from .loops import nest_at
 from .placement import loops_and_ranges
 from .primitive import is_parameter
-from .window import Unproved, Window, affine_index, shifted, windows
+from .window import Unproved, Window, shifted, windows, written_axes
 
 
 def need_scope(storage_scope: str) -> str:
@@ -220,22 +220,19 @@ def _on_axes(block: Block) -> tuple[list[Expr], Block]:
 
 def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
     """For each dimension the axis that indexes it, with its offset; raises Unproved unless each axis indexes one."""
-    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
-    found = None
-    for s in stores(block):
-        if s.buffer.name == target.name:
-            dims = [affine_index(i, axes) for i in s.indices]
-            if None in dims or sorted(d[0] for d in dims if d) != sorted(axes):
-                raise Unproved(
-                    "its axes are not those of the buffer", f"each spatial axis must index one dimension of `{target.name}`"
-                )
-            if found is not None and dims != found:
-                raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
-            found = dims
-    if found is None:
+    axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
+    found = written_axes(block, target.name)
+    for dims in found:
+        if None in dims or sorted(d[0] for d in dims if d) != axes:
+            raise Unproved(
+                "its axes are not those of the buffer", f"each spatial axis must index one dimension of `{target.name}`"
+            )
+        if dims != found[0]:
+            raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
+    if not found:
         raise Unproved("it may not reach its store")
     need_stores(block)
-    return found  # type: ignore[return-value]
+    return found[0]  # type: ignore[return-value]
 
 
 def need_stores(block: Block) -> None:

@@ -8,30 +8,13 @@ from functools import cached_property
 from itertools import takewhile
 
 from tir.affine import Interval
-from tir.ir import Allocate, Binary, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Seq, Stmt, Store, Var
+from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.nearest import did_you_mean
 from tir.simplify import ranges_of
 from tir.traverse import children, loads, walk
 
 from .error import Mark, ScheduleError, listing
 from .primitive import KIND_WORDS, block_at, find_loop, loop_at
-
-
-def _inside(n: Node) -> Iterable[Node]:
-    """The nodes directly below that are executed: `children` without buffers and stated regions, and quicker."""
-    kind = type(n)
-    if kind is Binary:
-        return n.a, n.b  # type: ignore[attr-defined]
-    if kind is Load:
-        return n.indices  # type: ignore[attr-defined]
-    if kind is Var or kind is Const:
-        return ()
-    if kind is Store:
-        return *n.indices, n.value  # type: ignore[attr-defined]
-    if kind is Block:
-        inside = [it.binding for it in n.iters]  # type: ignore[attr-defined]
-        return [x for x in (*inside, n.predicate, n.init, n.body) if x is not None]  # type: ignore[attr-defined]
-    return [c for c in children(n) if type(c) is not Buffer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +42,7 @@ class Leaf:
                 read.add(n.buffer.name)
             elif type(n) is Store:
                 written.add(n.buffer.name)
-            stack.extend(_inside(n))
+            stack.extend([c for c in children(n) if type(c) not in (Buffer, Region)])  # of what is executed
         return frozenset(read), frozenset(written)
 
     @property
@@ -174,10 +157,7 @@ class Scope:
         return self.users[0].get(buffer, [])
 
     def buffer(self, name: str) -> Buffer:
-        for n in walk(self.root):
-            if type(n) is Buffer and n.name == name:
-                return n
-        raise KeyError(name)
+        return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
 
 
 def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
@@ -267,10 +247,7 @@ def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
 
 def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
     """The statements with which two paths from one root begin."""
-    n = 0
-    while n < min(len(a), len(b)) and a[n] is b[n]:
-        n += 1
-    return tuple(a[:n])
+    return tuple(x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False)))
 
 
 def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:

@@ -72,8 +72,8 @@ def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Se
     With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
     """
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
-    placing = _variables(it.binding for it in spatial)
-    reducing = _variables(it.binding for it in iters if it.axis is not Axis.SPATIAL)
+    placing = variables(*(it.binding for it in spatial))
+    reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
     counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
     _need_roles(block, inner if distinct else (*outer, *inner), placing, reducing, counting, {x.name for x in inner})
 
@@ -112,10 +112,6 @@ def _repeated(loop: str, block: Block) -> Unproved:
         f"`{loop}` repeats `{block.name}`",
         f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`",
     )
-
-
-def _variables(exprs: Iterable[Expr]) -> set[str]:
-    return {name for e in exprs for name in variables(e)}
 
 
 def _loop_of(digit: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 
 from tir.affine import polynomial, split_terms, to_expr
-from tir.ir import Axis, Block, Const, Expr, For, Kind, Seq, Stmt, Store, Var
+from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
 from tir.points import told_apart
 from tir.simplify import wraps
-from tir.traverse import loops, variables, walk_stmts
+from tir.traverse import loops, substatements, variables, walk_stmts
 
 from .conflicts import (
     GREATER,
@@ -144,22 +144,15 @@ def apart(path: list[Stmt]) -> bool:
     chain, inner = nest_at(loop)
     if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
         return False
-    if any(type(s) not in (Store, Seq) for s in walk_stmts(inner.body)) or (
-        inner.init is not None and any(type(s) not in (Store, Seq) for s in walk_stmts(inner.init))
-    ):
+    if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
         return False
     below = {x.name for x in chain}
     extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
-    moving: list[Expr] = []
-    fixed: set[str] = set()
-    for it in inner.iters:
-        if it.axis is not Axis.SPATIAL:
-            continue
-        moving.append(to_expr(split_terms(polynomial(it.binding), below)[0], it.var.dtype))
-        fixed |= variables(moving[-1]) - below
-    used = set().union(*(variables(e) for e in moving), {loop.name})
+    places = [(polynomial(it.binding), it.var.dtype) for it in inner.iters if it.axis is Axis.SPATIAL]
+    moving = [to_expr(split_terms(place, below)[0], dtype) for place, dtype in places]
+    used = variables(*moving) | {loop.name}
     counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
     if len(counts) < len(used) or any(wraps(e) for e in moving):
         return False
     # Loops around are at the same iteration for both instances.
-    return told_apart([loop.name], [*moving, *map(Var, fixed)], counts, POINTS)
+    return told_apart([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, POINTS)

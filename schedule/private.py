@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tir.affine import Polynomial, Ranges, add, bounds, constant, polynomial
 from tir.analysis.regions import accessed
 from tir.analysis.written import self_contained
 from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
@@ -71,21 +70,14 @@ def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
                 continue
             v, offset = place
             window = visited[v]
-            start, stop = polynomial(window.start + offset), polynomial(window.start + offset + window.extent)
-            first, end = polynomial(r.min), polynomial(r.min + r.extent)
-            size, domain = polynomial(dim), polynomial(axes[v].extent + offset)
+            start, end, domain = window.start + offset, r.min + r.extent, axes[v].extent + offset
             # Nothing outside of the buffer is read, so a window that ends where the buffer does holds all that is beyond.
-            low = _at_most(start, first, ranges) or _at_most(start, constant(0), ranges)
-            high = _at_most(end, stop, ranges) or _at_most(size, stop, ranges)
-            whole = offset == 0 and _at_most(size, domain, ranges)
-            inside = whole or (_at_most(constant(offset), first, ranges) and _at_most(end, domain, ranges))
+            low = prove(start <= r.min, ranges) or prove(start <= 0, ranges)
+            high = any(prove(x <= start + window.extent, ranges) for x in (end, dim))
+            whole = offset == 0 and prove(dim <= domain, ranges)
+            inside = whole or (prove(r.min >= offset, ranges) and prove(end <= domain, ranges))
             held = held and low and high and inside and v not in seen
             seen.add(v)
         if held:
             return True
     return False
-
-
-def _at_most(a: Polynomial, b: Polynomial, ranges: Ranges) -> bool:
-    low, _ = bounds(add(b, a, -1), ranges)
-    return low is not None and low >= 0

@@ -9,7 +9,7 @@ from tir.analysis.around import accesses
 from tir.analysis.regions import accessed
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
 from tir.simplify import prove, ranges_of, simplify
-from tir.traverse import loads, stores, substatements, substitute, variables, walk, walk_stmts
+from tir.traverse import stores, substatements, substitute, variables, walk_stmts
 
 from .dataflow import Leaf, Scope, running_between, shared, shared_loops
 from .error import ScheduleError
@@ -27,7 +27,7 @@ def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
                 (block, "ordered axis"),
                 hint=in_any_order(it),
             )
-    itself = _old_values(block)
+    itself = leaf.reads & leaf.writes
     if itself and not (block.is_reduction and block.init is not None):
         name = sorted(itself)[0]
         decomposed = block.is_reduction and any(w.stmt is not block for w in scope.writers(name))
@@ -55,11 +55,6 @@ def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
             (leaf.stmt, "then"),
             hint=f"let {early.quoted} read another buffer, as it needs the values of before",
         )
-
-
-def _old_values(block: Block) -> set[str]:
-    read = {n.buffer.name for n in loads(block)}
-    return read & {n.buffer.name for n in walk(block) if type(n) is Store}
 
 
 def need_only_writer(scope: Scope, leaf: Leaf, what: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tir.affine import Ranges
 from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
 from tir.simplify import prove, ranges_of, simplify
-from tir.traverse import loads, stores
+from tir.traverse import loads
 
 from .dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
 from .digits import proving
@@ -16,7 +16,7 @@ from .primitive import path as path_of
 from .primitive import primitive
 from .requirements import need_complete
 from .reverse_compute_inline import reverse_compute_inline
-from .window import Window, affine_index, shifted, windows
+from .window import Window, affine_index, shifted, windows, written_axes
 
 
 @primitive
@@ -238,14 +238,11 @@ def _bound(block: Block, source: Block, load: Load, share: dict[str, Window]) ->
 
 def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
     """For each dimension of a buffer the axis of the block that indexes it, and its offset, the same in all stores."""
-    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
     result: list[tuple[str, int] | None] | None = None
-    for s in stores(block):
-        if s.buffer.name == name:
-            dims = [affine_index(i, axes) for i in s.indices]
-            if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
-                dims = [None] * len(dims)
-            result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
+    for dims in written_axes(block, name):
+        if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
+            dims = [None] * len(dims)
+        result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
     return result or []
 
 

@@ -7,7 +7,7 @@ from tir.analysis.regions import accessed
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, seq
 from tir.nearest import did_you_mean
 from tir.simplify import simplify
-from tir.traverse import map_statements, replace_buffers, substitute, variables, walk
+from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
 
 from .copying import copy_block, finished, need_scope, proving_part, restricted, where_read
 from .dataflow import Leaf, Scope, buffer_called, locate, need_not_vectorized
@@ -78,7 +78,7 @@ def stage_mem(
         made.append(copying.name)
     else:
         _need_writers(users, writers, buffer)
-        if _reads_before(writers[0], buffer):
+        if buffer in writers[0].reads and writers[0].block.init is None:  # it reads elements that it has not written itself
             copying = copy_block(names, name, source, copy)
             before = _where_written(writers, source, copying, loops, ranges, names)
             made.append(copying.name)
@@ -88,12 +88,6 @@ def stage_mem(
 
     new = seq(before, replace_buffers(target, {buffer: copy}), after)
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
-
-
-def _reads_before(writer: Leaf, buffer: str) -> bool:
-    """Whether a block reads elements of what it writes that it has not written itself."""
-    block = writer.block
-    return buffer in writer.reads and block.init is None
 
 
 def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
@@ -161,7 +155,10 @@ def _kept(
         windows = {copying.iters[n].var.name: Window(r.min, r.extent) for n, r in still.items()}
         windows[copying.iters[axis].var.name] = Window(simplify(begin, ranges), Const(count, size.dtype))
         placed.append(laid_out(copying, windows, ranges, names, exact=True))
-    placed[0] = _only_where(placed[0], loop.var.equal(Const(0, loop.var.dtype)))
+    starting = loop.var.equal(Const(0, loop.var.dtype))
+    placed[0] = rewrite_statements(
+        placed[0], lambda s: s.with_(predicate=conjunction(starting, s.predicate)) if type(s) is Block else s
+    )
 
     def circular(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(simplify(i % size) if d == axis else i for d, i in enumerate(indices))
@@ -242,10 +239,3 @@ def _loading(names: Names, wanted: str, source: Buffer, copy: Buffer, axis: int,
     iters = tuple(it.with_(axis=Axis.OPAQUE) if n == axis else it for n, it in enumerate(block.iters))
     slot = tuple(it.var % size if n == axis else it.var for n, it in enumerate(iters))
     return block.with_(iters=iters, body=block.body.with_(indices=slot))  # type: ignore[attr-defined]
-
-
-def _only_where(stmt: Stmt, condition: Expr) -> Stmt:
-    """Loops around a block, which gets a condition more."""
-    if type(stmt) is Block:
-        return stmt.with_(predicate=conjunction(condition, stmt.predicate))
-    return map_statements(stmt, lambda s: _only_where(s, condition))

@@ -15,7 +15,7 @@ from tir.analysis.digits import counts_once
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.simplify import prove, ranges_of, simplify
 from tir.size import lesser
-from tir.traverse import substitute, variables
+from tir.traverse import stores, substitute, variables
 
 from .digits import Digit, Limit, Unproved, numbers, upper_bound
 
@@ -192,6 +192,12 @@ def affine_index(index: Expr, names: Iterable[str]) -> tuple[str, int] | None:
         case (name, 1, offset) if name in set(names):
             return name, offset
     return None
+
+
+def written_axes(block: Block, buffer: str) -> list[list[tuple[str, int] | None]]:
+    """For each store of a block to a buffer, and each dimension, the spatial axis that indexes it, with its offset."""
+    axes = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    return [[affine_index(i, axes) for i in s.indices] for s in stores(block) if s.buffer.name == buffer]
 
 
 def difference(a: Expr, b: Expr) -> int | None:
