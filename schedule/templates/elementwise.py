@@ -14,7 +14,7 @@ from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
 from .marks import done, share, stream, teams
-from .structure import epilogue, extent, is_elementwise, loop_of, squares, stored
+from .structure import epilogue, extent, is_elementwise, loop_of, regular, squares, stored
 
 VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 PIECES = 5  # of a loop that is cut where conditions change
@@ -24,7 +24,7 @@ TALL, WIDE = (4, 1, 2, 8), (16, 4, 8, 32)  # numbers of squares in a block
 
 def matches(block: Block) -> bool:
     """Whether a block computes each element of its output once, at axes with constant extents, each with a loop of its own."""
-    return is_elementwise(block) and all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
+    return is_elementwise(block) and regular(block)
 
 
 def inline_chain(s: Schedule, block: str) -> None:

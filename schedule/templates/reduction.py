@@ -11,7 +11,7 @@ from tir.traverse import loads
 
 from .lanes import REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
-from .structure import extent, loop_of, merged, stored
+from .structure import extent, loop_of, merged, regular, stored
 
 ROWS = 8  # that are added to many results before the next
 STREAMS = (2, 4)  # numbers of rows of memory that are reduced side by side
@@ -23,8 +23,7 @@ def matches(block: Block) -> bool:
     """Whether a block is a reduction at axes with constant extents, each with a loop of its own, that stores at axes."""
     if not block.is_reduction or block.init is None or not isinstance(block.body, Store):
         return False
-    plain = all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
-    return plain and all(isinstance(i, Var | Const) for i in block.body.indices)
+    return regular(block) and all(isinstance(i, Var | Const) for i in block.body.indices)
 
 
 def build(s: OpenSchedule, block: str) -> None:

@@ -6,8 +6,9 @@ are combined in pairs at the end of the row.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import takewhile
 
 from schedule.open_schedule import OpenSchedule, element_bits
 from schedule.open_trace import Role
@@ -18,7 +19,7 @@ from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
 from .marks import done, fetch, one_of, share_out, stream
-from .structure import contraction, extent, is_elementwise, loop_of, size, stored
+from .structure import contraction, extent, is_elementwise, loop_of, regular, size, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,59 +35,57 @@ def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None
     """What ends with an elementwise block over rows and columns, with all producers that work by the same rows: at least one of
     them reduces the row, and no one else uses what they make. Blocks in `taken` are left alone."""
     b = find_block(s.func, block)
-    if not is_elementwise(b) or not _constant(b) or len(b.iters) < 2:
+    axes = written_axes(b)
+    if axes is None or len(axes) < 2 or not is_elementwise(b):
         return None
-    rows = _rows(b, len(b.iters) - 1)
-    if rows is None:
+
+    def apart(name: str) -> bool:
+        x = find_block(s.func, name)
+        fits = is_elementwise(x) if x.init is None else len(x.iters) == len(axes)
+        return name in taken or not fits or contraction(x) is not None
+
+    found = stages(s, block, len(axes) - 1, apart)
+    reductions = tuple(name for name in found if find_block(s.func, name).init is not None)
+    return Rows(block, tuple(found), reductions) if reductions else None
+
+
+def written_axes(b: Block) -> list[Iter] | None:
+    """The spatial axes of a block in the order of the dimensions that it writes; None unless each dimension is another one of
+    them, and all axes have constant extents and loops of their own."""
+    if not isinstance(b.body, Store) or not regular(b):
         return None
-    all_blocks = [x.name for x in blocks_below(s.func.body)]
-    stages: set[str] = set()
-    reductions: set[str] = set()
-    outputs = set(s.get_output_blocks())
-    for name in reversed(all_blocks[: all_blocks.index(block)]):
-        consumers = set(s.get_consumers(name))
-        if name in taken or not consumers or not consumers <= stages | {block} or name in outputs:
+    spatial = {it.var: it for it in b.iters if it.axis is Axis.SPATIAL}
+    indices = b.body.indices
+    return [spatial[i] for i in indices] if len(indices) == len(spatial) and set(indices) == set(spatial) else None  # type: ignore[index]
+
+
+def stages(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> list[str]:
+    """The producers of `last`, direct or not, in program order, that share its first `rank` axes, make rows or a number a row,
+    and are used by nobody else; but for those that stand `apart`."""
+    rows = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]
+    outputs, found = s.get_output_blocks(), list[str]()
+    for b in reversed([*takewhile(lambda b: b.name != last, blocks_below(s.func.body))]):
+        axes = written_axes(b)
+        longest = rank + (b.init is None)  # a row of reductions has rows of its own to work by
+        if axes is None or not rank <= len(axes) <= longest or [it.extent for it in axes[:rank]] != rows:
             continue
-        stage = find_block(s.func, name)
-        if contraction(stage) is not None or not _constant(stage) or _rows(stage, len(rows)) != rows:
+        consumers = set(s.get_consumers(b.name))
+        if not consumers or not consumers <= {last, *found} or b.name in outputs or apart(b.name):
             continue
-        if not all(_reads_own_row(s, stage, find_block(s.func, c), len(rows)) for c in consumers):
-            continue
-        if stage.init is not None:
-            if len(stage.iters) != len(rows) + 1 or len(stored(stage).indices) != len(rows):
-                continue
-            reductions.add(name)
-        elif not is_elementwise(stage) or len(stage.iters) > len(rows) + 1:
-            continue
-        stages.add(name)
-    if not reductions:
-        return None
-    ordered = [name for name in all_blocks if name in stages]
-    return Rows(block, tuple(ordered), tuple(name for name in ordered if name in reductions))
+        if all(_own_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
+            found.insert(0, b.name)
+    return found
 
 
-def _constant(block: Block) -> bool:
-    return all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
-
-
-def _rows(block: Block, count: int) -> tuple[int, ...] | None:
-    """The extents of the axes that are the first `count` indices of what a block stores; None unless they are axes in order."""
-    if not isinstance(block.body, Store) or len(block.body.indices) < count:
-        return None
-    iters = {it.var.name: it for it in block.iters}
-    found: list[Iter] = []
-    for i in block.body.indices[:count]:
-        if not isinstance(i, Var) or i.name not in iters or iters[i.name].axis is not Axis.SPATIAL:
-            return None
-        found.append(iters[i.name])
-    return tuple(extent(it) for it in found)
-
-
-def _reads_own_row(s: Schedule, producer: Block, consumer: Block, count: int) -> bool:
-    """Whether a consumer reads of a producer only the row that it works on."""
-    own = stored(consumer).indices[:count]
-    buffer = stored(producer).buffer.name
-    return all(x.indices[:count] == own for x in loads(consumer.body) if x.buffer.name == buffer)
+def _own_row(consumer: Block, buffer: str, rank: int) -> bool:
+    """Whether a block reads of a buffer only the row that it works on."""
+    axes = (written_axes(consumer) or [])[:rank]
+    return all(
+        i == it.var or (i == Const(0) and it.extent == Const(1))
+        for x in loads(consumer.body)
+        if x.buffer.name == buffer
+        for i, it in zip(x.indices[:rank], axes, strict=True)
+    )
 
 
 def _cheap(block: Block, rank: int) -> bool:

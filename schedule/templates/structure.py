@@ -78,7 +78,7 @@ def pairing(block: Block) -> Contraction | None:
     body = block.body
     if not isinstance(body, Store) or not isinstance(block.init, Store) or block.predicate != Const(True, "bool"):
         return None
-    if not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters):
+    if not regular(block):
         return None
     factors = _factors(body)
     outputs = _plain(body, block)
@@ -117,6 +117,11 @@ def pairing(block: Block) -> Contraction | None:
         tuple(groups[False, True]),
         tuple(sums),
     )
+
+
+def regular(block: Block) -> bool:
+    """Whether the axes of a block have constant extents, and a loop each."""
+    return all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in block.iters)
 
 
 def _factors(body: Store) -> tuple[Load, Load] | None:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 from math import prod
 
 from schedule.error import ScheduleError
 from schedule.machine import GPU, STATIC_SHARED
 from schedule.open_schedule import OpenSchedule, Stage, Way
 from schedule.open_trace import Role
-from schedule.primitive import blocks_below, find_block
+from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir import dtypes
-from tir.ir import Axis, Block, Call, Const, Load, Store, Var
+from tir.ir import Axis, Block, Call, Const, Load, Store
 from tir.memory import WARP
 from tir.traverse import loads, walk
 
+from ..rowwise import stages, written_axes
 from ..structure import epilogue, is_elementwise, reuses_data, stored
 from ..template import Template, Verdict
 from .launch import WIDEST, along
@@ -92,54 +92,24 @@ def matches(s: Schedule, name: str, taken: Callable[[str], bool]) -> Rows | None
     rank = _rank(last)
     if rank is None:
         return None
+
+    def apart(x: str) -> bool:
+        return _rank(find_block(s.func, x)) is None or taken(x)
+
     for r in (rank, rank - 1):
         if r < 1 and (r < 0 or last.init is None):  # one number: a single block
             continue
-        stages = _stages(s, name, r, taken)
-        reducing = [x for x in (*stages, name) if find_block(s.func, x).init is not None]
+        found = stages(s, name, r, apart)
+        reducing = [x for x in (*found, name) if find_block(s.func, x).init is not None]
         if reducing and all(along(find_block(s.func, x)) for x in reducing):
-            return Rows(name, tuple(stages), r)
+            return Rows(name, tuple(found), r)
     return None
 
 
 def _rank(b: Block) -> int | None:
-    """The dimensions of what a block writes, if each is an axis of its own, in order."""
-    if not isinstance(b.body, Store) or not all(isinstance(it.extent, Const) and isinstance(it.binding, Var) for it in b.iters):
-        return None
-    names = [i.name for i in b.body.indices if isinstance(i, Var)]
-    spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL]
-    return len(names) if names == spatial and len(names) == len(b.body.indices) else None
-
-
-def _stages(s: Schedule, last: str, rank: int, taken: Callable[[str], bool]) -> list[str]:
-    """The producers of `last`, direct or not, that share its first `rank` axes and are used by nobody else."""
-    before = list(takewhile(lambda b: b.name != last, blocks_below(s.func.body)))
-    end = find_block(s.func, last)
-    found: list[str] = []
-    rows, read = _extents(end)[:rank], {x.buffer.name for x in loads(end.body)}
-    for b in reversed(before):
-        own = _rank(b)
-        if own is None or not rank <= own <= rank + 1 or _extents(b)[:rank] != rows or stored(b).buffer.name not in read:
-            continue
-        if b.init is not None and own > rank:  # a row of reductions has rows of its own to work by
-            continue
-        consumers = set(s.get_consumers(b.name))
-        if b.name in s.get_output_blocks() or not consumers <= {last, *found} or taken(b.name):
-            continue
-        if all(_same_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
-            found.insert(0, b.name)
-            read |= {x.buffer.name for x in loads(b.body)}
-    return found
-
-
-def _same_row(consumer: Block, buffer: str, rank: int) -> bool:
-    axes = [it for it in consumer.iters if it.axis is Axis.SPATIAL][:rank]
-    return all(
-        i == it.var or (i == Const(0) and it.extent == Const(1))
-        for x in loads(consumer.body)
-        if x.buffer.name == buffer
-        for i, it in zip(x.indices[:rank], axes, strict=True)
-    )
+    """The dimensions of what a block writes, if its spatial axes are these in order."""
+    axes = written_axes(b)
+    return len(axes) if axes == [it for it in b.iters if it.axis is Axis.SPATIAL] else None  # type: ignore[arg-type]
 
 
 def _extents(b: Block) -> list:

@@ -144,6 +144,27 @@ def test_rows_need_a_use_of_the_row():
     assert rowwise.matches(s, "Y", taken={"top", "power", "total"}) is None
 
 
+def test_rows_whose_result_ends_in_a_dimension_of_one_element_are_scheduled():
+    from tir.script import tir as T
+
+    @T.prim_func
+    def mean_free(A: T.Buffer((7, 13), "float32"), Y: T.Buffer((7, 13, 1), "float32")):
+        S = T.alloc_buffer((7,), "float32")
+        for i, k in T.grid(7, 13):
+            with T.block("S"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    S[vi] = T.float32(0)
+                S[vi] = S[vi] + A[vi, vk]
+        for i, j in T.grid(7, 13):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj, 0] = A[vi, vj] - S[vi]
+
+    assert rowwise.matches(tir.Schedule(mean_free), "Y") is None
+    assert tir.default_schedule(mean_free, "llvm").trace
+
+
 def test_unknown_functions_are_left_alone():
     from tir.script import tir as T
 
