@@ -3,7 +3,7 @@ and the bandwidth of copying from memory to memory, with stores that bypass the 
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
 from functools import cache
 
@@ -83,12 +83,7 @@ def _here(target: Target | str, threads: int | None, what: str) -> Target:
 
 def _fastest(call: Callable[[], None], rounds: int) -> float:
     """The least seconds of some calls."""
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return min(timeit.repeat(call, number=1, repeat=rounds))
 
 
 @cache

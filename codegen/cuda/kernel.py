@@ -12,6 +12,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.ir import Buffer, PrimFunc
+from tir.points import evaluate
 
 from ..arguments import ArgumentError, checked
 from ..kernel import Timing, sampled
@@ -19,7 +20,7 @@ from .banks import ways
 from .compile import Binary, Resources
 from .driver import DeviceArray, Module, attribute, call, context, described, launch, synchronize
 from .emit import Source
-from .launch import evaluate, launches
+from .launch import launches
 from .program import Program
 
 ALIGNMENT = 16  # bytes, of every buffer: vectors are loaded
@@ -94,7 +95,7 @@ class CudaKernel:
         words = checked(self.func, self._written, arrays, partial(self._address, alive))
         sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
         for b in self.program.temporaries:
-            words[b.name] = self._workspace(stream, b, tuple(evaluate(d, sizes) for d in b.shape)).pointer
+            words[b.name] = self._workspace(stream, b, tuple(int(evaluate(d, sizes)) for d in b.shape)).pointer
         steps = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]

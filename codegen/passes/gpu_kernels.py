@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import TypeGuard
 
 from tir.affine import Interval
 from tir.analysis.around import accesses
@@ -74,7 +75,7 @@ def compute_capability(target) -> int:
     return int(re.findall(r"\d+", target.arch)[0])
 
 
-def is_thread(s: Stmt, kind: str) -> bool:
+def is_thread(s: Stmt, kind: str) -> TypeGuard[For]:
     """Whether `s` is a loop bound to an axis of `kind`: blockIdx, threadIdx or vthread."""
     return isinstance(s, For) and s.kind is Kind.THREAD and s.thread.split(".")[0] == kind
 
@@ -123,7 +124,7 @@ def threads_in(s: Stmt) -> dict[str, int]:
     """The threads of each axis that the loops in `s` bind."""
     threads = dict.fromkeys(_axes("threadIdx"), 1)
     for x in walk_stmts(s):
-        if isinstance(x, For) and is_thread(x, "threadIdx") and isinstance(x.extent, Const):
+        if is_thread(x, "threadIdx") and isinstance(x.extent, Const):
             threads[x.thread] = max(threads[x.thread], int(x.extent.value))
     return threads
 
@@ -260,7 +261,6 @@ def inject_virtual_thread(func: PrimFunc, target) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if not is_thread(s, "vthread"):
             return map_statements(s, visit)
-        assert isinstance(s, For)
         body = visit(s.body)
         loop = s.with_(kind=Kind.UNROLLED, thread="", body=body)
         return loop if _overwrites(body, s.name) else _push(loop, body, lambda x: s.name not in variables(x))
@@ -318,7 +318,6 @@ def distribute_threads(func: PrimFunc, target) -> PrimFunc:
         s = map_statements(s, visit)
         if not is_thread(s, "threadIdx"):
             return s
-        assert isinstance(s, For)
         return _push(s, s.body, partial(_uniform, s)) if any(_step(x, s) for x in walk_stmts(s.body)) else s
 
     return func.with_(body=visit(func.body))
@@ -375,7 +374,7 @@ def _without_threads(kernel: Nest) -> Stmt:
 
     def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
         if is_thread(s, "threadIdx"):
-            assert isinstance(s, For) and isinstance(s.extent, Const)
+            assert isinstance(s.extent, Const)
             inner = visit(s.body, inside | {s.thread})
             return inner if s.extent.value == threads[s.thread] else If(kernel.indices[s.thread] < s.extent, inner)
         missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import blocks_below, find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Load, PrimFunc
 
 from . import annotate, conv2d, depthwise, dots, elementwise, gemm, gemv, narrow, pixels, reduction, rowwise, transposed
-from .structure import contraction, extent, is_plain, reused, stored
+from .structure import contraction, is_plain, reused, stored
 from .template import SumOfProducts, Template, Verdict
 
 __all__ = [

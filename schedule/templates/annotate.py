@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from schedule import ScheduleError
+from schedule.edits import parts
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
@@ -38,17 +39,7 @@ def attempt(primitive: Callable[..., object], *args: str) -> bool:
 
 def roots(state: OpenSchedule) -> list[str]:
     """The outermost loops of the function."""
-    found: list[str] = []
-
-    def visit(s) -> None:
-        if isinstance(s, For):
-            found.append(s.name)
-        elif not isinstance(s, Block):
-            for child in getattr(s, "stmts", ()):
-                visit(child)
-
-    visit(state.func.body)
-    return found
+    return [s.name for s in parts(state.func.body) if isinstance(s, For)]
 
 
 def iterations(state: OpenSchedule, loop: str) -> int:

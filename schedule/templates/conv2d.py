@@ -14,13 +14,13 @@ from enum import StrEnum
 from math import ceil, inf
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.size import lesser
 from tir.traverse import walk
 
 from .gemm import register_tile
-from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size, squares, store_last
+from .structure import Contraction, contraction, epilogue, is_plain, last_axis, loop_of, size, squares, store_last
 
 NAME = "direct convolution"
 DEEP = 32  # steps of a sum from which on turning tiles round costs little

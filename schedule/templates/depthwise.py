@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.open_trace import Role
 from tir.affine import polynomial
 from tir.ir import Block, Iter, Select, Var
@@ -19,7 +19,7 @@ from tir.traverse import variables, walk
 from . import elementwise
 from .division import balanced
 from .marks import UNROLL, done, one_of, share_out
-from .structure import Contraction, contraction, epilogue, extent, is_elementwise, is_plain, loop_of, size, stored
+from .structure import Contraction, contraction, epilogue, is_elementwise, is_plain, loop_of, size, stored
 
 NAME = "depthwise convolution"
 

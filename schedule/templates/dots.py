@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Load
 
 from . import elementwise
 from .lanes import in_lanes
 from .marks import done, share_out
-from .structure import Contraction, divisible, extent, is_plain, last_axis, loop_of, merged, pairing, store_last
+from .structure import Contraction, divisible, is_plain, last_axis, loop_of, merged, pairing, store_last
 
 NAME = "dot products"
 FEW = 24  # rows or columns up to which packing takes longer

@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import prod
 
 from schedule.guards import Bound, bound_on
-from schedule.open_schedule import OpenSchedule, element_bits
+from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
@@ -14,7 +14,7 @@ from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
 from .marks import done, share, stream, teams
-from .structure import epilogue, extent, is_elementwise, loop_of, regular, squares, stored
+from .structure import epilogue, is_elementwise, loop_of, regular, squares, stored
 
 VECTORS = (8, 1, 2, 4, 16)  # numbers of them in a step of a one-dimensional loop
 PIECES = 5  # of a loop that is cut where conditions change

@@ -13,12 +13,12 @@ from enum import StrEnum
 from math import ceil
 
 from schedule.machine import CPU, PACKED_ELEMENT
-from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.ir import Block, Iter
 
 from .division import balanced
 from .packs import AS_IT_IS
-from .structure import Contraction, epilogue, extent, is_plain, last_axis, loop_of, pairing, size
+from .structure import Contraction, epilogue, is_plain, last_axis, loop_of, pairing, size
 
 NAME = "packing"
 WHOLE, PART = 1024, 512  # a sum of up to WHOLE steps runs in one go; longer ones are cut into parts of at most PART

@@ -7,7 +7,7 @@ the processor fetches ahead. Where it runs across them, some rows are added to t
 from __future__ import annotations
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Const
@@ -15,7 +15,7 @@ from tir.traverse import stores
 
 from .lanes import in_lanes
 from .marks import done, one_of, share, teams
-from .structure import Contraction, extent, is_plain, last_axis, loop_of, merged, pairing, size
+from .structure import Contraction, is_plain, last_axis, loop_of, merged, pairing, size
 
 NAME = "matrix and vector"
 ROWS = 8  # that are added to the result at a time

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule
+from schedule.open_schedule import OpenSchedule, extent
 from tir.ir import Block, Iter
 
 from . import transposed
 from .marks import done, share_out
-from .structure import epilogue, extent, last_axis, loop_of, size, store_last
+from .structure import epilogue, last_axis, loop_of, size, store_last
 from .transposed import Transposed
 
 NAME = "narrow convolution"

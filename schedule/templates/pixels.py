@@ -15,14 +15,14 @@ from math import ceil, inf
 from typing import Any
 
 from schedule.machine import APART_ELEMENT, CPU, PAGE
-from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way
+from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
 from .conv2d import Convolution, matches
 from .gemm import register_tile
 from .marks import done, share
-from .structure import epilogue, extent, is_elementwise, size, stored
+from .structure import epilogue, is_elementwise, size, stored
 
 NAME = "pixels in lanes"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from schedule.open_schedule import OpenSchedule, element_bits, is_spatial
+from schedule.open_schedule import OpenSchedule, element_bits, extent, is_spatial
 from schedule.open_trace import Role
 from tir.ir import Block, Const, Iter, Store, Var
 from tir.traverse import loads
 
 from .lanes import REGISTERS, in_lanes, partial_results
 from .marks import done, one_of, share, teams
-from .structure import extent, loop_of, merged, regular, stored
+from .structure import loop_of, merged, regular, stored
 
 ROWS = 8  # that are added to many results before the next
 STREAMS = (2, 4)  # numbers of rows of memory that are reduced side by side

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import takewhile
 
-from schedule.open_schedule import OpenSchedule, element_bits
+from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
 from schedule.schedule import Schedule
@@ -19,7 +19,7 @@ from tir.traverse import loads, walk
 
 from .lanes import in_lanes, partial_results
 from .marks import done, fetch, one_of, share_out, stream
-from .structure import contraction, extent, is_elementwise, loop_of, regular, size, stored
+from .structure import contraction, is_elementwise, loop_of, regular, size, stored
 
 
 @dataclass(frozen=True, slots=True)

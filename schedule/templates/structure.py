@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from schedule.error import ScheduleError
 from schedule.machine import CPU
+from schedule.open_schedule import extent
 from schedule.primitive import find_block, find_loop
 from schedule.reducer import reducer_of
 from schedule.schedule import Schedule
@@ -176,12 +177,6 @@ def size(axes: tuple[Iter, ...]) -> int:
     for it in axes:
         result *= extent(it)
     return result
-
-
-def extent(it: Iter) -> int:
-    """The extent of an axis, a constant."""
-    assert isinstance(it.extent, Const)
-    return int(it.extent.value)
 
 
 def loop_of(it: Iter) -> str:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled
+from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
 from tir.affine import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
 from .conv2d import Tiles, split_axis, split_pixels
 from .gemm import register_tile
-from .structure import Contraction, contraction, epilogue, extent, is_plain, last_axis, loop_of, size
+from .structure import Contraction, contraction, epilogue, is_plain, last_axis, loop_of, size
 
 NAME = "transposed convolution"
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import partial as having
 
 from schedule.machine import GPU
-from schedule.open_schedule import OpenSchedule, Stage, Way, is_spatial
+from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.primitive import find_block, loops_of
 from schedule.schedule import Schedule
 from tir.ir import Const
 from tir.traverse import blocks
 
-from ..structure import Contraction, extent, loop_of, size
+from ..structure import Contraction, loop_of, size
 from ..template import Template, Verdict
 from . import rows
 from .launch import along

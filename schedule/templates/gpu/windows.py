@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from schedule.open_schedule import OpenSchedule, Way
+from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Iter, Load
 from tir.traverse import blocks, variables
 
-from ..structure import Contraction, epilogue, extent
+from ..structure import Contraction, epilogue
 from ..template import Template, Verdict
 from .products import is_matrices, matches
 

@@ -16,11 +16,12 @@ import numpy as np
 
 from codegen.cuda.emit import Source, emit
 from codegen.cuda.expressions import STORAGE
-from codegen.cuda.launch import evaluate, launches
+from codegen.cuda.launch import launches
 from codegen.cuda.prelude import FUNCTIONS
 from codegen.cuda.program import DeviceFunction, Program
 from tir import dtypes
 from tir.ir import Buffer
+from tir.points import evaluate
 
 HEADER, MACHINE = (Path(__file__).with_name(f"emulation.{ending}") for ending in ("h", "cpp"))
 COMPILED = "TIR_EMULATION"  # names the folder of both once they are compiled, for child processes
@@ -49,7 +50,7 @@ class Emulated:
         arrays = {p.name: a for p, a in zip(func.params, args, strict=True) if isinstance(p, Buffer)}
         copies = {name: _aligned(a) for name, a in arrays.items()}
         for b in self.program.temporaries:
-            shape, dtype = [evaluate(d, sizes) for d in b.shape], dtypes.storage(b.dtype)
+            shape, dtype = [int(evaluate(d, sizes)) for d in b.shape], dtypes.storage(b.dtype)
             garbage = np.full(int(np.prod(shape)) * dtype.itemsize, 0xFF, np.uint8)
             copies[b.name] = _aligned(garbage.view(dtype).reshape(shape))
         for n, (number, grid, scalars) in enumerate(launches(self.program, sizes)):
