@@ -38,7 +38,7 @@ from tir.ir import (
 )
 from tir.script.printer import stmt_text
 from tir.simplify import extent_range, simplify
-from tir.traverse import children, fresh, loads, stores, substitute, variables, walk, walk_stmts
+from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 
 from ..export import KEYWORDS as C_WORDS
 from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
@@ -378,16 +378,10 @@ def _eager(e: Expr) -> list[Load]:
             return [x for c in children(e) if isinstance(c, Expr) for x in _eager(c)]
 
 
-def _copies(s: For) -> int:
-    """The stores of a loop written out, with the loops inside that are written out as well."""
-    total = 0
-    for x in stores(s.body):
-        copies = int(s.extent.value)  # type: ignore[attr-defined]
-        for inner in walk_stmts(s.body):
-            if isinstance(inner, For) and isinstance(inner.extent, Const) and any(y is x for y in stores(inner)):
-                copies *= int(inner.extent.value)
-        total += copies
-    return total
+def _copies(s: Stmt) -> int:
+    """The stores in a statement whose loops are written out."""
+    times = int(s.extent.value) if isinstance(s, For) and isinstance(s.extent, Const) else 1
+    return isinstance(s, Store) + times * sum(map(_copies, substatements(s)))
 
 
 def _size(b: Buffer) -> int:

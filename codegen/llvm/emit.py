@@ -130,13 +130,8 @@ class Function(Arithmetic, Threads):
         if buffer.scope == "register":
             self.registers(buffer)
             return
-        size = dtypes.nbytes(buffer.dtype)
-        dims = []
-        for d in buffer.shape:
-            if isinstance(d, Const):
-                size *= int(d.value)
-            else:
-                dims.append(d)
+        dims = [d for d in buffer.shape if not isinstance(d, Const)]
+        size = dtypes.nbytes(buffer.dtype) * prod(int(d.value) for d in buffer.shape if isinstance(d, Const))
         name = self.slots.get((buffer.name, size)) if not dims else None  # copies of one allocation, by unrolling, take turns
         if name is None:
             name = self.fresh(buffer.name)

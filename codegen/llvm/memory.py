@@ -411,12 +411,10 @@ class Memory(Writer):
             v = self.op(f"select {self.mask}, {v}, {self.splat(self._neutral(op, dtype), v.lanes)}", v.type, v.lanes)
         while v.lanes > 1:
             half, odd = divmod(v.lanes, 2)
-            parts = []
-            for start in (0, half):
-                one = half == 1
-                parts.append(self._element(v, start) if one else self.shuffled(v, None, range(start, start + half)))
+            ends = (range(start, start + half) for start in (0, half))
+            low, high = (self._element(v, end[0]) if half == 1 else self.shuffled(v, None, end) for end in ends)
             rest = self._element(v, v.lanes - 1) if odd else None
-            v = self.operation(op, parts[0], parts[1], dtype)
+            v = self.operation(op, low, high, dtype)
             if rest is not None:
                 first = self._element(v, 0) if v.lanes > 1 else v
                 joined = self.operation(op, first, rest, dtype)

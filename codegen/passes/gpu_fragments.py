@@ -349,7 +349,6 @@ class _Lowering:
                 case Load(buffer, indices) if buffer.scope == WARP_SCOPE:
                     return Load(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element))
                 case Store(buffer, indices, value) if buffer.scope == WARP_SCOPE:
-                    value = rewrite(value, change)
                     if layout.rounded:
                         value = Call(TF32, (value,), value.dtype)
                     return Store(self.local(buffer), (*self.tile(buffer, self.start(buffer, indices, starts)), element), value)

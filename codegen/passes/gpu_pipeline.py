@@ -87,7 +87,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
                 case Load(buffer, indices) if buffer.name in wide:
                     return Load(wide[buffer.name], (turn, *indices))
                 case Store(buffer, indices, value) if buffer.name in wide:
-                    value = Call(ASYNCHRONOUS, (value,), value.dtype) if copied(value, buffer.dtype) else rewrite(value, change)
+                    value = Call(ASYNCHRONOUS, (value,), value.dtype) if copied(value, buffer.dtype) else value
                     return Store(wide[buffer.name], (turn, *indices), value)
             return None
 

@@ -13,6 +13,7 @@ are too many points, a conflict is assumed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import lcm, prod
@@ -41,7 +42,7 @@ from tir.ir import (
 from tir.memory import SHARED
 from tir.points import distinct, evaluate, grid
 from tir.simplify import extent_range, simplify
-from tir.traverse import loads, loops, map_children, stores, variables, walk_stmts
+from tir.traverse import loads, loops, map_statements, stores, variables, walk_stmts
 
 from .gpu_kernels import GPUError, Nest, in_warp, is_thread, map_kernels
 from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
@@ -136,16 +137,8 @@ class _Placing:
 
     def insert(self, s: Stmt, path: Path) -> Stmt:
         if not _is_unit(s):
-            count = -1
-
-            def child(c):
-                nonlocal count
-                if not isinstance(c, Stmt):
-                    return c
-                count += 1
-                return self.insert(c, (*path, count))
-
-            s = map_children(s, child)
+            numbers = itertools.count()
+            s = map_statements(s, lambda c: self.insert(c, (*path, next(numbers))))
             s = seq(*s.stmts) if isinstance(s, Seq) else s
         return seq(Evaluate(Call(BARRIER, (), "int32")), s) if path in self.before else s
 

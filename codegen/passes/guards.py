@@ -21,7 +21,7 @@ from tir.ir import (
     conjuncts,
 )
 from tir.simplify import assuming, extent_range, least_of, prove, simplify, simplify_tree, wraps
-from tir.traverse import map_statements, variables, walk, walk_stmts
+from tir.traverse import loops, map_statements, variables, walk
 
 Ranges = dict[str, Interval]
 
@@ -41,7 +41,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 if kind in (Kind.SERIAL, Kind.PARALLEL):
                     for condition in _common_guards(body):
-                        limit = _limit(condition, var.name, _inner_ranges(body, inside), ranges)
+                        limit = _limit(condition, var.name, inner_ranges(body, inside), ranges)
                         if limit is not None and not variables(limit) & lanes:
                             shorter = simplify(Binary("min", extent, limit), ranges)
                             if shorter != extent:
@@ -86,11 +86,11 @@ def _common_guards(s: Stmt) -> list[Expr]:
             return []
 
 
-def _inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
+def inner_ranges(s: Stmt, ranges: Ranges) -> Ranges:
+    """The ranges of the loops in a statement."""
     inner: Ranges = {}
-    for x in walk_stmts(s):
-        if isinstance(x, For):
-            inner[x.name] = extent_range(x.extent, {**ranges, **inner})
+    for x in loops(s):
+        inner[x.name] = extent_range(x.extent, {**ranges, **inner})
     return inner
 
 

@@ -35,6 +35,7 @@ from tir.traverse import (
     names,
     perfect_nest,
     replace_buffers,
+    rewrite,
     stores,
     substitute,
     variables,
@@ -151,8 +152,7 @@ def _lanes_apart(loop: For) -> Stmt:
     inside = [x.buffer for x in walk_stmts(loop) if isinstance(x, Allocate)]
     wide = {b.name: b.with_(shape=(*b.shape, loop.extent)) for b in inside}
 
-    def visit(n: Node) -> Node:
-        n = map_children(n, visit)
+    def visit(n: Node) -> Node | None:
         match n:
             case Allocate(buffer, body) if buffer.name in wide:
                 return body
@@ -160,10 +160,9 @@ def _lanes_apart(loop: For) -> Stmt:
                 return n.with_(buffer=wide[buffer.name], indices=(*indices, loop.var))
             case Region(buffer, ranges) if buffer.name in wide:
                 return n.with_(buffer=wide[buffer.name], ranges=(*ranges, Range(loop.var, Const(1, loop.var.dtype))))
-            case _:
-                return n
+        return None
 
-    result: Stmt = loop.with_(body=visit(loop.body))
+    result: Stmt = loop.with_(body=rewrite(loop.body, visit))
     for b in wide.values():
         result = Allocate(b, result)
     return result

@@ -49,7 +49,7 @@ from tir.traverse import (
 )
 
 from .copies import renamed
-from .guards import loop_facts
+from .guards import inner_ranges, loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
 MAX_TILE = 256  # vectors (or scalars) of one buffer that are kept in registers at most
@@ -140,9 +140,7 @@ def _promote(loop: For, ranges, lanes: Loops, facts: list[Expr], taken: set[str]
     body = around[-1].body
     if any(x.kind not in (Kind.VECTORIZED, Kind.UNROLLED) for x in loops(body)):
         return loop, []
-    inner = dict(ranges)
-    for x in loops(loop):
-        inner[x.name] = extent_range(x.extent, inner)
+    inner = {**ranges, **inner_ranges(loop, ranges)}
     moving = {x.name for x in around}
     inside = {x.buffer.name for x in walk_stmts(body) if isinstance(x, Allocate)}  # each iteration has its own
     stored = {x.buffer.name: x.buffer for x in stores(body) if x.buffer.scope != "register" and x.buffer.name not in inside}

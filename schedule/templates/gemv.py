@@ -6,8 +6,10 @@ the processor fetches ahead. Where it runs across them, some rows are added to t
 
 from __future__ import annotations
 
+from functools import partial as having
+
 from schedule.machine import CPU
-from schedule.open_schedule import OpenSchedule, Way, extent
+from schedule.open_schedule import OpenSchedule, extent
 from schedule.primitive import find_block
 from schedule.schedule import Schedule
 from tir.ir import Block, Const
@@ -82,12 +84,9 @@ def _dot(s: OpenSchedule, c: Contraction, threads: int) -> None:
     fitting = [n * lanes for n in VECTORS if 2 * n * lanes <= length]
     seed = next((n * lanes for n in VECTORS[:3] if n * lanes in fitting and length % (n * lanes) == 0), lanes)
     width = s.choose(f"{c.block} lanes", fitting, seed=seed, block=c.block)
-
-    def way(together: int) -> Way:
-        return lambda new: _rows(new, c, threads, together, width)
-
     numbers = [n for n in AT_ONCE if n == 1 or (rows % (n * threads) == 0 and rows > n)]
-    one_of(s, f"rows of {c.block}", {f"{n} at once": way(n) for n in numbers}, block=c.block)
+    ways = {f"{n} at once": having(_rows, c=c, threads=threads, together=n, width=width) for n in numbers}
+    one_of(s, f"rows of {c.block}", ways, block=c.block)
 
 
 def _rows(s: OpenSchedule, c: Contraction, threads: int, together: int, width: int) -> None:
