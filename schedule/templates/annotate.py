@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
-from schedule import ScheduleError
 from schedule.edits import parts
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
@@ -15,7 +14,7 @@ from tir.ir import Block, Const, For, Kind, Store
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
 from . import elementwise
-from .marks import UNROLL, fetch, note, note_shares, stream
+from .marks import UNROLL, fetch, note, note_shares, parallel, stream
 from .packs import choose_packs
 from .structure import walks_memory
 
@@ -26,15 +25,6 @@ WIDTHS = (0.9, 0.1)  # how often whole registers are drawn, and halves
 def annotate(state: OpenSchedule) -> None:
     """Mark the loops of every nest that no template finished (Ansor, section 4.2; here much of the choice is by structure)."""
     _place(state, [b.name for b in reversed(blocks(state.func)) if _movable(state, b.name)])
-
-
-def attempt(primitive: Callable[..., object], *args: str) -> bool:
-    """Apply a primitive if it is legal here; says whether it was."""
-    try:
-        primitive(*args)
-    except ScheduleError:
-        return False
-    return True
 
 
 def roots(state: OpenSchedule) -> list[str]:
@@ -119,11 +109,11 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
         return
     *others, last = loops
     for loop in others:
-        attempt(state.unroll, loop)
+        state.attempt(OpenSchedule.unroll, loop)
     drives = {loop: it.var.name for it in state.block(block).iters for loop in variables(it.binding)}
     tile = next((t for t in state.tiles if t.block == block and t.vector and t.axis == drives.get(last)), None)
     if tile is None:
-        attempt(state.unroll, last)
+        state.attempt(OpenSchedule.unroll, last)
         return
     half = state.target.lanes(tile.bits) // 2
 
@@ -132,7 +122,7 @@ def _mark_tile(state: OpenSchedule, block: str) -> None:
         new.unroll(outer)
         new.vectorize(lanes)
 
-    ways: dict[str, Way] = {"whole registers": lambda new: attempt(new.vectorize, last)}
+    ways: dict[str, Way] = {"whole registers": lambda new: new.attempt(OpenSchedule.vectorize, last)}
     if half * tile.bits >= LEAST_WIDTH and tile.extent > half:
         ways["half registers"] = halves
     state.branch(f"{block} vectors", ways, weights=WIDTHS, block=block, role=Role.VECTOR_WIDTH)
@@ -156,8 +146,8 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     if loop is None or nest[-1].body is not b or (b.is_reduction and not walks_memory(b)):
         return
     inner = names[names.index(loop) + 1 :]
-    if not inner or attempt(state.reorder, *inner, loop):
-        attempt(state.vectorize, loop)
+    if not inner or state.attempt(OpenSchedule.reorder, *inner, loop):
+        state.attempt(OpenSchedule.vectorize, loop)
 
 
 def _combine_lanes(state: OpenSchedule, block: str) -> None:
@@ -181,8 +171,7 @@ def _annotate_nest(state: OpenSchedule, nest: str) -> None:
 
     def finish(new: OpenSchedule, depth: int) -> None:
         if depth:
-            new.parallel(new.fuse(*names[:depth]) if depth > 1 else names[0])
-        if depth:
+            parallel(new, names[:depth])
             note_shares(new, inside[-1], owner, alike=bool(tiled))
         for block in inside:
             _unroll(new, block)
@@ -221,8 +210,7 @@ def _label(depth: int) -> str:
 
 def _legal(state: OpenSchedule, loops: list[str]) -> bool:
     """Whether the outer loops of a nest may be fused and run on the threads."""
-    new = state.copy()
-    return attempt(lambda *names: new.parallel(new.fuse(*names) if len(names) > 1 else names[0]), *loops)
+    return state.copy().attempt(parallel, loops)
 
 
 def _depths(first: Tiled | None, loops: int, units: int) -> Sequence[int]:

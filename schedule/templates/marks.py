@@ -66,8 +66,13 @@ def share_out(s: OpenSchedule, block: str, loops: Sequence[str], work: int, each
 
 def share(s: OpenSchedule, block: str, loops: Sequence[str]) -> None:
     """Have threads share the outermost loops around a block."""
-    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
+    parallel(s, loops)
     note_shares(s, block, block)
+
+
+def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
+    """Fuse nested loops, whose iterations threads share."""
+    s.parallel(s.fuse(*loops) if len(loops) > 1 else loops[0])
 
 
 def note_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:

@@ -10,6 +10,7 @@ from schedule.open_trace import Role
 from tir.ir import Const, For, Load, Var
 from tir.traverse import loads, path_to, stores, variables
 
+from .marks import parallel
 from .structure import squares
 
 AS_IT_IS = "as it is"  # an operand is not packed
@@ -116,7 +117,7 @@ def _placed(state: OpenSchedule, copy: str, place: str | None, turned: bool = Fa
         state.vectorize(state.get_loops(copy)[-1])
     loops = state.get_loops(copy)
     if place is None and state.target.num_cores > 1 and len(loops) > 2:
-        state.parallel(state.fuse(*loops[:-2]) if len(loops) > 3 else loops[0])
+        parallel(state, loops[:-2])
 
 
 def _turn(state: OpenSchedule, block: str, load: Load, copy: str) -> None:

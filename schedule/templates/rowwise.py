@@ -24,11 +24,13 @@ from .structure import contraction, is_elementwise, loop_of, regular, size, stor
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The stages of a computation by rows: `last`, and those before it in program order, of which `reductions` reduce a row."""
+    """The stages of a computation by rows: `last`, and those before it in program order, of which `reductions` reduce a row;
+    `rank` axes of each are the row."""
 
     last: str
     stages: tuple[str, ...]
     reductions: tuple[str, ...]
+    rank: int
 
 
 def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None:
@@ -44,9 +46,8 @@ def matches(s: Schedule, block: str, taken: Collection[str] = ()) -> Rows | None
         fits = is_elementwise(x) if x.init is None else len(x.iters) == len(axes)
         return name in taken or not fits or contraction(x) is not None
 
-    found = stages(s, block, len(axes) - 1, apart)
-    reductions = tuple(name for name in found if find_block(s.func, name).init is not None)
-    return Rows(block, tuple(found), reductions) if reductions else None
+    found = by_rows(s, block, len(axes) - 1, apart)
+    return found if found.reductions else None
 
 
 def written_axes(b: Block) -> list[Iter] | None:
@@ -59,22 +60,22 @@ def written_axes(b: Block) -> list[Iter] | None:
     return [spatial[i] for i in indices] if len(indices) == len(spatial) and set(indices) == set(spatial) else None  # type: ignore[index]
 
 
-def stages(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> list[str]:
-    """The producers of `last`, direct or not, in program order, that share its first `rank` axes, make rows or a number a row,
-    and are used by nobody else; but for those that stand `apart`."""
-    rows = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]
+def by_rows(s: Schedule, last: str, rank: int, apart: Callable[[str], bool]) -> Rows:
+    """The producers of `last`, direct or not, that share its first `rank` axes, make rows or a number a row, and are used by
+    nobody else; but for those that stand `apart`."""
+    extents = [it.extent for it in (written_axes(find_block(s.func, last)) or [])[:rank]]
     outputs, found = s.get_output_blocks(), list[str]()
     for b in reversed([*takewhile(lambda b: b.name != last, blocks_below(s.func.body))]):
         axes = written_axes(b)
         longest = rank + (b.init is None)  # a row of reductions has rows of its own to work by
-        if axes is None or not rank <= len(axes) <= longest or [it.extent for it in axes[:rank]] != rows:
+        if axes is None or not rank <= len(axes) <= longest or [it.extent for it in axes[:rank]] != extents:
             continue
         consumers = set(s.get_consumers(b.name))
         if not consumers or not consumers <= {last, *found} or b.name in outputs or apart(b.name):
             continue
         if all(_own_row(find_block(s.func, c), stored(b).buffer.name, rank) for c in consumers):
             found.insert(0, b.name)
-    return found
+    return Rows(last, tuple(found), tuple(name for name in found if find_block(s.func, name).init is not None), rank)
 
 
 def _own_row(consumer: Block, buffer: str, rank: int) -> bool:

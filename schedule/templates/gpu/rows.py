@@ -5,7 +5,7 @@ longer one, what is used more than once and costs much is kept in shared memory,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -20,7 +20,7 @@ from tir.ir import Axis, Block, Call, Const, Load, Store
 from tir.memory import WARP
 from tir.traverse import loads, walk
 
-from ..rowwise import stages, written_axes
+from ..rowwise import Rows, by_rows, written_axes
 from ..structure import epilogue, is_elementwise, reuses_data, stored
 from ..template import Template, Verdict
 from .launch import WIDEST, along
@@ -76,36 +76,6 @@ class CrossThreadReduction(Template):
             yield f"{self.name}, elements computed again", lambda new: build(new, found, keep=False, vectors=self.ours)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """`last` ends the computation; `stages` come before it, in program order; `rank` axes of each are the row."""
-
-    last: str
-    stages: tuple[str, ...]
-    rank: int
-
-
-def matches(s: Schedule, name: str, taken: Callable[[str], bool]) -> Rows | None:
-    """What ends with the block `name`, with all its producers that work by the same rows and are not `taken`, of which one at
-    least reduces a row along its memory."""
-    last = find_block(s.func, name)
-    rank = _rank(last)
-    if rank is None:
-        return None
-
-    def apart(x: str) -> bool:
-        return _rank(find_block(s.func, x)) is None or taken(x)
-
-    for r in (rank, rank - 1):
-        if r < 1 and (r < 0 or last.init is None):  # one number: a single block
-            continue
-        found = stages(s, name, r, apart)
-        reducing = [x for x in (*found, name) if find_block(s.func, x).init is not None]
-        if reducing and all(along(find_block(s.func, x)) for x in reducing):
-            return Rows(name, tuple(found), r)
-    return None
-
-
 def _rank(b: Block) -> int | None:
     """The dimensions of what a block writes, if its spatial axes are these in order."""
     axes = written_axes(b)
@@ -117,10 +87,11 @@ def _extents(b: Block) -> list:
 
 
 def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
-    """The stages that end with a block and work by its rows, none of which is to be tiled, or ends what is."""
+    """What ends with a block, with all its producers that work by the same rows, of which one at least reduces a row along its
+    memory; none of them is to be tiled, or ends what is."""
 
-    def taken(name: str) -> bool:
-        if name in s.scheduled or tiled(name):
+    def apart(name: str) -> bool:
+        if name in s.scheduled or tiled(name) or _rank(s.block(name)) is None:
             return True
         return ours and any(tiled(p) and epilogue(s, p, anywhere=True) == name for p in s.get_producers(name))
 
@@ -131,7 +102,18 @@ def group(s: OpenSchedule, block: str, ours: bool = True) -> Rows | None:
             return False
         return (product(b) is not None if ours else reuses_data(b)) and not few_results(b, s.target.machine)
 
-    return matches(s, block, taken) if s.own_loops(block) and not tiled(block) else None
+    last = s.block(block)
+    rank = _rank(last)
+    if rank is None or not s.own_loops(block) or tiled(block):
+        return None
+    for r in (rank, rank - 1):
+        if r < 1 and (r < 0 or last.init is None):  # one number: a single block
+            continue
+        found = by_rows(s, block, r, apart)
+        reducing = [*map(s.block, found.reductions), *([last] if last.init is not None else [])]
+        if reducing and all(map(along, reducing)):
+            return found
+    return None
 
 
 def _costly(s: OpenSchedule, name: str) -> bool:
