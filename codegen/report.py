@@ -133,7 +133,7 @@ def report(kernel) -> Report:
 def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: str = "") -> Report:
     """The report of annotated assembly; with the lowered program and its LLVM IR, its loops are known by name."""
     core = target.machine.core
-    program = {} if lowered is None else _Program(lowered, llvm_ir).loops
+    program = {} if lowered is None else _known_loops(lowered, llvm_ir)
     found: list[Loop] = []
     rest: list[Instruction] = []
     for function, blocks in _functions(asm):
@@ -155,37 +155,35 @@ def read(asm: str, name: str, target, lowered: PrimFunc | None = None, llvm_ir: 
     return Report(name, target.mcpu, tuple(found), _counts(rest))
 
 
-class _Program:
-    """The loops of a lowered program by function and block of its LLVM IR: `loops[function, block]` are fields of a Loop."""
+def _known_loops(lowered: PrimFunc, llvm_ir: str) -> dict[tuple[str, str], dict]:
+    """The loops of a lowered program by function and block of its LLVM IR, each as fields of a Loop."""
+    from .llvm.values import ascii_name
 
-    def __init__(self, lowered: PrimFunc, llvm_ir: str):
-        from .llvm.values import ascii_name
-
-        self.loops: dict[tuple[str, str], dict] = {}
-        heads: dict[str, list[tuple[str, str]]] = {}
-        for function, block, variable in _heads(llvm_ir):
-            heads.setdefault(variable, []).append((function, block))
-        names: dict[str, list[For]] = {}
-        for loop in loops(lowered):
-            names.setdefault(ascii_name(loop.name), []).append(loop)
-        lines = printed(lowered)
-        arrays = {b.name for b in lowered.buffers}
-        versions = 2 if arrays & {*annotation(lowered.attrs, NON_TEMPORAL, ())} else 1  # see `emit`
-        first = HEADER.count("\n") + 4  # the import and two empty lines stand before
-        for variable, places in heads.items():
-            known = names.get(variable, []) * versions
-            if len({loop.name for loop in known}) != 1:
-                continue
-            # Guards make copies of loops; within a function they are emitted in the order of the program.
-            ordered = len(known) == len(places) and len({function for function, _ in places}) == 1
-            for place, loop in zip(places, known if ordered else known[:1] * len(places), strict=True):
-                nest = tuple(s.name for s in path_to(lowered, loop.name) if isinstance(s, For))
-                self.loops[place] = {
-                    "name": loop.name,
-                    "text": f"for {loop.name} in range({expr_text(loop.extent)})",
-                    "line": lines.spans[id(loop)][0] + first if ordered or len(known) == versions else None,
-                    "nest": nest if nest and nest[-1] == loop.name else (*nest, loop.name),
-                }
+    heads: dict[str, list[tuple[str, str]]] = {}
+    for function, block, variable in _heads(llvm_ir):
+        heads.setdefault(variable, []).append((function, block))
+    names: dict[str, list[For]] = {}
+    for loop in loops(lowered):
+        names.setdefault(ascii_name(loop.name), []).append(loop)
+    lines = printed(lowered)
+    arrays = {b.name for b in lowered.buffers}
+    versions = 2 if arrays & {*annotation(lowered.attrs, NON_TEMPORAL, ())} else 1  # see `emit`
+    first = HEADER.count("\n") + 4  # the import and two empty lines stand before
+    found: dict[tuple[str, str], dict] = {}
+    for variable, places in heads.items():
+        known = names.get(variable, []) * versions
+        if len({loop.name for loop in known}) != 1:
+            continue
+        # Guards make copies of loops; within a function they are emitted in the order of the program.
+        ordered = len(known) == len(places) and len({function for function, _ in places}) == 1
+        for place, loop in zip(places, known if ordered else known[:1] * len(places), strict=True):
+            found[place] = {
+                "name": loop.name,
+                "text": f"for {loop.name} in range({expr_text(loop.extent)})",
+                "line": lines.spans[id(loop)][0] + first if ordered or len(known) == versions else None,
+                "nest": tuple(s.name for s in path_to(lowered, loop.name) if isinstance(s, For)),
+            }
+    return found
 
 
 def _heads(llvm_ir: str) -> Iterator[tuple[str, str, str]]:

@@ -241,7 +241,7 @@ class _Kernel:
             self.loop(s.with_(kind=Kind.UNROLLED))
             return
         n = int(s.extent.value)
-        self.in_lanes(s, in_step(s.body, s.var, n, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
+        self.in_lanes(s, in_step(s.body, s.var, {**self.write.ranges, s.var.name: (0, n - 1)}), n)
 
     def in_lanes(self, s: For, body: Stmt, n: int) -> None:
         """What a loop over n lanes does, of which `body` is left: conditions that all lanes share are branches around."""

@@ -9,7 +9,7 @@ from tir.simplify import simplify, wraps
 from tir.traverse import rewrite, variables
 
 
-def in_step(s: Stmt, lane: Var, n: int, ranges: dict[str, Interval]) -> Stmt:
+def in_step(s: Stmt, lane: Var, ranges: dict[str, Interval]) -> Stmt:
     """`s` with the lane taken out of divisions and remainders, where all n lanes fall into one cell of a grid:
 
     (n x + lane) // (n c) = x // c   and   (n x + lane) % (n c) = n (x % c) + lane,   for 0 <= lane < n

@@ -8,7 +8,7 @@ from tir import dtypes
 from tir.affine import polynomial, to_expr
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.simplify import bounds, simplify, wraps
-from tir.traverse import walk
+from tir.traverse import loads, walk
 
 from . import dot, halves
 from . import math as vector_math
@@ -102,9 +102,8 @@ class Arithmetic(Memory):
 
     def _hoisted(self, e: Expr, write: Callable[[], Value]) -> Value:
         """A pure integer expression, computed once in the outermost frame that knows its variables."""
-        if any(isinstance(n, (Load, Call)) for n in walk(e)) or any(
-            isinstance(n, Binary) and n.op in ("//", "%") and not isinstance(n.b, Const) for n in walk(e)
-        ):
+        divisors = (n.b for n in walk(e) if isinstance(n, Binary) and n.op in ("//", "%"))
+        if any(isinstance(n, (Load, Call)) for n in walk(e)) or not all(isinstance(n, Const) for n in divisors):
             return write()
         home = self.home(self.variables(e))
         key = ("expr", e, self._copy(self.variables(e)), self.lane if not self._uniform(e) else None)
@@ -332,11 +331,7 @@ class Arithmetic(Memory):
         )
         if lazy and effects:
             if self._uniform(c):
-                if (
-                    isinstance(t, Load)
-                    and isinstance(f, Const)
-                    and not any(isinstance(n, Load) for i in t.indices for n in walk(i))
-                ):
+                if isinstance(t, Load) and isinstance(f, Const) and not any(map(loads, t.indices)):
                     return self._load_if(self.truth(self.expr(c)), t, f)
                 return self._lazy_branch(c, t, f)
             mask = self.truth(self.splat(self.expr(c)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from math import gcd
 
 from tir import dtypes
@@ -428,17 +429,12 @@ class Memory(Writer):
         return self.op(f"extractelement {v}, i64 {lane}", v.type, key=key)
 
     def _store_last_lane(self, value: Value, pointer: str, align: int) -> None:
-        lanes = self.lanes
+        def write(v: Value, i: int) -> None:
+            self.line(f"store {v if v.lanes == 1 else self._element(v, i)}, ptr {pointer}, align {align}")
+
         if self.mask is None:
-            scalar = value if value.lanes == 1 else self._element(value, lanes - 1)
-            self.line(f"store {scalar}, ptr {pointer}, align {align}")
+            write(value, self.lanes - 1)
             return
         vector, mask = self.splat(value), self.mask
-
-        def write(i: int) -> None:
-            scalar = self._element(vector, i)
-            self.line(f"store {scalar}, ptr {pointer}, align {align}")
-
-        for i in range(lanes):
-            active = self._element(mask, i)
-            self.fork(active, lambda i=i: write(i), None)  # type: ignore[misc]
+        for i in range(self.lanes):
+            self.fork(self._element(mask, i), partial(write, vector, i), None)

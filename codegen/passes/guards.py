@@ -117,26 +117,22 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
     vectorised among those that the guards mention.
     """
 
-    def visit(s: Stmt, ranges: Ranges, serial: dict[str, int]) -> Stmt:
+    def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
-            case For(var, extent, body, kind):
+            case For(kind=Kind.VECTORIZED | Kind.UNROLLED):
+                return s
+            case For(var, extent):
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
-                if kind in (Kind.VECTORIZED, Kind.UNROLLED):
-                    return s
-                deeper = {**serial, var.name: len(serial)}
-                test = _full_tile_test(body, inside, deeper)
-                if test is not None:
-                    return s.with_(body=_versioned(test, body, inside))
-                new = visit(body, inside, deeper)
-                return s.with_(body=new)
+                return map_statements(s, lambda c: body(c, inside))
             case _:
-                return map_statements(s, lambda c: visit(c, ranges, serial))
+                return map_statements(s, lambda c: visit(c, ranges))
 
-    body = func.body
-    test = _full_tile_test(body, {}, {})
-    if test is not None:
-        return func.with_(body=_versioned(test, body, {}))
-    return func.with_(body=visit(body, {}, {}))
+    def body(s: Stmt, ranges: Ranges) -> Stmt:
+        """That of a loop, or of the function."""
+        test = _full_tile_test(s, ranges)
+        return visit(s, ranges) if test is None else _versioned(test, s, ranges)
+
+    return func.with_(body=body(func.body, {}))
 
 
 def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
@@ -147,7 +143,7 @@ def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
     return If(verdict, fast, body)  # type: ignore[arg-type]
 
 
-def _full_tile_test(body: Stmt, ranges: Ranges, serial: dict[str, int]) -> Expr | None:
+def _full_tile_test(body: Stmt, ranges: Ranges) -> Expr | None:
     """The condition, over loops outside `body`, under which no guard on unrolled or vectorised loops inside it can fail.
 
     None unless `body` holds such guards, and every one of them mentions the innermost of the loops outside or lies in a body

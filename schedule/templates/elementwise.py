@@ -51,7 +51,7 @@ def build(s: OpenSchedule, block: str) -> None:
     machine, bits, work = s.target.machine, max(32, element_bits(b)), prod(extent(it) for it in order)
     lanes = machine.lanes(bits)
     if (column := _across(b, order, lanes)) is not None:
-        loops = _squares(s, block, loops, column, order[-1], max(lanes, machine.lanes(32)))
+        loops = _squares(s, block, loops, column, max(lanes, machine.lanes(32)))
     elif len(loops) > 1:
         for piece in _pieces(s, b, order, loops):
             s.vectorize(piece)
@@ -114,8 +114,8 @@ def _across(block: Block, order: list[Iter], lanes: int) -> Iter | None:
     return None
 
 
-def _squares(s: OpenSchedule, block: str, loops: list[str], column: Iter, row: Iter, side: int) -> list[str]:
-    """Walk `column` and `row`, that of the last of some loops, in squares of `side` elements a side, which are transposed in
+def _squares(s: OpenSchedule, block: str, loops: list[str], column: Iter, side: int) -> list[str]:
+    """Walk `column` and the last of some loops, a row, in squares of `side` elements a side, which are transposed in
     registers: those of a block, at the seed of 4 by 16, one after the other, so that they are on the same pages. Returns the
     loops around the blocks."""
     tall, wide = (s.choose(f"{block} {name}", numbers, block=block) for name, numbers in (("columns", TALL), ("rows", WIDE)))
