@@ -28,23 +28,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tir
-from search.bandit import Uniform
-from search.evolution import Settings
-from search.family import concrete
 from search.measure import Candidate, Limits, LocalMeasurer
 from search.measure.reference import Workload
+from search.policy.bandit import Uniform
+from search.policy.evolution import Settings
+from search.policy.strategies import search
+from search.population.programs import concrete
 from search.records import Records
-from search.result import NothingFound
-from search.strategies import search
 from search.task import Task
-from search.tuner import autotune, default_candidate
+from search.tuning.autotune import autotune, default_candidate
+from search.tuning.result import NothingFound
 
 from . import pages, programs
 from .budget import trials, used
 from .options import Options
 from .runner import Roof, circumstances
 
-# Arguments of `search.strategies.search`, beside the task; those that replace parts of the evolution come last.
+# Arguments of `search.policy.strategies.search`, beside the task; those that replace parts of the evolution come last.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "full": {},
     "no start": {"start": None},

@@ -20,7 +20,7 @@ from codegen import lower
 from codegen.llvm.compile import Library, object_code
 from codegen.llvm.emit import emit, symbol
 from schedule import replay
-from search.sample import sample
+from search.population.sample import sample
 from search.space import generate
 from tir.ir import PrimFunc
 

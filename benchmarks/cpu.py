@@ -177,8 +177,8 @@ def _replayed(func: PrimFunc, trace: Any) -> PrimFunc:
 
 def _tune(row: str, instance: Instance, target: tir.Target, options: Options) -> Any:
     """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
+    from search.measure.provenance import versions
     from search.measure.reference import Workload
-    from search.provenance import versions
     from tir.files import write_atomically
     from tir.tune import FORMAT, LineProgress
 

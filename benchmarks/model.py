@@ -26,13 +26,13 @@ import tir
 from costmodel import Boosting, CostModel, Family, GBDTModel, Loss, ThroughputSum, TimeSum
 from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
 from search.backends import search_backend
-from search.family import family
 from search.measure.reference import Workload
+from search.policy.warm_start import is_of
+from search.population.programs import family
 from search.records import Records
 from search.space import generate
 from search.task import Task
-from search.tuner import autotune
-from search.warm_start import is_of
+from search.tuning.autotune import autotune
 
 from . import programs
 from .ablation import DEFAULT, LIMITS, ROWS, TABLE

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import schedule.intrinsics  # noqa: F401 (registers what `tensorize` uses)
+import schedule.intrinsics.cpu  # noqa: F401 (registers what `tensorize` uses)
 from schedule import Schedule, ScheduleError
 from tir import te
 from tir.ir import Expr, PrimFunc

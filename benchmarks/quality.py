@@ -26,8 +26,8 @@ import tir
 from search.measure import count
 from search.measure.reference import Workload
 from search.records import Records
-from search.result import NothingFound
 from search.task import Task
+from search.tuning.result import NothingFound
 
 from . import cases, cpu, pages, peers, programs
 from .budget import used

@@ -25,10 +25,10 @@ import tir
 from costmodel import GBDTModel, TileModel
 from costmodel.features import chunks
 from schedule import Trace, replay
-from search.family import family
-from search.sample import sample
+from search.policy.strategies import search as search_of
+from search.population.programs import family
+from search.population.sample import sample
 from search.space import generate
-from search.strategies import search as search_of
 from search.task import Task
 
 from . import programs

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes
+from tir.arith.simplify import simplify
 from tir.ir import Buffer, Const, Expr, PrimFunc
-from tir.simplify import simplify
 from tir.traverse import substitute
 
 Address = Callable[[Buffer, Any, tuple[int, ...]], int]

@@ -33,15 +33,16 @@ class Timing:
     samples: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        low, high = self.quartiles
-        return f"{_seconds(self.median)} (quartiles {_seconds(low)} .. {_seconds(high)}, {self.runs} runs of {self.calls})"
+        median, low, high = (duration(s, 3) for s in (self.median, *self.quartiles))
+        return f"{median} (quartiles {low} .. {high}, {self.runs} runs of {self.calls})"
 
 
-def _seconds(s: float) -> str:
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if s >= scale:
-            return f"{s / scale:.3g} {unit}"
-    return f"{s * 1e9:.3g} ns"
+def duration(seconds: float, digits: int = 4) -> str:
+    """A time in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.{digits}g} {unit}"
+    return f"{seconds * 1e9:.{digits}g} ns"
 
 
 def sampled(sample: Callable[[], float], calls: int, seconds: float, runs: int, max_runs: int) -> Timing:

@@ -1,7 +1,7 @@
 """A scheduled program as cost models see it: its statements, the loops around each, and what each accesses.
 
-All numbers are integers, or integers with a formula (`tir.size.Size`) where the program is that of a sketch; so one description
-serves a single program and a whole population.
+All numbers are integers, or integers with a formula (`tir.arith.size.Size`) where the program is that of a sketch; so one
+description serves a single program and a whole population.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from itertools import takewhile
 from typing import Any
 
 from tir import dtypes
-from tir.affine import polynomial
+from tir.arith.affine import polynomial
+from tir.arith.simplify import ranges_of, simplify
+from tir.arith.size import formula, lesser, told, vanishing
 from tir.ir import (
     COMPARISONS,
     LOGICAL,
@@ -36,8 +38,6 @@ from tir.ir import (
     Var,
     annotation,
 )
-from tir.simplify import ranges_of, simplify
-from tir.size import formula, lesser, told, vanishing
 from tir.traverse import children, substitute, variables, walk, walk_stmts
 
 

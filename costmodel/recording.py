@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tir.points import ON_NUMBERS
-from tir.size import Formula, formula
+from tir.arith.points import ON_NUMBERS
+from tir.arith.size import Formula, formula
 
 BLOCK = 64  # rows that a step is done for at a time
 
@@ -76,7 +76,7 @@ class Recorder:
         return Number(self, self._step(_COLUMN, n))
 
     def number(self, value: int) -> Value:
-        """An integer, by its formula if it has one (`tir.size.Size`); floats hold integers below 2^52 and their quotients
+        """An integer, by its formula if it has one (`tir.arith.size.Size`); floats hold integers below 2^52 and their quotients
         exactly."""
         return self._formula(formula(value))
 

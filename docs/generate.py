@@ -2,7 +2,7 @@
 
 The docstring of a primitive has a first sentence, what there is to say about arguments, `Rewrite` (before => after, as
 pseudo-code), `Legal`, and `Example   PROGRAM: STEPS`: Python statements on a schedule `s` of one of the programs below. The page
-shows the program before and after the last of the steps. The families, and their order, are those of the methods of `Schedule`.
+shows the program before and after the last of the steps. The families are the folders of `schedule/primitives`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from schedule import REGISTRY, Schedule
+from schedule.primitives import FAMILIES
 from tir import te
 from tir.ir import PrimFunc
 from tir.script import parse
@@ -129,14 +130,11 @@ def _columns_last(func: PrimFunc) -> PrimFunc:
 
 
 def families() -> dict[str, list[str]]:
-    """The primitives by family, in the order of the methods of `Schedule`."""
-    result: dict[str, list[str]] = {}
-    family = ""
-    for line in inspect.getsource(Schedule).splitlines():
-        if heading := re.match(r"    # --- (.*?) -+$", line):
-            family = heading[1]
-        elif (method := re.match(r"    (?:def )?(\w+)(?:\(| = )", line)) and method[1] in REGISTRY:
-            result.setdefault(family, []).append(method[1])
+    """The primitives by the folder that they are in, in the order of the methods of `Schedule`."""
+    result: dict[str, list[str]] = {family.__name__.rpartition(".")[2]: [] for family in FAMILIES}
+    for name in vars(Schedule):
+        if name in REGISTRY:
+            result[REGISTRY[name].function.__module__.split(".")[-2]].append(name)
     return result
 
 

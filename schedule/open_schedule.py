@@ -7,10 +7,10 @@
         s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
         s.branch("threads", {"alone": lambda s: None, "shared": lambda s: s.parallel(i_0)})
 
-An open number is an integer that remembers its column (`tir.size.Size`): it can be computed with, and given to any primitive.
-Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be concluded from
-stand-ins: the steps have to be legal with all numbers. With `at_seed` every number is its seed instead, of a branch only the run
-that the seed picks is taken, and what comes out is a plain schedule.
+An open number is an integer that remembers its column (`tir.arith.size.Size`): it can be computed with, and given to any
+primitive. Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be
+concluded from stand-ins: the steps have to be legal with all numbers. With `at_seed` every number is its seed instead, of a
+branch only the run that the seed picks is taken, and what comes out is a plain schedule.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from tir import dtypes
+from tir.arith.simplify import simplify
+from tir.arith.size import Chosen, Size, columns_of, formula
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
-from tir.simplify import simplify
-from tir.size import Chosen, Size, columns_of, formula
 from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
 from .drawn import leaves, mapped

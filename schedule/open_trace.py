@@ -20,8 +20,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from tir.arith.size import Chosen, Formula, Size, columns_of, value_of
 from tir.ir import Block, PrimFunc
-from tir.size import Chosen, Formula, Size, columns_of, value_of
 
 from .drawn import leaves, mapped
 from .places import by_name
@@ -30,8 +30,8 @@ from .trace import Step, Trace
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An open argument of a step: a formula over the columns of a row (see `tir.size`); with `values`, the one of these whose
-    number the formula gives."""
+    """An open argument of a step: a formula over the columns of a row (see `tir.arith.size`); with `values`, the one of these
+    whose number the formula gives."""
 
     formula: Formula
     values: tuple[Any, ...] = ()

@@ -14,47 +14,47 @@ from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
 
-from .add_guard import add_guard
-from .add_unit_loop import add_unit_loop
-from .annotate import annotate, unannotate
-from .bind import bind
-from .blockize import blockize
-from .cache_read import cache_read
-from .cache_write import cache_write
-from .compute_at import compute_at
-from .compute_inline import compute_inline
-from .decompose_padding import decompose_padding
-from .decompose_reduction import decompose_reduction
 from .drawn import can_be_named, named, referring
 from .error import ScheduleError
-from .fuse import fuse
-from .fuse_reduction_epilogue import fuse_reduction_epilogue
-from .hoist_predicate import hoist_predicate
-from .index_map import index_map_text
-from .layouts import which
-from .lift_alloc import lift_alloc
-from .loop_partition import loop_partition
-from .merge import merge
-from .pack import pack
-from .pad_einsum import pad_einsum
-from .parallel import parallel
-from .peel import peel
 from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
-from .reorder import reorder
-from .reorder_block_iter_var import reorder_block_iter_var
-from .reverse_compute_at import reverse_compute_at
-from .reverse_compute_inline import reverse_compute_inline
-from .rfactor import rfactor
-from .set_scope import set_scope
-from .split import split
-from .stage_mem import stage_mem
-from .storage_align import storage_align
-from .tensorize import tensorize
-from .tile import tile
+from .primitives.blocks.blockize import blockize
+from .primitives.blocks.reorder_block_iter_var import reorder_block_iter_var
+from .primitives.blocks.tensorize import tensorize
+from .primitives.buffers.cache_read import cache_read
+from .primitives.buffers.cache_write import cache_write
+from .primitives.buffers.lift_alloc import lift_alloc
+from .primitives.buffers.pack import pack
+from .primitives.buffers.set_scope import set_scope
+from .primitives.buffers.stage_mem import stage_mem
+from .primitives.buffers.storage_align import storage_align
+from .primitives.guards.add_guard import add_guard
+from .primitives.guards.hoist_predicate import hoist_predicate
+from .primitives.guards.peel import peel
+from .primitives.guards.trim import trim
+from .primitives.loops.add_unit_loop import add_unit_loop
+from .primitives.loops.annotate import annotate, unannotate
+from .primitives.loops.bind import bind
+from .primitives.loops.fuse import fuse
+from .primitives.loops.loop_partition import loop_partition
+from .primitives.loops.merge import merge
+from .primitives.loops.parallel import parallel
+from .primitives.loops.reorder import reorder
+from .primitives.loops.split import split
+from .primitives.loops.tile import tile
+from .primitives.loops.unroll import unroll
+from .primitives.loops.vectorize import vectorize
+from .primitives.placement.compute_at import compute_at
+from .primitives.placement.compute_inline import compute_inline
+from .primitives.placement.reverse_compute_at import reverse_compute_at
+from .primitives.placement.reverse_compute_inline import reverse_compute_inline
+from .primitives.reductions.decompose_padding import decompose_padding
+from .primitives.reductions.decompose_reduction import decompose_reduction
+from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
+from .primitives.reductions.pad_einsum import pad_einsum
+from .primitives.reductions.rfactor import rfactor
+from .rewriting.index_map import index_map_text
+from .rewriting.layouts import which
 from .trace import Step, Trace
-from .trim import trim
-from .unroll import unroll
-from .vectorize import vectorize
 
 
 def method(taken: Primitive[P, R]) -> Callable[Concatenate[Schedule, P], R]:

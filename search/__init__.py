@@ -1,9 +1,8 @@
 """The search for fast schedules: tasks, sketches, candidates, measurement and the loop that ties them together.
 
-A function becomes sketches (`space`, by the rules in `rules`), a sketch a population of candidates (`sample`), of which the
-search (`evolution`) proposes some, to be built, run and checked by worker processes (`measure`). A `session` is the tuning of one
-function: its rounds, its `journal`, the `race` at its end. `tuner.autotune` lets one have the whole `budget`; the
-`task_scheduler` shares one out among several.
+A function becomes sketches (`space`), a sketch a population of candidates (`population`), of which a `policy` proposes some, to
+be built, run and checked by worker processes (`measure`) and kept in `records`. `tuning` lets all this happen until a budget is
+used up, and `report` draws it. `backends` has what differs from one kind of target to another.
 
 Names are imported when first used, so that a worker process starts quickly.
 """
@@ -14,31 +13,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .default import default_schedule
-    from .evolution import Evolution
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
-    from .protocol import Search
+    from .policy.construction import default_schedule
+    from .policy.evolution import Evolution
+    from .policy.protocol import Search
+    from .policy.random_search import Sampler
     from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
-    from .sampler import Sampler
-    from .sketch import Sketch
-    from .space import generate
+    from .space.derivation import generate
+    from .space.sketch import Sketch
     from .task import Task
-    from .task_scheduler import Subject, TasksResult, tune_tasks
-    from .tuner import NothingFound, Result, autotune
+    from .tuning.autotune import NothingFound, Result, autotune
+    from .tuning.task_scheduler import Subject, TasksResult, tune_tasks
 
 _NAMES = {
     name: f"search.{module}"
     for module, names in {
         "measure": ("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"),
-        "evolution": ("Evolution",),
+        "policy.evolution": ("Evolution",),
         "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
-        "tuner": ("NothingFound", "Result", "autotune"),
-        "sampler": ("Sampler",),
-        "protocol": ("Search",),
-        "sketch": ("Sketch",),
-        "task_scheduler": ("Subject", "TasksResult", "tune_tasks"),
+        "tuning.autotune": ("NothingFound", "Result", "autotune"),
+        "policy.random_search": ("Sampler",),
+        "policy.protocol": ("Search",),
+        "space.sketch": ("Sketch",),
+        "tuning.task_scheduler": ("Subject", "TasksResult", "tune_tasks"),
         "task": ("Task",),
-        "default": ("default_schedule",),
+        "policy.construction": ("default_schedule",),
         "space": ("generate",),
     }.items()
     for name in names

@@ -13,10 +13,10 @@ from schedule import Schedule, templates
 from schedule.templates.gpu import schedule as gpu_schedule
 from tir.ir import PrimFunc
 
-from . import sample
-from .gpu import population
-from .sketch import Sketch
-from .space import GPU_SPACES, SPACES, Space
+from .population import gpu as gpu_population
+from .population import sample
+from .space.derivation import GPU_SPACES, SPACES, Space
+from .space.sketch import Sketch
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
         SearchBackend(
             "cuda",
             spaces=GPU_SPACES,
-            draw=population.draw,
-            fit=population.fit,
+            draw=gpu_population.draw,
+            fit=gpu_population.fit,
             prior=lambda target: GPUModel(target.machine),
             library=lambda func, target: gpu_schedule(func, target.arch),
         ),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from tir.simplify import simplify
 
 from tir import dtypes
 from tir.ir import Buffer, Const, PrimFunc
-from tir.simplify import simplify
 from tir.traverse import substitute
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import tir
 from schedule.primitive import REGISTRY
-from search.result import Result
+from search.tuning.result import Result
 from tir import te
 from tir.script import ir as I
 from tir.script import tir as T

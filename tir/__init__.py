@@ -11,21 +11,29 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import workloads
     from codegen import Kernel, Target
     from codegen.build import build, dump
     from schedule import Schedule, ScheduleError, TensorIntrin, replay
     from search import NothingFound, Records, autotune, best_schedule, default_schedule, tune_tasks
 
-    from . import affine, analysis, dtypes, interpreter, ir, script, te, traverse, workloads
+    from . import analysis, dtypes, interpreter, ir, script, te, traverse
+    from .arith import affine
+    from .arith.simplify import simplify
     from .interpreter import run
     from .ir import Axis, Block, Buffer, Const, Expr, For, Kind, Node, PrimFunc, Stmt, Var
     from .script.diff import diff
-    from .simplify import simplify
     from .verify import verify
 
 __version__ = "0.1.0"
 
-_MODULES = ("affine", "analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
+_MODULES = {
+    **{
+        name: f"tir.{name}"
+        for name in ("analysis", "dtypes", "interpreter", "ir", "script", "te", "traverse", "tune", "workloads")
+    },
+    "affine": "tir.arith.affine",
+}
 
 _NAMES = {
     name: module
@@ -52,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"tir.{name}")
+        return import_module(_MODULES[name])
     if name in _NAMES:
         value = getattr(import_module(_NAMES[name]), name)
         globals()[name] = value

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tir.affine import Interval
+from tir.arith.affine import Interval
+from tir.arith.points import distinct, evaluate
 from tir.ir import Expr
 from tir.memory import WARP
-from tir.points import distinct, evaluate
 from tir.traverse import variables
 
 from .program import DeviceFunction

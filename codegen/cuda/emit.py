@@ -15,7 +15,8 @@ from math import prod
 
 from schedule.machine import STATIC_SHARED
 from tir import dtypes
-from tir.affine import Interval, polynomial
+from tir.arith.affine import Interval, polynomial
+from tir.arith.simplify import extent_range, simplify
 from tir.ir import (
     Allocate,
     Block,
@@ -37,7 +38,6 @@ from tir.ir import (
     Var,
 )
 from tir.script.printer import stmt_text
-from tir.simplify import extent_range, simplify
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 
 from ..export import KEYWORDS as C_WORDS

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 
 from tir import dtypes
-from tir.affine import Interval, Polynomial, coefficient, polynomial
+from tir.arith.affine import Interval, Polynomial, coefficient, polynomial
+from tir.arith.simplify import bounds, simplify, wraps
 from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.memory import SHARED
-from tir.simplify import bounds, simplify, wraps
 from tir.traverse import substitute, variables
 
 from ..passes.gpu_fragments import TF32

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes
+from tir.arith.points import evaluate
 from tir.ir import Buffer, PrimFunc
-from tir.points import evaluate
 
 from ..arguments import ArgumentError, checked
 from ..kernel import Timing, sampled

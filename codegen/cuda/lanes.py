@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tir import dtypes
-from tir.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.arith.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.arith.simplify import simplify, wraps
 from tir.ir import Binary, Const, Expr, Stmt, Unary, Var
-from tir.simplify import simplify, wraps
 from tir.traverse import rewrite, variables
 
 

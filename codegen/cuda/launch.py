@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tir.arith.points import evaluate
 from tir.ir import Call, Const, Evaluate, For, If, Seq, Stmt
-from tir.points import evaluate
 
 from .program import LAUNCH, Program
 

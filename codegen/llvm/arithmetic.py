@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tir import dtypes
-from tir.affine import polynomial, to_expr
+from tir.arith.affine import polynomial, to_expr
+from tir.arith.simplify import bounds, simplify, wraps
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
-from tir.simplify import bounds, simplify, wraps
 from tir.traverse import loads, walk
 
 from . import dot, halves

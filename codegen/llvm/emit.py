@@ -13,6 +13,7 @@ from math import prod
 from typing import assert_never
 
 from tir import dtypes
+from tir.arith.simplify import extent_range, prove, wraps
 from tir.ir import (
     Allocate,
     Binary,
@@ -35,7 +36,6 @@ from tir.ir import (
     conjunction,
     conjuncts,
 )
-from tir.simplify import extent_range, prove, wraps
 from tir.traverse import stores, substitute, walk
 
 from ..passes.chunks import chunks

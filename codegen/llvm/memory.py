@@ -7,9 +7,9 @@ from functools import partial
 from math import gcd
 
 from tir import dtypes
-from tir.affine import Interval, Polynomial, add, multiply, polynomial, to_expr
+from tir.arith.affine import Interval, Polynomial, add, multiply, polynomial, to_expr
+from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
-from tir.simplify import simplify
 from tir.traverse import walk
 
 from ..passes.lanes import updated

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tir.affine import Interval, Polynomial
+from tir.arith.affine import Interval, Polynomial
 from tir.ir import Expr, Kind, Stmt
 from tir.traverse import variables
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tir.arith.simplify import simplify_tree
 from tir.ir import Const, For, Kind, PrimFunc, Stmt
-from tir.simplify import simplify_tree
 from tir.traverse import map_statements, substitute
 
 from .compact_buffers import compact_buffers

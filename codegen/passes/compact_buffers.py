@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tir.affine import Interval
 from tir.analysis.regions import accessed, clip, union
 from tir.analysis.written import self_contained
+from tir.arith.affine import Interval
+from tir.arith.simplify import extent_range, simplify
 from tir.ir import (
     Allocate,
     Buffer,
@@ -23,7 +24,6 @@ from tir.ir import (
     Stmt,
     annotation,
 )
-from tir.simplify import extent_range, simplify
 from tir.traverse import move_accesses, replace_buffers, walk_stmts
 
 from .free import used

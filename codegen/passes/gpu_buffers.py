@@ -8,12 +8,12 @@ from math import lcm, prod
 
 import numpy as np
 
-from tir.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
 from tir.analysis.around import accesses
+from tir.arith.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
+from tir.arith.points import distinct, evaluate, grid
+from tir.arith.simplify import extent_range, simplify
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, Region, Seq, Stmt, Store, annotation
 from tir.memory import SHARED
-from tir.points import distinct, evaluate, grid
-from tir.simplify import extent_range, simplify
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched

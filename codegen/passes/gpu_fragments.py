@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from math import prod
 
 from tir import dtypes
-from tir.affine import Interval, coefficient, polynomial, to_expr
+from tir.arith.affine import Interval, coefficient, polynomial, to_expr
+from tir.arith.simplify import extent_range, simplify
 from tir.ir import (
     Allocate,
     Binary,
@@ -35,7 +36,6 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED, WARP
-from tir.simplify import extent_range, simplify
 from tir.traverse import (
     children,
     fresh,

@@ -13,8 +13,9 @@ from functools import partial
 from math import prod
 from typing import TypeGuard
 
-from tir.affine import Interval
 from tir.analysis.around import accesses
+from tir.arith.affine import Interval
+from tir.arith.simplify import extent_range
 from tir.ir import (
     Const,
     Evaluate,
@@ -32,7 +33,6 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.simplify import extent_range
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
 
 from .free import used

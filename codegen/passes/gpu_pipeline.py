@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tir import dtypes
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Buffer,
@@ -24,7 +25,6 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.simplify import simplify
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
 
 from .copies import renamed

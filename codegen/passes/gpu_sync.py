@@ -20,8 +20,10 @@ from math import lcm, prod
 
 import numpy as np
 
-from tir.affine import Interval, Polynomial, polynomial, to_expr
 from tir.analysis.around import accesses
+from tir.arith.affine import Interval, Polynomial, polynomial, to_expr
+from tir.arith.points import distinct, evaluate, grid
+from tir.arith.simplify import extent_range, simplify
 from tir.ir import (
     Allocate,
     Binary,
@@ -40,8 +42,6 @@ from tir.ir import (
     seq,
 )
 from tir.memory import SHARED
-from tir.points import distinct, evaluate, grid
-from tir.simplify import extent_range, simplify
 from tir.traverse import loads, loops, map_statements, stores, variables, walk_stmts
 
 from .gpu_kernels import GPUError, Nest, in_warp, is_thread, map_kernels

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tir.affine import Interval, add, bounds, coefficient, constant, excess, scale, split_terms, to_expr
+from tir.arith.affine import Interval, add, bounds, coefficient, constant, excess, scale, split_terms, to_expr
+from tir.arith.simplify import assuming, extent_range, least_of, prove, simplify, simplify_tree, wraps
 from tir.ir import (
     Allocate,
     Binary,
@@ -20,7 +21,6 @@ from tir.ir import (
     conjunction,
     conjuncts,
 )
-from tir.simplify import assuming, extent_range, least_of, prove, simplify, simplify_tree, wraps
 from tir.traverse import loops, map_statements, variables, walk
 
 Ranges = dict[str, Interval]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tir.analysis.digits import counts_once
+from tir.arith.digits import counts_once
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Axis,
@@ -28,7 +29,6 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.simplify import simplify
 from tir.traverse import (
     fresh,
     map_children,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from tir.affine import Interval, Polynomial, add, as_constant, multiply, polynomial
 from tir.analysis.around import accesses
+from tir.arith.affine import Interval, Polynomial, add, as_constant, multiply, polynomial
+from tir.arith.simplify import extent_range, prove
 from tir.ir import (
     Allocate,
     Binary,
@@ -32,7 +33,6 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.simplify import extent_range, prove
 from tir.traverse import (
     fresh,
     loads,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tir.arith.simplify import wraps
 from tir.ir import TRUE, Expr, For, If, Load, PrimFunc, Select, Seq, Stmt, Store, conjunction, conjuncts
-from tir.simplify import wraps
 from tir.traverse import map_statements, variables
 
 

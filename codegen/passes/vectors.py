@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tir import dtypes
+from tir.arith.simplify import simplify_tree
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
-from tir.simplify import simplify_tree
 from tir.traverse import fresh, map_statements, names, substitute, walk
 
 from .copies import renamed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from schedule.edits import parts
 from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_spatial
 from schedule.open_trace import Role
@@ -13,6 +12,7 @@ from schedule.primitive import blocks_below
 from tir.ir import Block, Const, For, Kind, Store
 from tir.traverse import blocks, path_to, stores, variables, walk_stmts
 
+from ..rewriting.edits import parts
 from . import elementwise
 from .marks import UNROLL, fetch, note, note_shares, parallel, stream
 from .packs import choose_packs

@@ -15,8 +15,8 @@ from math import ceil, inf
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
+from tir.arith.size import lesser
 from tir.ir import Binary, Block, Const, Iter, Load, Var
-from tir.size import lesser
 from tir.traverse import walk
 
 from .gemm import register_tile

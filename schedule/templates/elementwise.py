@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-from schedule.guards import Bound, bound_on
 from schedule.open_schedule import OpenSchedule, element_bits, extent
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below, find_block, loops_of
@@ -13,6 +12,7 @@ from schedule.schedule import Schedule
 from tir.ir import Block, Const, Expr, Iter, Var
 from tir.traverse import loads, variables, walk
 
+from ..rewriting.predicates import Bound, bound_on
 from .marks import done, share, stream, teams
 from .structure import epilogue, is_elementwise, loop_of, regular, squares, stored
 

@@ -9,11 +9,12 @@ from schedule.error import ScheduleError
 from schedule.machine import CPU
 from schedule.open_schedule import extent
 from schedule.primitive import find_block, find_loop
-from schedule.reducer import reducer_of
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
 from tir.traverse import loads, stores, variables
+
+from ..legality.reducer import reducer_of
 
 MANY = 8  # uses of an element from which on it is worth keeping near
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from ..provenance import Provenance
+from .provenance import Provenance
 
 Outcome = Literal[
     "ok", "illegal", "build_error", "build_timeout", "crash", "run_timeout", "wrong_result", "memory"

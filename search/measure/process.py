@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from ..provenance import Provenance
 from . import wire
 from .memory import Watch
+from .provenance import Provenance
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT = 120.0  # seconds until a worker must be ready

@@ -15,7 +15,7 @@ from tir.ir import Buffer, PrimFunc, annotation, as_int, const_shape
 from tir.traverse import blocks, stores
 
 if TYPE_CHECKING:
-    from tir.workloads import Instance
+    from workloads import Instance
 
 CANARY = 0xA5
 MARGIN = 4096  # bytes of canary on either side of each array
@@ -41,13 +41,13 @@ class Workload:
         return cls(data["name"], tuple(data["shape"]), data["dtype"])
 
     def instance(self) -> Instance:
-        from tir import workloads
+        import workloads
 
         return workloads.make(self.name, self.shape, self.dtype)
 
     def tolerance(self, roundings: float) -> float:
         """The bound for an error that has accumulated over so many roundings, here and in the float64 reference."""
-        from tir.workloads import gamma
+        from workloads import gamma
 
         return gamma(roundings, self.dtype) + gamma(roundings, "float64")
 

@@ -45,8 +45,8 @@ import numpy as np
 
 from tir.script import parse
 
-from ..provenance import Provenance
 from . import builder, timing, wire
+from .provenance import Provenance
 from .reference import Arrays, Workload, make_reference
 
 SECOND_LOOKS = 3  # at a short call that is about to be cut off

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc
 
 from ..measure.outcome import OUTCOMES, Candidate, Measurement
-from ..provenance import Provenance, fingerprint
+from ..measure.provenance import Provenance, fingerprint
 from ..task import Task, structure
 from . import exchange
 from .schema import RecordsError, connect, transaction

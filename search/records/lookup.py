@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tir.ir import PrimFunc, need_func
 
-from ..provenance import device
+from ..measure.provenance import device
 from ..task import key
 from .database import Record, Records, Summary
 

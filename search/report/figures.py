@@ -16,7 +16,7 @@ from tir import dtypes
 from tir.ir import const_shape
 
 from ..measure import Measurement
-from ..result import MEASURING, PHASES, Result
+from ..tuning.result import MEASURING, PHASES, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

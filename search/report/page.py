@@ -6,12 +6,12 @@ from collections import defaultdict
 from html import escape
 from pathlib import Path
 
+from codegen.kernel import duration
 from tir.files import write_atomically
-from tir.tune.table import duration
 
-from ..provenance import processor, versions
-from ..ranking import correlation
-from ..result import Result
+from ..measure.provenance import processor, versions
+from ..policy.ranking import correlation
+from ..tuning.result import Result
 from . import figures
 
 CSS = """

@@ -13,10 +13,10 @@ from costmodel import NAMES, features, program
 from costmodel.features import ANSOR, CHUNK
 from schedule import replay
 from schedule.machine import CPU
-from search.family import family
-from search.rules import FuseRows, InlineAgain, ReduceInLanes, Skip
-from search.sample import sample
+from search.population.programs import family
+from search.population.sample import sample
 from search.space import generate
+from search.space.rules import FuseRows, InlineAgain, ReduceInLanes, Skip
 from tests.search.programs import matmul
 from tir import te, workloads
 from tir.script import parse

@@ -10,8 +10,8 @@ import pytest
 from codegen.target import Target
 from costmodel import NAMES, Boosting, Family, GBDTModel, TileModel, features
 from costmodel.metrics import pair_accuracy
-from search.family import family
-from search.sample import sample
+from search.population.programs import family
+from search.population.sample import sample
 from tests.search.once import generate
 from tests.search.programs import matmul
 

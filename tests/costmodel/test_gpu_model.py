@@ -7,8 +7,8 @@ import numpy as np
 from codegen.target import Target
 from costmodel import GPUModel
 from search.backends import search_backend
-from search.family import family
-from search.sample import sample
+from search.population.programs import family
+from search.population.sample import sample
 from search.space import generate
 from tests.search.gpu.candidates import product
 from tir import workloads

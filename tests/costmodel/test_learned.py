@@ -11,7 +11,7 @@ import tir
 from costmodel import Boosting, GBDTModel, RegressorModel, ThroughputSum, TileModel
 from costmodel.metrics import pair_accuracy
 from search.measure import Measurement
-from search.strategies import search
+from search.policy.strategies import search
 from search.task import Task
 from tests.costmodel.test_gbdt import MACHINE, pretended, some_rows
 from tests.search.programs import matmul

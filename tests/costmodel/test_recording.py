@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodel.recording import BLOCK, Recorder, and_not, ceil, either, least, most, where
-from tir.size import Size
+from tir.arith.size import Size
 
 X, Y = Size.column(3, 0), Size.column(5, 1)
 

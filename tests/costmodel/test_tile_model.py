@@ -13,9 +13,9 @@ from costmodel import Access, Family, Nest, RandomModel, TileModel
 from costmodel.recording import product
 from costmodel.tile_model import LINE, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from schedule.machine import CPU
-from search.family import family
-from search.geometry import nests
-from search.sample import sample
+from search.population.geometry import nests
+from search.population.programs import family
+from search.population.sample import sample
 from tests.search.once import generate
 from tir import workloads
 

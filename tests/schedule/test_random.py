@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import tests.schedule.random_steps as random_steps
 from schedule import Schedule, ScheduleError, replay
+from schedule.intrinsics.tensor_intrin import _REGISTERED
 from schedule.primitive import REGISTRY
-from schedule.tensor_intrin import _REGISTERED
 from schedule.trace import Step
 from tests.schedule.brute_force import survey
 from tests.schedule.fuzz import REGRESSIONS, STEPS, Compiler, case, fault, regression, shortest

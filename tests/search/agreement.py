@@ -20,12 +20,12 @@ import numpy as np
 from codegen.target import Target
 from costmodel import NAMES, features, program
 from schedule import ScheduleError, replay
-from search.family import family
-from search.sample import sample
-from search.sketch import Sketch
+from search.population.programs import family
+from search.population.sample import sample
+from search.population.symbolic import symbolic
 from search.space import SPACES, generate
-from search.symbolic import symbolic
-from tests.search.candidates import SHAPES
+from search.space.sketch import Sketch
+from tests.search.population.candidates import SHAPES
 from tir import workloads
 
 TARGET = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)

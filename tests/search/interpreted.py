@@ -12,7 +12,7 @@ from codegen.passes import CPU_PASSES
 from costmodel import RandomModel
 from search.backends import SearchBackend
 from search.measure.builder import schedule
-from search.sample import draw, fit_tiles
+from search.population.sample import draw, fit_tiles
 from search.space import SPACES
 from tir.interpreter import run
 from tir.ir import PrimFunc

@@ -36,10 +36,10 @@ class Summary:
 
 def child(directory: Path, trials: int, seed: int) -> None:
     """A tuning run of made-up candidates, that writes a line to a log for each it is told of."""
-    from search.events import Measured
     from search.measure import Candidate, Limits
     from search.measure.reference import Workload
-    from search.tuner import autotune
+    from search.tuning.autotune import autotune
+    from search.tuning.events import Measured
     from tir import workloads
 
     class Endless:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Sequence
 
 from codegen.target import Target
-from search import space as spaces
-from search.rules import Rule
-from search.sketch import Sketch
+from search.space import derivation as spaces
+from search.space.rules import Rule
+from search.space.sketch import Sketch
 from tir.ir import PrimFunc
 
 

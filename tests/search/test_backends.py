@@ -9,7 +9,7 @@ import tir
 from codegen import BACKENDS, Target, lower, pass_names, stage_names
 from search.backends import SEARCH_BACKENDS, search_backend
 from search.measure import Limits
-from search.provenance import fingerprint
+from search.measure.provenance import fingerprint
 from search.space import generate
 from tir import workloads
 from tir.interpreter import run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tir import te
-from tir.analysis.digits import determined
+from tir.arith.digits import determined
 from tir.interpreter import InterpreterError, run
 from tir.ir import (
     FALSE,
@@ -683,7 +683,7 @@ def test_a_reduction_without_init():
 
 def test_determined_by_brute_force():
     """Whatever `determined` claims holds for all values; and it finds what mixed radix and divisions with remainder give."""
-    from tir.affine import polynomial
+    from tir.arith.affine import polynomial
 
     rng = np.random.default_rng(0)
     a, b, c = Var("a"), Var("b"), Var("c")

@@ -1,1 +1,1 @@
-"""Facts derived from the IR: the regions that statements read and write."""
+"""Facts derived from the IR: accesses and what stands around them, regions, dependences between iterations."""

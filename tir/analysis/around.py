@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
-from ..affine import Interval, Ranges
+from ..arith.affine import Interval, Ranges
+from ..arith.simplify import extent_range
 from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
-from ..simplify import extent_range
 from ..traverse import N, children, substitute, walk
 
 A = TypeVar("A", bound="Around")

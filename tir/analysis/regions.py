@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ..affine import Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
+from ..arith.affine import Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
+from ..arith.simplify import bounds as expr_bounds
+from ..arith.simplify import ranges_of, simplify
+from ..arith.size import lesser
 from ..ir import Block, Buffer, Const, Expr, Range, Region, Stmt, Store
-from ..simplify import bounds as expr_bounds
-from ..simplify import ranges_of, simplify
-from ..size import lesser
 from ..traverse import substatements
 from .around import Around, elements
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..affine import Interval, Polynomial, Ranges, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
+from ..arith.affine import Interval, Polynomial, Ranges, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
+from ..arith.simplify import nonnegative, prove, simplify, wraps
 from ..ir import (
     Allocate,
     Binary,
@@ -26,7 +27,6 @@ from ..ir import (
     guarded,
     seq,
 )
-from ..simplify import nonnegative, prove, simplify, wraps
 from ..traverse import children, substitute, walk
 from .around import Around, accesses
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..arith.points import Opaque, evaluate
 from ..ir import Buffer, Expr, PrimFunc, Var
-from ..points import Opaque, evaluate
 from ..traverse import stores
 
 

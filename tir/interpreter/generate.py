@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from .. import dtypes
+from ..arith.simplify import wraps
 from ..ir import (
     TRUE,
     Allocate,
@@ -36,7 +37,6 @@ from ..ir import (
     Var,
 )
 from ..script.printer import PRECEDENCE, last, stmt_text
-from ..simplify import wraps
 from ..traverse import blocks, fresh, walk
 from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
 from .plain import plain_names

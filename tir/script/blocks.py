@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..ir import NOTHING, Axis, Block, Const, Expr, Iter, Let, Region, Stmt, Var, binary
-from ..simplify import simplify
 from ..traverse import variables
 from . import tir as namespace_tir
 from .declarations import Declarations, Domain, Frame

@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes
-from ..affine import Interval
+from ..arith.affine import Interval
+from ..arith.simplify import bounds, extent_range
 from ..ir import Buffer, Expr, Region, as_expr, as_index
-from ..simplify import bounds, extent_range
 from ..traverse import loads, substitute
 from . import tir as namespace_tir
 from .error import ScriptError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import dtypes
+from ..arith.simplify import equal, simplify
 from ..ir import TRUE, Allocate, Buffer, Const, Expr, Iter, Let, Region, Stmt, Var, as_expr, binary
 from ..memory import check_scope
-from ..simplify import equal, simplify
 from ..traverse import N, substitute
 from . import tir as namespace_tir
 from .expressions import Expressions

@@ -6,8 +6,8 @@ import ast
 import operator
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
-from ..simplify import simplify
 from . import tir as namespace_tir
 from .context import Context
 from .values import Handle, Pointer

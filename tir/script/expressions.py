@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes, te
+from ..arith.simplify import prove
 from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
-from ..simplify import prove
 from . import ir as namespace_ir
 from . import tir as namespace_tir
 from .context import NUMBER

@@ -6,9 +6,9 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from ..arith.simplify import simplify
 from ..ir import NOTHING, THREAD_AXES, Annotations, Const, Expr, For, Kind, Stmt, Var, binary
 from ..nearest import did_you_mean
-from ..simplify import simplify
 from . import tir as namespace_tir
 from .declarations import Declarations, Domain, Wrapper
 from .values import Thread

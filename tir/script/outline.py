@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from ..affine import Interval
+from ..arith.affine import Interval
+from ..arith.simplify import extent_range, simplify
 from ..ir import (
     TRUE,
     Allocate,
@@ -35,7 +36,6 @@ from ..ir import (
     Var,
     conjunction,
 )
-from ..simplify import extent_range, simplify
 from ..traverse import blocks, rewrite, substitute
 from .printer import expr_text
 

@@ -124,7 +124,7 @@ def _region(region: Region) -> str:
         if r.extent == Const(1, r.extent.dtype):
             parts.append(_expr(r.min, 0))
         else:
-            from ..simplify import simplify
+            from ..arith.simplify import simplify
 
             parts.append(f"{_expr(r.min, 0)}:{_expr(simplify(r.min + r.extent), 0)}")
     return f"{region.buffer.name}[{', '.join(parts) or '()'}]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..affine import Interval
+from ..arith.affine import Interval
+from ..arith.simplify import simplify
 from ..ir import Binary, Buffer, Const, Expr, Var, binary
-from ..simplify import simplify
 from ..traverse import substitute, walk
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from .. import dtypes
-from ..affine import Interval
 from ..analysis.around import Around, elements
+from ..arith.affine import Interval
+from ..arith.points import Points, points_of
+from ..arith.simplify import bounds, extent_range
 from ..ir import (
     Allocate,
     Axis,
@@ -30,8 +32,6 @@ from ..ir import (
     Var,
     conjuncts,
 )
-from ..points import Points, points_of
-from ..simplify import bounds, extent_range
 from ..traverse import N, substatements, substitute, walk
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..affine import polynomial
-from ..analysis.digits import determined
+from ..arith.affine import polynomial
+from ..arith.digits import determined
+from ..arith.points import distinct
+from ..arith.simplify import prove, simplify
 from ..ir import Axis, Block, Const, PrimFunc, Store, Var, conjuncts
-from ..points import distinct
-from ..simplify import prove, simplify
 from ..traverse import substitute, variables, walk
 from .accesses import Access, Scope, accesses_in, first_iteration, scopes
 from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..analysis.around import elements
+from ..arith.points import points_of
+from ..arith.simplify import prove, simplify
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
-from ..points import points_of
 from ..script.printer import last
-from ..simplify import prove, simplify
 from ..traverse import variables
 from .accesses import Place, below, constant_extents, size_ranges
 from .report import Finding

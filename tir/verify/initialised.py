@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..arith.points import points_of
 from ..ir import Allocate, Block, Buffer, PrimFunc
-from ..points import points_of
 from ..traverse import variables, walk_stmts
 from .accesses import Access, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..affine import Interval, Polynomial, add, constant, names_in, polynomial, split_terms
-from ..affine import bounds as polynomial_bounds
-from ..analysis.digits import determined
+from ..arith.affine import Interval, Polynomial, add, constant, names_in, polynomial, split_terms
+from ..arith.affine import bounds as polynomial_bounds
+from ..arith.digits import determined
+from ..arith.points import POINTS, distinct, points_of
+from ..arith.simplify import extent_range, simplify
 from ..ir import Buffer, Const, Var
-from ..points import POINTS, distinct, points_of
-from ..simplify import extent_range, simplify
 from ..traverse import variables
 from .accesses import Access, Extents, Scope, constant_extents, grouped
 

@@ -17,9 +17,9 @@ from typing import Protocol, TypeVar
 from schedule.error import ScheduleError
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
+from tir.arith.size import mapped
 from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
-from tir.size import mapped
 from tir.traverse import loads, rewrite, stores
 
 from ..structure import Contraction, contraction, is_plain, reuses_data, size, stored

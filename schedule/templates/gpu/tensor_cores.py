@@ -14,9 +14,9 @@ from math import prod
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from tir import dtypes
+from tir.arith.size import mapped
 from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP
-from tir.size import mapped
 
 from ..structure import Contraction, last_axis, loop_of, size, stored
 from ..template import Template, Verdict

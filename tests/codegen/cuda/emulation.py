@@ -20,8 +20,8 @@ from codegen.cuda.launch import launches
 from codegen.cuda.prelude import FUNCTIONS
 from codegen.cuda.program import DeviceFunction, Program
 from tir import dtypes
+from tir.arith.points import evaluate
 from tir.ir import Buffer
-from tir.points import evaluate
 
 HEADER, MACHINE = (Path(__file__).with_name(f"emulation.{ending}") for ending in ("h", "cpp"))
 COMPILED = "TIR_EMULATION"  # names the folder of both once they are compiled, for child processes

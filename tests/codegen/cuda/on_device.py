@@ -33,7 +33,7 @@ from codegen.cuda.isolated import Tried, apart, attempt
 from codegen.target import Target
 from schedule import replay
 from schedule.templates import gpu
-from search.sample import sample
+from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
 from tests.codegen.cuda.random_schedules import cases

@@ -8,12 +8,12 @@ import tir
 from codegen.cuda import GPUError, emit, lower_cuda
 from codegen.cuda.compile import available, compile_cubin
 from schedule import Schedule, ScheduleError
+from schedule.intrinsics.tensor_intrin import registered
 from schedule.machine import H100
 from schedule.primitive import find_block
 from schedule.templates import gpu
 from schedule.templates.gpu import split_sum
 from schedule.templates.gpu.products import matches
-from schedule.tensor_intrin import registered
 from tests.arrays import integers
 from tests.codegen.cuda.emulation import EmulationError, compiler, emulate_texts
 from tests.codegen.cuda.test_kernels import check_all

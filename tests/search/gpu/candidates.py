@@ -15,7 +15,7 @@ import numpy as np
 from codegen.cuda import lower_cuda
 from codegen.target import Target
 from schedule import replay
-from search.sample import sample
+from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import emulate

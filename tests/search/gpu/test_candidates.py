@@ -10,7 +10,7 @@ from codegen.cuda.compile import available, compile_cubin
 from codegen.cuda.emit import emit
 from codegen.target import Target
 from schedule import replay
-from search.sample import sample
+from search.population.sample import sample
 from search.space import generate
 from tests.arrays import copies, integers
 from tests.codegen.cuda.emulation import compiler, emulate

@@ -10,7 +10,7 @@ from search import best_schedule
 from search.measure import Limits
 from search.measure.reference import Workload
 from search.records import Records
-from search.tuner import autotune
+from search.tuning.autotune import autotune
 from tests.codegen.cuda.emulation import compiler, machine
 from tir import workloads
 from tir.tune import main
@@ -74,7 +74,7 @@ def test_sketches_are_printed_for_a_gpu(capsys):
 
 
 def test_proposals_repeat_with_the_seed():
-    from search.strategies import search
+    from search.policy.strategies import search
     from search.task import Task
 
     task = Task.of(workloads.make("gmm", (61, 67, 109)).func, "cuda")

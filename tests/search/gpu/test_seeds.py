@@ -9,8 +9,8 @@ import tir
 from codegen.cuda import lower_cuda
 from codegen.target import Target
 from schedule import replay
+from search.policy.strategies import search, seeds
 from search.space import generate
-from search.strategies import search, seeds
 from search.task import Task
 from tests.arrays import copies
 from tests.codegen.cuda.emulation import compiler, emulate

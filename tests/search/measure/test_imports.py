@@ -11,7 +11,7 @@ import search.measure
 from tests.test_architecture import imported
 
 FOLDER = Path(search.measure.__file__).parent
-BELOW = ("search.measure", "search.provenance", "search.task")  # of the search, all that measuring may know
+BELOW = ("search.measure", "search.measure.provenance", "search.task")  # of the search, all that measuring may know
 
 
 def above(source: str) -> list[str]:
@@ -35,10 +35,10 @@ def test_measuring_imports_nothing_of_the_space(path):
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("def f():\n    from ..default import default_schedule", "search.default.default_schedule"),
-        ("from .. import sketch", "search.sketch"),
-        ("import search.tuner", "search.tuner"),
-        ("from importlib import import_module\nimport_module('search.space')", "search.space"),
+        ("def f():\n    from ..default import default_schedule", "search.policy.construction.default_schedule"),
+        ("from .. import sketch", "search.space.sketch"),
+        ("import search.tuning.autotune", "search.tuning.autotune"),
+        ("from importlib import import_module\nimport_module('search.space.derivation')", "search.space.derivation"),
     ],
 )
 def test_what_is_above_is_found(source, module):

@@ -17,10 +17,10 @@ from search.measure import BASELINE, Candidate, Limits, LocalMeasurer, WorkerErr
 from search.measure.local import _suspicious
 from search.measure.memory import resident
 from search.measure.outcome import Measurement
+from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import (
     Workload,
 )
-from search.provenance import Provenance, fingerprint
 from search.task import Task
 from tir import workloads
 

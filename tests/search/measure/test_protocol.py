@@ -11,7 +11,7 @@ import pytest
 
 import tir
 from search.measure import BASELINE, Baseline, BuildsAhead, Candidate, Comparison, LocalMeasurer, Measurement, Measurer, Pauses
-from search.provenance import Provenance
+from search.measure.provenance import Provenance
 from search.records import Records
 from search.task import Task
 from tir import workloads

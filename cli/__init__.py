@@ -1,0 +1,1 @@
+"""The command lines: `tune` is `python -m tir.tune`."""

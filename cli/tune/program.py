@@ -1,0 +1,103 @@
+"""What is to be tuned: one of the workloads, or a function from a file of the user's own."""
+
+from __future__ import annotations
+
+import math
+import re
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tir.ir import PrimFunc, const_shape
+
+from .arguments import Usage, refusing, sizes
+
+if TYPE_CHECKING:
+    from search.measure.reference import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function, under the `name` that it has on the command line. `workload` says which one it is, and is None for a function
+    from a file, which has no `shape` but its own; `dtype` are the types of its elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    func: PrimFunc
+    workload: Workload | None
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {sizes(self.shape)}".rstrip()
+
+
+def is_file(word: str) -> bool:
+    """Whether a word of the command line is `FILE.py` or `FILE.py:NAME`."""
+    return Path(word.partition(":")[0]).suffix == ".py"
+
+
+def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "float32") -> Program:
+    """The workload of that name and shape, or the function in that file; Usage, with what was expected, if there is none such."""
+    if not is_file(word):
+        return _workload(word, shape, dtype)
+    if shape:
+        raise Usage(f"--shape goes with a workload; the function in {word} has the sizes that it is written with")
+    func = _from_file(word)
+    with refusing(word):  # a symbolic size
+        if not _fits(func):
+            raise Usage(f"{word} does not fit into the memory of this machine")
+    return Program(word, (), ", ".join(dict.fromkeys(b.dtype for b in func.buffers)), func, None)
+
+
+def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Program:
+    import workloads
+    from search.measure.reference import Workload
+
+    try:
+        known = workloads.get(name)
+        lengths = known.sizes(_shape(shape, known.usage) if isinstance(shape, str) else shape)
+        if not _fits(known.build(dtype, *lengths)):
+            raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine")
+        workload = Workload(name, lengths, dtype)
+        return Program(name, lengths, dtype, workload.instance().func, workload)
+    except ValueError as error:
+        raise Usage(str(error)) from None
+
+
+def _shape(text: str, usage: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise Usage(f"--shape takes integers separated by commas, {usage}; got {text!r}")
+    return tuple(map(int, parts))
+
+
+def _fits(func: PrimFunc) -> bool:
+    """Whether the arrays of a function, with their reference in float64, fit into the memory of this machine."""
+    from search.measure.memory import memory
+    from tir import dtypes
+
+    needed = sum(math.prod(const_shape(b)) * (dtypes.nbytes(b.dtype) + 8) for b in (*func.buffers, *func.allocs))
+    return needed <= (memory() or needed)
+
+
+def _from_file(word: str) -> PrimFunc:
+    """The function that `FILE.py:NAME` stands for; `FILE.py` will do where the file has only one. The file is run."""
+    from tir.script.module import Module
+
+    path, _, name = word.partition(":")
+    with refusing(f"cannot read a function from {path}", (OSError, ImportError, SyntaxError)):
+        values = runpy.run_path(path)
+    found: dict[str, PrimFunc] = {}
+    for key, value in values.items():
+        if isinstance(value, PrimFunc):
+            found[key] = value
+        elif isinstance(value, Module):
+            found |= {f"{key}.{part}": func for part, func in value.items()}
+    if name in found or (not name and len(found) == 1):
+        return found[name] if name else next(iter(found.values()))
+    there = f"{path} has {', '.join(found) or 'none that te.create_prim_func or @T.prim_func made'}"
+    if name:
+        raise Usage(f"there is no function {name!r}: {there}")
+    raise Usage(f"one function was expected, but {there}; {path}:NAME takes one of several")

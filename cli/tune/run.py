@@ -1,0 +1,142 @@
+"""`python -m tir.tune WORKLOAD`: a tuning run, from the words of the command line to the table at its end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import ExitStack
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .arguments import Usage, measurable, parse_rules, parse_space, parse_target, refusing, writable
+from .program import parse_program
+from .progress import LineProgress, LiveProgress
+from .saved import Saver, saved_to
+from .table import as_json, describe, table
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.tuning.events import Callback
+    from search.tuning.result import Result
+    from tir.ir import PrimFunc
+
+    from .program import Program
+
+
+def tune(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    """Search, show how it goes, and print what was found; the exit status."""
+    program = parse_program(args.words[0], args.shape)
+    target = parse_target(args.target or "llvm", args.threads)
+    if "builder" not in options and "measurer" not in options:
+        measurable(target)
+    header = describe(program, args.target or "llvm", target.num_cores)
+    saver = None
+    if args.out is not None:
+        from search.measure.provenance import versions
+
+        saver = Saver(writable("--out", args.out), {**header, "seed": args.seed, "versions": versions()})
+    if args.report is not None:
+        writable("--report", args.report)
+        _check_report()
+
+    from search.measure import WorkerError
+    from search.task import Task
+    from search.tuning.autotune import NothingFound
+
+    started = time.monotonic()
+
+    def nothing(outcomes: dict[str, int] | None = None) -> int:
+        if args.json:
+            task = Task.of(program.func, target, workload=program.workload)
+            print(as_json(header, task.flop, outcomes or {}, time.monotonic() - started))
+        return 1
+
+    try:
+        result = _search(args, options, program, target, saver)
+    except WorkerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return nothing()
+    except NothingFound as error:
+        hint = "\n  a longer --timeout lets slow candidates end" if "run_timeout" in error.reasons else ""
+        print(f"error: {error}{hint}", file=sys.stderr)
+        return nothing(error.outcomes)
+    except KeyboardInterrupt:  # before there was anything to end with
+        nothing()
+        raise
+    _print(result, args, options, header, saver)
+    return 130 if result.interrupted else 0
+
+
+def _search(args: argparse.Namespace, options: dict[str, Any], program: Program, target: Target, saver: Saver | None) -> Result:
+    """The run itself, with its progress on standard error."""
+    from schedule import ScheduleError
+    from search.measure import Limits
+    from search.records import Records, RecordsError
+    from search.tuning.autotune import autotune
+    from tir.verify import VerifyError
+
+    space, rules = None if args.space is None else parse_space(args.space), parse_rules(args.rules)
+    chosen = {"search": args.search, "model": args.model, "space": space, "rules": rules}
+    named = {name: value for name, value in chosen.items() if value is not None}
+    callbacks: list[Callback] = [] if saver is None else [saver]
+    with (
+        refusing("--records", RecordsError),
+        refusing(f"{program.name} is not well formed", VerifyError),
+        refusing(f"--space {args.space}", ScheduleError),  # a space of one's own: the errors of candidates are outcomes
+        ExitStack() as stack,
+    ):
+        records = None if args.records is None else stack.enter_context(Records(args.records))
+        if not args.quiet:
+            live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+            progress = LiveProgress() if live else LineProgress(sys.stderr)
+            stack.callback(progress.close)
+            callbacks.append(progress)
+        trials = args.trials if args.trials is not None or args.seconds is not None else 64
+        own = {"records": records, "seed": args.seed, "callbacks": callbacks, "limits": Limits(run=args.timeout)}
+        return autotune(program.func, target, trials, args.seconds, workload=program.workload, **own, **{**options, **named})
+
+
+def _print(
+    result: Result, args: argparse.Namespace, options: dict[str, Any], header: dict[str, Any], saver: Saver | None
+) -> None:
+    """What was found: the table, the program, and the files that were asked for."""
+    report = sys.stderr if args.json else sys.stdout
+    print(table(header, result), file=report)
+    for problem in (result.problem, "" if saver is None else saver.problem):
+        if problem:
+            print(f"warning: {problem}", file=sys.stderr)
+    if saver is not None and not saver.problem:
+        print(saved_to(args.out), file=report)
+    show(result.task.func, result.trace, args, options)
+    if args.json:
+        times = {"unscheduled": result.baseline, "best": result.seconds, "numpy": result.numpy}
+        errors = result.max_error, result.tolerance
+        print(as_json(header, result.task.flop, result.outcomes, result.elapsed, times, errors, result.scored))
+    if args.report is not None:
+        _report(args.report, result, report)
+
+
+def show(func: PrimFunc, trace: Any, args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Print the program that a trace makes, as the builder in use makes it."""
+    made = import_module(options.get("builder", "search.measure.builder")).schedule(func, trace)
+    print(f"\n{made.script() if args.show else made.outline()}", file=sys.stderr if args.json else sys.stdout)
+
+
+def _check_report() -> None:
+    """Usage if what draws the report is missing: better before the search than after it."""
+    from search.report import available
+
+    if not available():
+        raise Usage("--report draws with matplotlib, which is not installed: pip install 'tir-compiler[report]'")
+
+
+def _report(path: str, result: Result, stream: Any) -> None:
+    from search.report import write
+
+    try:
+        write(path, result)
+        print(f"how the search went: {path}", file=stream)
+    except OSError as error:
+        print(f"warning: could not write {path}: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,86 @@
+"""The file that `--out` writes: the best schedule so far, from which it can be built again."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tir.files import write_atomically
+
+from .arguments import Usage
+
+if TYPE_CHECKING:
+    from search.tuning.events import Event
+
+FORMAT = 1  # of the file
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    """Write a schedule; `content` is what `read` gives back."""
+    write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False) + "\n")
+
+
+def saved_to(path: str | Path) -> str:
+    return f"saved to {path}; build it again with: python -m tir.tune --apply {path}"
+
+
+class Saver:
+    """A callback that keeps the best schedule so far in a file. `problem` is why the file is not up to date."""
+
+    def __init__(self, path: Path, header: dict[str, Any]):
+        self._path, self.problem = path, ""
+        self._seconds: dict[str, float | None] = {"unscheduled": None, "best": None, "numpy": None}
+        self._content = {**header, "seconds": self._seconds}
+
+    def __call__(self, event: Event) -> None:
+        from search.tuning.events import Finished, NewBest, Prepared
+
+        match event:
+            case Prepared(baseline, numpy):
+                self._seconds.update(unscheduled=finite(baseline.seconds), numpy=numpy)
+            case NewBest(measurement):
+                self._save(measurement.candidate.trace, best=measurement.seconds)
+            case Finished(result):
+                self._content.update(flop=result.task.flop, key=result.task.key)
+                self._content.update(max_error=result.max_error, tolerance=result.tolerance)
+                self._save(result.trace, best=result.seconds, numpy=result.numpy)
+
+    def _save(self, trace: Any, **seconds: float | None) -> None:
+        self._seconds.update(seconds)
+        try:
+            save(self._path, {**self._content, "trace": trace})
+            self.problem = ""
+        except OSError as error:  # a full disk is no reason to lose the search
+            self.problem = f"could not write {self._path}: {error.strerror}"
+
+
+def finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None
+
+
+_FIELDS = {"workload": str, "shape": list, "target": str, "threads": int}
+
+
+def read(path: str) -> dict[str, Any]:
+    """What `--out` wrote; Usage if the file is something else."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Usage(f"--apply: cannot read {path}: {error.strerror}") from None
+    except ValueError as error:  # of JSON or of UTF-8
+        raise Usage(f"--apply: {path} is not JSON: {error}") from None
+    if not isinstance(content, dict) or "trace" not in content:
+        raise Usage(f"--apply: {path} was not written by --out: it holds no trace")
+    for name, kind in _FIELDS.items():
+        if not isinstance(content.get(name), kind) or isinstance(content.get(name), bool):
+            raise Usage(f"--apply: in {path}, {name!r} should be of type {kind.__name__}, got {content.get(name)!r}")
+    if content.get("format") != FORMAT:
+        raise Usage(f"--apply: {path} has format {content.get('format')!r}; {FORMAT} is understood")
+    seconds = content.get("seconds", {})
+    if not isinstance(seconds, dict) or not all(v is None or isinstance(v, (int, float)) for v in seconds.values()):
+        raise Usage(f"--apply: in {path}, 'seconds' should hold numbers, got {seconds!r}")
+    if content["threads"] < 1:
+        raise Usage(f"--apply: in {path}, 'threads' should be at least 1, got {content['threads']}")
+    return content

@@ -1,0 +1,97 @@
+"""Tensor intrinsics: what an instruction computes, and the program to put in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tir import dtypes
+from tir.interpreter import run
+from tir.ir import Buffer, PrimFunc, const_shape
+
+_REGISTERED: dict[str, TensorIntrin] = {}  # filled by `register`
+
+
+@dataclass(frozen=True)
+class TensorIntrin:
+    """An intrinsic for `Schedule.tensorize`: `desc` says what it computes, `impl` how; both take the same buffers.
+
+    `desc` is the nest that is looked for, with the loops, blocks and operations as they stand in programs. `impl` is what
+    replaces it: vectorised loops that the backend knows to be one instruction, or anything else that computes the same.
+    """
+
+    name: str
+    desc: PrimFunc
+    impl: PrimFunc
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
+        """Make an intrinsic known under a name.
+
+        ValueError if the name is taken (unless `override`), or if the parameters are not buffers of the same constant shapes and
+        dtypes in both functions.
+        """
+        if name in _REGISTERED and not override:
+            raise ValueError(f"a tensor intrinsic called {name!r} is registered already; override=True replaces it")
+        for what, func in (("desc", desc), ("impl", impl)):
+            if not isinstance(func, PrimFunc):
+                raise TypeError(f"`{what}` must be a function of the script dialect (@T.prim_func), got {type(func).__name__}")
+            for p in func.params:
+                if not isinstance(p, Buffer):
+                    raise ValueError(f"a parameter of an intrinsic must be a buffer, `{p.name}` of `{what}` is a size")
+        ours, theirs = ([(const_shape(p), p.dtype) for p in f.buffers] for f in (desc, impl))
+        if ours != theirs:
+            raise ValueError(f"`desc` and `impl` must take the same buffers, got {_listed(desc)} and {_listed(impl)}")
+        result = _REGISTERED[name] = TensorIntrin(name, desc, impl)
+        return result
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """The intrinsic of a name. ValueError (None with `allow_missing`) where there is none."""
+        known = registered()
+        if name not in known and not allow_missing:
+            raise ValueError(f"no tensor intrinsic is called {name!r}; registered are {', '.join(sorted(known))}")
+        return known.get(name)
+
+    def difference(self) -> str | None:
+        """Where `impl` computes something else than `desc`, tried on small integers; None if nowhere."""
+        return _difference(self)
+
+
+def registered() -> dict[str, TensorIntrin]:
+    """All intrinsics by name, those of this package included."""
+    from . import cpu, cuda  # noqa: F401  (they register)
+
+    return _REGISTERED
+
+
+@cache
+def _difference(intrinsic: TensorIntrin) -> str | None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        old = [_values(p, rng) for p in intrinsic.desc.buffers]
+        new = [a.copy() for a in old]
+        run(intrinsic.desc, *old, seed=seed)
+        run(intrinsic.impl, *new, seed=seed)
+        for p, x, y in zip(intrinsic.desc.buffers, old, new, strict=True):
+            wrong = np.argwhere(x != y)
+            if len(wrong):
+                at = ", ".join(map(str, wrong[0])) or "()"
+                return (
+                    f"`{p.name}[{at}]` is {x[tuple(wrong[0])]} by its description and {y[tuple(wrong[0])]} by its implementation"
+                )
+    return None
+
+
+def _values(p: Buffer, rng: np.random.Generator) -> np.ndarray:
+    low = 0 if p.dtype.startswith("uint") or p.dtype == "bool" else -3
+    values = np.asarray(rng.integers(low, 2 if p.dtype == "bool" else 4, const_shape(p)))
+    if p.dtype == "bfloat16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(dtypes.storage(p.dtype))
+
+
+def _listed(func: PrimFunc) -> str:
+    return ", ".join(f"{p.name}: {p.dtype}{list(const_shape(p))}" for p in func.buffers)

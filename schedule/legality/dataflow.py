@@ -1,0 +1,312 @@
+"""Where the statements of a function stand, what they read and write, and what lies between two places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+from tir.arith.affine import Interval
+from tir.arith.simplify import ranges_of
+from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
+from tir.nearest import did_you_mean
+from tir.traverse import children, loads, walk
+
+from ..error import Mark, ScheduleError, listing
+from ..primitive import KIND_WORDS, block_at, find_loop, loop_at
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A block, or a statement that is in none: `above` is the way from the root of the scope to it, itself left out."""
+
+    stmt: Stmt
+    above: tuple[Stmt, ...]
+    order: int
+
+    @property
+    def block(self) -> Block:
+        """The block, where it is known to be one."""
+        assert type(self.stmt) is Block
+        return self.stmt
+
+    @cached_property
+    def accesses(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of the buffers read and of those written."""
+        read, written = set(), set()
+        stack: list[Node] = [self.stmt]
+        while stack:
+            n = stack.pop()
+            if type(n) is Load:
+                read.add(n.buffer.name)
+            elif type(n) is Store:
+                written.add(n.buffer.name)
+            stack.extend([c for c in children(n) if type(c) not in (Buffer, Region)])  # of what is executed
+        return frozenset(read), frozenset(written)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.accesses[0]
+
+    @property
+    def writes(self) -> frozenset[str]:
+        return self.accesses[1]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The buffers read but not written."""
+        return self.reads - self.writes
+
+    @cached_property
+    def loops(self) -> tuple[For, ...]:
+        """The loops around, outermost first, within the scope."""
+        return tuple(s for s in self.above if type(s) is For)
+
+    @cached_property
+    def alone(self) -> tuple[For, ...]:
+        """The innermost loops around, those that hold nothing else, outermost first."""
+        count = len(list(takewhile(lambda s: type(s) is For, reversed(self.above))))
+        return self.loops[len(self.loops) - count :]
+
+    def inside(self, outer: Iterable[For]) -> list[For]:
+        """The loops around that are none of `outer`."""
+        return [x for x in self.loops if not any(x is o for o in outer)]
+
+    @property
+    def name(self) -> str:
+        return self.stmt.name if type(self.stmt) is Block else "a statement outside of blocks"
+
+    @property
+    def quoted(self) -> str:
+        return f"`{self.stmt.name}`" if type(self.stmt) is Block else self.name
+
+    def under(self, stmt: Stmt) -> bool:
+        return self.stmt is stmt or any(s is stmt for s in self.above)
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """The body of a block that contains others, or of the whole function, and its leaves in program order."""
+
+    func: PrimFunc
+    around: tuple[Stmt, ...]  # from the root of the function to the enclosing block, inclusive; () for the whole function
+    root: Stmt
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        found: list[Leaf] = []
+
+        def visit(stmt: Stmt, above: tuple[Stmt, ...]) -> None:
+            if type(stmt) is Seq:
+                for s in stmt.stmts:
+                    visit(s, (*above, stmt))
+            elif type(stmt) is For and (type(stmt.extent) is Const or not loads(stmt.extent)):
+                visit(stmt.body, (*above, stmt))
+            else:
+                found.append(Leaf(stmt, above, len(found)))
+
+        visit(self.root, ())
+        return tuple(found)
+
+    @property
+    def block(self) -> Block | None:
+        """The enclosing block; None where the scope is the whole function."""
+        return self.around[-1] if self.around else None  # type: ignore[return-value]
+
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        """The buffers whose contents matter outside: parameters, and whatever is accessed outside of this scope."""
+        found = {b.name for b in self.func.buffers}
+        stack: list = [self.func.body] if self.around else []
+        while stack:
+            n = stack.pop()
+            if n is not self.root:
+                if type(n) in (Load, Store):
+                    found.add(n.buffer.name)
+                stack.extend(children(n))
+        return frozenset(found)
+
+    @cached_property
+    def ranges(self) -> dict[str, Interval]:
+        """The ranges of the variables that come from outside: iteration variables of the enclosing blocks."""
+        return ranges_of(s for s in self.around if type(s) is Block)
+
+    def leaf(self, stmt: Stmt) -> Leaf:
+        return next(leaf for leaf in self.leaves if leaf.stmt is stmt)
+
+    def leaves_under(self, stmt: Stmt) -> list[Leaf]:
+        return [leaf for leaf in self.leaves if leaf.under(stmt)]
+
+    @cached_property
+    def users(self) -> tuple[dict[str, list[Leaf]], dict[str, list[Leaf]]]:
+        """By buffer: the leaves that read it, and those that write it, in program order."""
+        readers: dict[str, list[Leaf]] = {}
+        writers: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            for name in leaf.reads:
+                readers.setdefault(name, []).append(leaf)
+            for name in leaf.writes:
+                writers.setdefault(name, []).append(leaf)
+        return readers, writers
+
+    def writers(self, buffer: str) -> list[Leaf]:
+        return self.users[1].get(buffer, [])
+
+    def readers(self, buffer: str) -> list[Leaf]:
+        return self.users[0].get(buffer, [])
+
+    def buffer(self, name: str) -> Buffer:
+        return next(n for n in walk(self.root) if type(n) is Buffer and n.name == name)
+
+
+def locate(func: PrimFunc, block: str) -> tuple[Scope, Leaf]:
+    """The scope that a block is in, and the block as a leaf of it; refuses a block under an `if` or a `let`."""
+    target, path = block_at(func, block)
+    scope = scope_of(func, path)
+    for leaf in scope.leaves:
+        if leaf.stmt is target:
+            return scope, leaf
+    guard = next(s for s in path if any(s is leaf.stmt for leaf in scope.leaves))
+    raise _in_the_way(f"`{block}` stands", guard, (target, "the block"))
+
+
+def _in_the_way(stands: str, stmt: Stmt, *marks: Mark) -> ScheduleError:
+    """The refusal of a place with a statement around it that is neither a loop of its own extent nor a block."""
+    match stmt:
+        case If(condition):
+            what = f"`if {condition}`"
+            hint = "do this before add_guard and hoist_predicate, or make the condition one of the block (T.where)"
+        case For():
+            what = f"`{stmt.name}`, a loop whose extent is read from memory"
+            hint = "run over the largest extent, and make the rest a condition of the block (T.where)"
+        case Let(var):
+            what, hint = f"the binding of `{var.name}`", f"write its value where `{var.name}` is used"
+        case Allocate(buffer):
+            what, hint = f"the allocation of `{buffer.name}`", "allocate it in the function or in a block (T.alloc_buffer)"
+        case _:
+            what, hint = f"a statement of kind {type(stmt).__name__}", "move it out of that statement in the program"
+    return ScheduleError(f"{stands} under {what}; only loops and blocks may be around it", (stmt, "around it"), *marks, hint=hint)
+
+
+def loop_around(leaf: Leaf, func: PrimFunc, loop: str) -> int:
+    """The number of a loop among those around a block, outermost first; refuses one that is not around it."""
+    target = find_loop(func, loop)
+    for n, x in enumerate(leaf.loops):
+        if x is target:
+            return n
+    around = [x.name for x in leaf.loops]
+    raise ScheduleError(
+        f"`{loop}` is not a loop around {leaf.quoted}; these are {listing(around)}",
+        (target, "the loop"),
+        (leaf.stmt, "the block"),
+        hint=None if around else f"add_unit_loop({leaf.name!r}) makes one",
+    )
+
+
+def locate_loop(scope: Scope, moved: Leaf, loop: str) -> tuple[For, tuple[Stmt, ...]]:
+    """A loop, and the way from the root of the scope to it, inclusive, if a block may be put under it."""
+    target, path = loop_at(scope.func, loop)
+    within = scope_of(scope.func, path)
+    if within.root is not scope.root:
+        here = f"the block `{scope.block.name}`" if scope.block is not None else "the function, in no other block"
+        raise ScheduleError(
+            f"`{loop}` and {moved.quoted} are not inside the same block",
+            (target, "the loop"),
+            (moved.stmt, "the block"),
+            hint=f"choose a loop that is directly inside {here}",
+        )
+    inside = path[len(scope.around) :]
+    strange = next((s for s in inside if any(s is leaf.stmt for leaf in scope.leaves)), None)
+    if strange is not None:
+        raise _in_the_way(f"what is in `{loop}` stands", strange)
+    if any(s is target for s in moved.above):
+        raise ScheduleError(
+            f"{moved.quoted} is under `{loop}` already",
+            (target, "the loop"),
+            (moved.stmt, "the block"),
+            hint="blocks move into other nests; reorder changes the order of the loops around one",
+        )
+    need_not_vectorized(inside, "nothing can be moved into its lanes")
+    return target, tuple(inside)
+
+
+def need_not_vectorized(path: Iterable[Stmt], so: str) -> None:
+    """Refuse a path with a vectorized loop on it; `so` says what follows from that."""
+    for s in path:
+        if type(s) is For and s.kind is Kind.VECTORIZED:
+            raise ScheduleError(f"`{s.name}` is vectorized, and {so}", (s, KIND_WORDS[s.kind]), hint="vectorize afterwards")
+
+
+def scope_of(func: PrimFunc, path: Sequence[Stmt]) -> Scope:
+    """The scope that the last statement of a path is in."""
+    cut = max((n for n, s in enumerate(path[:-1]) if type(s) is Block), default=-1)
+    around = tuple(path[: cut + 1])
+    return Scope(func, around, path[cut + 1])  # the block's body, or its init
+
+
+def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """The statements with which two paths from one root begin."""
+    return tuple(x for x, _ in takewhile(lambda pair: pair[0] is pair[1], zip(a, b, strict=False)))
+
+
+def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
+    return tuple(s for s in shared(a, b) if type(s) is For)
+
+
+def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+    """The leaves under the two different statements below the common part of two paths, and those between."""
+    n = len(shared(a, b))
+    orders = [leaf.order for leaf in scope.leaves if leaf.under(a[n]) or leaf.under(b[n])]
+    return list(scope.leaves[min(orders) : max(orders) + 1])
+
+
+def running_between(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:
+    """The leaves that may run between two places: all in the outermost loop around both, else their `span`."""
+    outermost = next(iter(shared_loops(a, b)), None)
+    return span(scope, a, b) if outermost is None else scope.leaves_under(outermost)
+
+
+def buffer_of(block: Block, index: int | str, written: bool) -> Buffer:
+    """The buffer that a block reads (or writes), by its number among them or by its name; refuses where there is none."""
+    found = used_buffers(block, written)
+    what = "writes" if written else "reads"
+    if isinstance(index, str):
+        if index not in found:
+            raise ScheduleError(
+                f"`{block.name}` {what} no buffer called `{index}`, but {listing(found)}",
+                (block, f"{what} {listing(found)}"),
+                hint=did_you_mean(index, found),
+            )
+        return found[index]
+    if not 0 <= index < len(found):
+        raise ScheduleError(
+            f"`{block.name}` {what} {len(found)} buffer(s), {listing(found)}: there is no number {index}",
+            (block, "the block"),
+            hint="numbers start at 0; a name does as well",
+        )
+    return list(found.values())[index]
+
+
+def buffer_called(stmt: For | Block, name: str) -> Buffer:
+    """The buffer of this name that a loop or block uses; refuses where there is none."""
+    found = {n.name: n for n in walk(stmt) if type(n) is Buffer}
+    if name not in found:
+        reason = f"`{stmt.name}` uses no buffer called `{name}`, but {listing(found)}"
+        raise ScheduleError(reason, (stmt, "here"), hint=did_you_mean(name, found))
+    return found[name]
+
+
+def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
+    """The buffers that a block reads (or writes), by name, in the order of the stated regions, else of first use.
+
+    What a reduction with an init accumulates in does not count as read.
+    """
+    stated = block.writes if written else block.reads
+    if stated is not None:
+        return {r.buffer.name: r.buffer for r in stated}
+    kind = Store if written else Load
+    nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
+    found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}  # type: ignore[attr-defined]
+    begun = set() if written or block.init is None else {s.buffer.name for s in walk(block.init) if type(s) is Store}
+    return {name: buffer for name, buffer in found.items() if name not in begun}

@@ -1,0 +1,233 @@
+"""The bindings of a block as numbers whose digits are loops: `i_0 * 16 + i_1 * 4 + i_2`.
+
+A loop that is taken apart by `//` and `%`, as those that `fuse` makes are, is first written as a number itself; its digits are
+called `f.0`, `f.1`, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tir.arith.affine import Interval, excess, polynomial, to_expr
+from tir.arith.digits import cuts, in_digits
+from tir.arith.simplify import ranges_of, simplify
+from tir.arith.size import single
+from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.traverse import substitute, variables
+
+from ..error import Mark, ScheduleError
+
+
+class Unproved(Exception):
+    """What was to be shown about the iterations of a block cannot be shown; the message says why, the hint what to try."""
+
+    def __init__(self, reason: str, hint: str | None = None):
+        super().__init__(reason)
+        self.hint = hint
+
+
+@contextmanager
+def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
+    """Refuse a step where it remains unproved `what`, a clause; the hint is for proofs that have none of their own."""
+    try:
+        yield
+    except Unproved as reason:
+        raise ScheduleError(f"it cannot be shown {what}: {reason}", *marks, hint=reason.hint or hint) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """A loop, or a part of a fused one, as it occurs in a binding."""
+
+    name: str
+    coefficient: int
+    extent: int
+    inner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition `polynomial < bound` of a predicate: over the loops, and over digits."""
+
+    loops: Expr
+    digits: dict[str, int]
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The bindings of a block as numbers: the digits of each iteration variable, lowest first, and a constant."""
+
+    digits: dict[str, list[Digit]]
+    constants: dict[str, int]
+    limits: dict[str, list[Limit]]
+
+
+def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> Numbers:
+    """Read bindings and predicate as numbers; raises Unproved where they are something else.
+
+    With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
+    """
+    spatial = [it for it in iters if it.axis is Axis.SPATIAL]
+    placing = variables(*(it.binding for it in spatial))
+    reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
+    counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
+    _need_roles(block, inner if distinct else (*outer, *inner), placing, reducing, counting, {x.name for x in inner})
+
+    loops = (*outer, *inner)
+    ranges = ranges_of(loops)
+    extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
+    conditions = _conditions(block, reducing - placing, distinct)
+    bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
+    fused, parts, digit_ranges = _fused((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
+    sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
+    inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
+    reader = _Reader(fused, digit_ranges, sizes, inside, distinct, {})
+
+    digits: dict[str, list[Digit]] = {}
+    constants: dict[str, int] = {}
+    for it in spatial:
+        name = it.var.name
+        found, constants[name] = reader.terms(bindings[name], f"`{name}` = `{it.binding}`")
+        digits[name] = reader.digits(name, found)
+    for d, size in parts.items():
+        if not single(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
+            raise _repeated(_loop_of(d), block)
+    limits: dict[str, list[Limit]] = {name: [] for name in digits}
+    for expr, bound in conditions:
+        owned = reader.limit(expr, bound)
+        if owned is not None:
+            limits[owned[0]].append(owned[1])
+    return Numbers(digits, constants, limits)
+
+
+_UNFUSED = "do this before the loops are fused"
+
+
+def _repeated(loop: str, block: Block) -> Unproved:
+    return Unproved(
+        f"`{loop}` repeats `{block.name}`",
+        f"do this before `{block.name}` is moved under `{loop}`, or choose a loop inside `{loop}`",
+    )
+
+
+def _loop_of(digit: str) -> str:
+    return digit.split(".")[0]
+
+
+def _need_roles(
+    block: Block, loops: Sequence[For], placing: set[str], reducing: set[str], counting: set[str], inside: set[str]
+) -> None:
+    """Each loop has a constant number of iterations and drives spatial axes, or is an inner one that drives the reduction."""
+    for x in loops:
+        if type(x.extent) is not Const and x.name not in counting:
+            raise Unproved(f"the extent of `{x.name}` is not a constant")
+    for x in loops:
+        if type(x.extent) is Const and single(x.extent.value):
+            continue
+        if x.name in reducing and x.name not in inside:
+            raise Unproved(f"`{x.name}` is a loop of the reduction", f"choose a place outside of `{x.name}`")
+        if x.name in reducing and x.name in placing:
+            raise Unproved(f"`{x.name}` is a loop of the reduction and of spatial axes as well", _UNFUSED)
+        if x.name not in reducing and x.name not in placing:
+            raise _repeated(x.name, block)
+
+
+def _conditions(block: Block, ignored: set[str], distinct: bool) -> list[tuple[Expr, int]]:
+    """The predicate as upper bounds, without conditions on `ignored` loops alone."""
+    found = []
+    for c in conjuncts(block.predicate):
+        upper = None if variables(c) <= ignored else upper_bound(c)
+        if upper is not None:
+            found.append(upper)
+        elif not distinct and not variables(c) <= ignored:
+            raise Unproved(f"the condition `{c}` is not an upper bound")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads expressions over loops as sums of digits, of which each belongs to one iteration variable, its owner."""
+
+    fused: Mapping[str, Expr]
+    ranges: Mapping[str, Interval]
+    sizes: Mapping[str, int]
+    inside: set[str]
+    distinct: bool
+    owner: dict[str, str]
+
+    def matters(self, digit: str) -> bool:
+        return not self.distinct or digit in self.inside
+
+    def terms(self, expr: Expr, what: str) -> tuple[dict[str, int], int]:
+        """The coefficients of digits, and the constant, of a sum."""
+        found: dict[str, int] = {}
+        offset = 0
+        for m, c in polynomial(simplify(substitute(expr, self.fused), self.ranges)).items():
+            if m == ():
+                offset = c
+            elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and c > 0:
+                found[m[0].name] = c
+            elif not self.distinct or any(variables(a) & self.inside for a in m):
+                raise Unproved(f"{what} is not a sum of loops", _UNFUSED)
+        return found, offset
+
+    def digits(self, name: str, found: Mapping[str, int]) -> list[Digit]:
+        """The digits of an iteration variable, lowest first, which it then owns."""
+        result = []
+        for d, factor in sorted(found.items(), key=lambda item: (item[1], self.sizes[item[0]])):
+            if single(self.sizes[d]):
+                continue
+            if self.owner.setdefault(d, name) != name and self.matters(d):
+                raise Unproved(f"`{self.owner[d]}` and `{name}` move together")
+            result.append(Digit(d, factor, self.sizes[d], d in self.inside))
+        return result
+
+    def limit(self, expr: Expr, bound: int) -> tuple[str, Limit] | None:
+        """A condition `expr < bound`, and the iteration variable that it is about; None where it may be left out."""
+        try:
+            found, offset = self.terms(expr, f"`{expr}`")
+        except Unproved:
+            if self.distinct:
+                return None
+            raise
+        found = {d: c for d, c in found.items() if not single(self.sizes[d])}
+        owners = {self.owner.get(d) for d in found}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is not None:
+            return owner, Limit(expr, found, bound - offset)
+        if not self.distinct:
+            raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
+        return None
+
+
+def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
+    """An integer comparison as `expression < bound`, the expression without a constant; None for anything else."""
+    p = excess(condition)
+    if p is None:
+        return None
+    offset = p.pop((), 0)
+    return to_expr(p, condition.a.dtype), 1 - offset  # type: ignore[attr-defined]
+
+
+def _fused(
+    exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
+) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
+    """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""
+    mapping: dict[str, Expr] = {}
+    names: dict[str, int] = {}
+    digit_ranges = dict(ranges)
+    for f, steps in cuts(exprs).items():
+        if f not in extents:
+            continue
+        edges = [1, *(s for s in steps if s < extents[f]), extents[f]]
+        if any(b % a for a, b in pairwise(edges)):
+            continue
+        parts, mapping[f] = in_digits(Var(f), edges[:-1])
+        for part, (low, high) in zip(parts, pairwise(edges), strict=True):
+            names[part.name] = high // low
+            digit_ranges[part.name] = (0, high // low - 1)
+    return mapping, names, digit_ranges

@@ -1,0 +1,158 @@
+"""Whether the iterations of a loop are independent, so that threads or lanes may run them in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tir.analysis.dependence import (
+    GREATER,
+    LESS,
+    Access,
+    Indices,
+    Instances,
+    Unit,
+    clash,
+    collision,
+    local_buffers,
+    related,
+    spatial,
+    touching,
+    units,
+)
+from tir.arith.affine import polynomial, split_terms, to_expr
+from tir.arith.points import told_apart
+from tir.arith.simplify import wraps
+from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
+from tir.traverse import loops, substatements, variables, walk_stmts
+
+from ..error import ScheduleError
+from ..primitive import KIND_WORDS
+from ..rewriting.loops import nest_at
+from .requirements import in_any_order
+
+POINTS = 1 << 20  # instances that are enumerated at most
+
+
+def need_markable(loop: For, kind: Kind) -> None:
+    """Refuse a loop that is marked otherwise."""
+    if loop.kind not in (Kind.SERIAL, kind):
+        raise ScheduleError(
+            f"`{loop.name}` is already {KIND_WORDS[loop.kind]}",
+            (loop, KIND_WORDS[loop.kind]),
+            hint="split it, before it is marked, to mark its parts differently",
+        )
+
+
+def need_no_lanes(above: list[Stmt], hint: str) -> None:
+    """Refuse the last loop of a path where a loop around it is vectorized."""
+    *outside, loop = (s for s in above if type(s) is For)
+    around = next((s for s in outside if s.kind is Kind.VECTORIZED), None)
+    if around is not None:
+        reason = f"`{loop.name}` is inside the vectorized loop `{around.name}`"
+        raise ScheduleError(reason, (around, "vectorized"), (loop, "inside it"), hint=hint)
+
+
+def independent_iterations(above: list[Stmt], how: str, private: Callable[[], set[str]] = set) -> None:
+    """Refuse the last loop of a path unless its iterations are independent; `how` says what it was to become.
+
+    Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
+    """
+    loop: For = above[-1]  # type: ignore[assignment]
+    if loop.extent == Const(1, loop.extent.dtype):
+        return
+    around = [s for s in above[:-1] if type(s) is For]
+    below = loops(loop.body)
+    parts = units(loop.body)
+    local = local_buffers(loop.body)
+    private = cache(private)
+    clashes = [
+        (parts[n], parts[m], x, y)
+        for n, m in related(parts, parts)
+        if n < m or (n == m and not isinstance(parts[n].stmt, Block))
+        for x, y in clash(parts[n], parts[m], local)
+    ]
+    places = [spatial(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
+    instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
+    for unit, place in zip(parts, places, strict=True):
+        if isinstance(unit.stmt, Block):
+            _block_is_spatial(unit, place, loop, instances, lambda: local | private(), how)
+    for first, second, x, y in clashes:
+        for relation in (LESS,) if x is y else (LESS, GREATER):
+            if not instances.distinct(x.indices, y.indices, {loop.name: relation}) and x.buffer.name not in private():
+                raise _race(loop, first, second, x, y, instances, how)
+
+
+def _block_is_spatial(unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str) -> None:
+    """Refuse unless different iterations of the loop run instances of the block with different spatial axes, or write nothing
+    but buffers of their `own`."""
+    block: Block = unit.stmt  # type: ignore[assignment]
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL and loop.name in variables(it.binding):
+            if it.axis is Axis.REDUCE:
+                word, note = "reduction", "accumulates over it"
+                hint = f"rfactor({loop.name!r}, 0) gives each iteration its own partial result"
+                if how == "vectorized":
+                    hint = "reorder a spatial loop to the inside and vectorize that, or rfactor this one"
+            else:
+                word, note, hint = "ordered", "needs the order of its iterations", in_any_order(it)
+            raise ScheduleError(
+                f"`{loop.name}` drives the {word} axis `{it.var.name}` of `{block.name}`, so its iterations depend on each other",
+                (loop, f"cannot be {how}"),
+                (block, note),
+                hint=hint,
+            )
+    if instances.distinct(place, place, {loop.name: LESS}):
+        return
+    written = [a for a in unit.accesses if a.writes and a.buffer.name not in own()]
+    if not written:
+        return
+    if not any(loop.name in variables(i) for i in place):
+        raise ScheduleError(
+            f"every iteration of `{loop.name}` writes the same elements of `{written[0].buffer.name}`",
+            (loop, f"cannot be {how}"),
+            (block, f"does not depend on `{loop.name}`"),
+            hint=f"choose a loop that drives a spatial axis of `{block.name}`, or compute the block outside this loop",
+        )
+    raise _race(loop, unit, unit, written[0], written[0], instances, how)
+
+
+def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:
+    def witness() -> str | None:
+        found = collision(loop, instances.around, instances.below_loops, x, y)
+        if found is None:
+            return None
+        i, j, element = found
+        if x.writes and y.writes:
+            return f"{loop.name} = {min(i, j)} and {loop.name} = {max(i, j)} both write {x.at(element)}"
+        (i, verb), (j, other) = sorted([(i, x.verb), (j, y.verb)])
+        return f"{loop.name} = {i} {verb} {x.at(element)}, {loop.name} = {j} {other} it"
+
+    return ScheduleError(
+        f"cannot prove that different iterations of `{loop.name}` touch different elements of `{x.buffer.name}`",
+        (loop, f"cannot be {how}"),
+        *touching(first, second, x, y),
+        witness=witness,
+        hint="choose another loop, or put the two into loops of their own",
+    )
+
+
+def apart(path: list[Stmt]) -> bool:
+    """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
+    enumeration, where places that come from fused and split loops are beyond algebra."""
+    loop: For = path[-1]  # type: ignore[assignment]
+    chain, inner = nest_at(loop)
+    if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
+        return False
+    if any(type(s) not in (Store, Seq) for part in substatements(inner) for s in walk_stmts(part)):
+        return False
+    below = {x.name for x in chain}
+    extents = {x.name: x.extent for x in (*(s for s in path if type(s) is For), *chain)}
+    places = [(polynomial(it.binding), it.var.dtype) for it in inner.iters if it.axis is Axis.SPATIAL]
+    moving = [to_expr(split_terms(place, below)[0], dtype) for place, dtype in places]
+    used = variables(*moving) | {loop.name}
+    counts = {name: int(e.value) for name in used if name in extents and isinstance(e := extents[name], Const)}
+    if len(counts) < len(used) or any(wraps(e) for e in moving):
+        return False
+    # Loops around are at the same iteration for both instances.
+    return told_apart([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, POINTS)

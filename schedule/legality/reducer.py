@@ -1,0 +1,245 @@
+"""The reduction that a block computes: what it accumulates, from what, and how two partial results combine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from tir import dtypes
+from tir.arith.points import ON_NUMBERS
+from tir.ir import COMPARISONS, LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
+from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
+
+from ..error import ScheduleError
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """`outputs` are the elements accumulated in; each step combines them with `sources`, where `condition` holds.
+
+    `combined` are the new values over the variables `old` (what is accumulated) and `new` (what is added to it); `identities` are
+    the values that init stores.
+    """
+
+    outputs: tuple[Load, ...]
+    sources: tuple[Expr, ...]
+    identities: tuple[Expr, ...]
+    condition: Expr | None
+    old: tuple[Var, ...]
+    new: tuple[Var, ...]
+    combined: tuple[Expr, ...]
+
+    def combine(self, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> list[Expr]:
+        """The combination of two results."""
+        mapping = dict(zip(self.old, old, strict=True)) | dict(zip(self.new, new, strict=True))
+        return [substitute(c, mapping) for c in self.combined]  # type: ignore[misc]
+
+    def store(self, places: tuple[Load, ...], values: list[Expr], lets: tuple[Var, ...]) -> Stmt:
+        """Statements that store all values as if at once."""
+        if len(places) == 1:
+            return Store(places[0].buffer, places[0].indices, values[0])
+        body: Stmt = Seq(tuple(Store(p.buffer, p.indices, v) for p, v in zip(places, lets, strict=True)))
+        for v, value in zip(reversed(lets), reversed(values), strict=True):
+            body = Let(v, value, body)
+        return body
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """`C[...] = C[...] op added` by one store, `C[...]` starting from the value of init."""
+
+    op: str
+    store: Store
+    added: Expr
+    start: Expr
+
+
+def accumulation(block: Block) -> Accumulation | None:
+    """What a block accumulates by one store, from an init at the same place; None where it does something else."""
+    body, init = block.body, block.init
+    if type(body) is not Store or type(init) is not Store or (init.buffer, init.indices) != (body.buffer, body.indices):
+        return None
+    old = Load(body.buffer, body.indices)
+    match body.value:
+        case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if (a == old) != (b == old):
+            return Accumulation(op, body, b if a == old else a, init.value)
+    return None
+
+
+def reducer_of(block: Block, reordered: bool) -> Reducer:
+    """What a reduction block computes; refuses what is not recognised as an associative operation on one or several values.
+
+    `reordered` says that elements will be combined in another order, so that the operation must be commutative, too.
+    A reduction of one value by +, *, min, max, and, or is known; one of several values is taken apart where each old value
+    meets its new one (`select(c, old, new)`, `old op new`), and tried out on small numbers.
+    """
+    stores, values = _stored(block)
+    outputs = tuple(Load(s.buffer, s.indices) for s in stores)
+    identities = _identities(block, stores)
+    condition, values = _condition(values, outputs)
+    old = tuple(Var(f"old {n}", o.dtype) for n, o in enumerate(outputs))
+    new = tuple(Var(f"new {n}", o.dtype) for n, o in enumerate(outputs))
+    seen = dict(zip(outputs, old, strict=True))
+    values = [rewrite(v, lambda n: seen.get(n) if type(n) is Load else None) for v in values]  # type: ignore[misc]
+    sources = tuple(_source(block, v, values) for v in old)
+    combined = tuple(_replaced(v, dict(zip(sources, new, strict=True))) for v in values)
+    for c in combined:
+        if loads(c) or not variables(c) <= {v.name for v in (*old, *new)}:
+            raise _unknown(block)
+    result = Reducer(outputs, sources, identities, condition, old, new, combined)
+    if len(outputs) == 1:
+        _need_known_identity(block, result)
+    else:
+        _try_out(block, result, reordered)
+    return result
+
+
+def _unknown(block: Block) -> ScheduleError:
+    return ScheduleError(
+        f"the reduction of `{block.name}` is not recognised, so its partial results cannot be combined",
+        (block, "the reduction"),
+        hint="it must be C[...] = C[...] op f, with op one of +, *, min, max, and, or; or a reducer of several values",
+    )
+
+
+def _stored(block: Block) -> tuple[list[Store], list[Expr]]:
+    """The stores of the body, and their values with lets resolved, all over the old values."""
+    bound: dict[str, Expr] = {}
+    body = block.body
+    while type(body) is Let:
+        bound[body.var.name] = substitute(body.value, bound)  # type: ignore[assignment]
+        body = body.body
+    found = list(body.stmts) if type(body) is Seq else [body]
+    if any(type(s) is not Store for s in found):
+        raise _unknown(block)
+    written = {s.buffer.name for s in found}  # type: ignore[attr-defined]
+    if len(found) > 1 and (len(written) < len(found) or any(n.buffer.name in written for s in found for n in loads(s))):
+        raise _unknown(block)  # a store could see the result of the one before
+    return found, [substitute(s.value, bound) for s in found]  # type: ignore[misc, attr-defined, return-value]
+
+
+def _identities(block: Block, stores: list[Store]) -> tuple[Expr, ...]:
+    parts = block.init.stmts if type(block.init) is Seq else (block.init,)
+    found: dict[str, Store] = {s.buffer.name: s for s in parts if type(s) is Store}
+    if len(found) != len(parts) or len(found) != len(stores):
+        raise _unknown(block)
+    result = []
+    for s in stores:
+        first = found.get(s.buffer.name)
+        if first is None or first.indices != s.indices or loads(first.value):
+            raise _unknown(block)
+        result.append(first.value)
+    return tuple(result)
+
+
+def _condition(values: list[Expr], outputs: tuple[Load, ...]) -> tuple[Expr | None, list[Expr]]:
+    """The condition under which all values are updated, if there is one, and the values without it."""
+    first = values[0]
+    if type(first) is not Select or any(n in outputs for n in loads(first.condition)):
+        return None, values
+    stripped = []
+    for v, old in zip(values, outputs, strict=True):
+        if type(v) is not Select or v.condition != first.condition or v.false_value != old:
+            return None, values
+        stripped.append(v.true_value)
+    return first.condition, stripped
+
+
+def _source(block: Block, old: Var, values: list[Expr]) -> Expr:
+    """What meets an old value: the other operand, or the other choice of a select."""
+    found: list[Expr] = []
+    for n in (n for v in values for n in walk(v)):
+        match n:
+            case Binary(op, a, b) if op not in COMPARISONS and old in (a, b):
+                found.append(b if a == old else a)
+            case Select(_, a, b) if old in (a, b):
+                found.append(b if a == old else a)
+    if not found or any(f != found[0] for f in found) or any(n.startswith("old ") for n in variables(found[0])):
+        raise _unknown(block)
+    return found[0]
+
+
+def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+    """Top-down: the largest expressions that are keys are replaced."""
+    if e in mapping:
+        return mapping[e]
+    return map_children(e, lambda n: _replaced(n, mapping) if isinstance(n, Expr) else n)  # type: ignore[return-value]
+
+
+def _need_known_identity(block: Block, r: Reducer) -> None:
+    """Refuse unless the one value is combined by a known operation and starts at its identity."""
+    (value,), (old,), (new,), (start,) = r.combined, r.old, r.new, r.identities
+    match value:
+        case Binary("+" | "*" | "min" | "max" | "and" | "or" as op, a, b) if {a, b} == {old, new}:
+            pass
+        case _:
+            raise _unknown(block)
+    if type(start) is not Const:
+        raise _unknown(block)
+    dtype = old.dtype
+    if op in LOGICAL:
+        neutral = start.value == (op == "and")
+    elif op in "+*":
+        neutral = start.value == (op == "*")
+    else:
+        low, high = dtypes.limits(dtype)
+        extreme = high if op == "min" else low
+        neutral = start.value == extreme or (
+            dtypes.is_float(dtype) and start.value == (float("inf") if op == "min" else -float("inf"))
+        )
+    if not neutral:
+        raise ScheduleError(
+            f"`{block.name}` starts at {start.value}, which is not neutral for `{op}`: "
+            "it would count once for each partial result",
+            (block, "the reduction"),
+            hint=f"start at what is neutral, and apply `{op}` with {start.value} to the result in a block after it",
+        )
+
+
+def _try_out(block: Block, r: Reducer, reordered: bool) -> None:
+    """Refuse an operation on several values that some small numbers show not to be associative (and commutative, if need be)."""
+    first = tuple(_value(i, {}) for i in r.identities)
+    points = list(product(*([(0, 1, 2) if not dtypes.is_float(o.dtype) else (-1.0, 0.0, 2.0) for o in r.outputs])))
+
+    def f(a: tuple, b: tuple) -> tuple:
+        env = {v.name: x for v, x in zip(r.old, a, strict=True)} | {v.name: x for v, x in zip(r.new, b, strict=True)}
+        return tuple(_value(c, env) for c in r.combined)
+
+    def refuse(what: str, left: str, x: tuple, right: str, y: tuple) -> None:
+        raise ScheduleError(
+            f"the reduction of `{block.name}` is not {what}", (block, "the reduction"), witness=f"{left} = {x}, but {right} = {y}"
+        )
+
+    for a in points:
+        if f(first, a) != a:
+            refuse("neutral in what it starts from", f"f({first}, {a})", f(first, a), "its second argument", a)
+    if reordered:
+        for a, b in product(points, points):
+            if f(a, b) != f(b, a):
+                refuse("commutative, as a change of order needs", f"f({a}, {b})", f(a, b), f"f({b}, {a})", f(b, a))
+    for a, b, c in product(points, points, points):
+        if f(f(a, b), c) != f(a, f(b, c)):
+            refuse("associative", f"f(f({a}, {b}), {c})", f(f(a, b), c), f"f({a}, f({b}, {c}))", f(a, f(b, c)))
+
+
+def _value(e: Expr, env: Mapping[str, float]) -> float:
+    """The value of an expression without loads, in Python's numbers."""
+    match e:
+        case Const(value):
+            return value
+        case Var(name):
+            return env[name]
+        case Cast(dtype, a):
+            v = _value(a, env)
+            return float(v) if dtypes.is_float(dtype) else bool(v) if dtype == "bool" else int(v)
+        case Unary(op, a):
+            return -_value(a, env) if op == "neg" else not _value(a, env)
+        case Select(c, a, b):
+            return _value(a, env) if _value(c, env) else _value(b, env)
+        case Binary(op, a, b) if op in ON_NUMBERS and op not in ("//", "%"):
+            return ON_NUMBERS[op](_value(a, env), _value(b, env))
+    raise ScheduleError(
+        f"`{e}` in a reduction of several values is not understood",
+        hint="operations are + - * / min max, comparisons, T.Select and T.Cast",
+    )

@@ -1,0 +1,368 @@
+"""What several primitives require of a block before they move it, copy what it makes, or take it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tir.analysis.around import accesses
+from tir.analysis.regions import accessed
+from tir.arith.affine import Interval, Ranges
+from tir.arith.simplify import prove, ranges_of, simplify
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
+from tir.traverse import stores, substatements, substitute, variables, walk_stmts
+
+from ..error import ScheduleError
+from ..primitive import KIND_WORDS, is_parameter
+from .dataflow import Leaf, Scope, running_between, shared, shared_loops
+from .privatisation import holds
+
+
+def need_complete(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block whose result is not a function of its inputs alone: it must be data parallel, or reduce with its init."""
+    block = leaf.block
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            raise ScheduleError(
+                f"`{block.name}` has the ordered axis `{it.var.name}`, so it cannot be {what}",
+                (block, "ordered axis"),
+                hint=in_any_order(it),
+            )
+    itself = leaf.reads & leaf.writes
+    if itself and not (block.is_reduction and block.init is not None):
+        name = sorted(itself)[0]
+        decomposed = block.is_reduction and any(w.stmt is not block for w in scope.writers(name))
+        hint = "do this before decompose_reduction" if decomposed else f"say with T.init() what `{name}` starts from"
+        raise ScheduleError(
+            f"`{block.name}` updates `{name}` without an init, so it cannot be {what}",
+            (block, f"reads and writes {name}"),
+            hint=hint,
+        )
+
+
+def in_any_order(it: Iter) -> str:
+    """What to try where an axis is ordered."""
+    return f"if the order does not matter, declare `{it.var.name}` as T.axis.spatial, or T.axis.reduce if it adds up"
+
+
+def need_read_later(readers: Iterable[Leaf], leaf: Leaf) -> None:
+    """Refuse a block of which something reads a buffer before it is written."""
+    early = next((r for r in readers if r.order < leaf.order), None)
+    if early is not None:
+        name = min(early.reads & leaf.writes)
+        raise ScheduleError(
+            f"{early.quoted} reads `{name}` before {leaf.quoted} writes it",
+            (early.stmt, "first"),
+            (leaf.stmt, "then"),
+            hint=f"let {early.quoted} read another buffer, as it needs the values of before",
+        )
+
+
+def need_only_writer(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that shares a buffer it writes with another writer."""
+    for name in sorted(leaf.writes):
+        other = next((w for w in scope.writers(name) if w is not leaf), None)
+        if other is not None:
+            decomposed = any(type(s) is Block and s.is_reduction and s.init is None for s in (leaf.stmt, other.stmt))
+            raise ScheduleError(
+                f"{other.quoted} writes `{name}` too, so {leaf.quoted} cannot be {what}",
+                (leaf.stmt, f"writes {name}"),
+                (other.stmt, f"writes {name}"),
+                hint="do this before decompose_reduction" if decomposed else "let each of the two write a buffer of its own",
+            )
+
+
+def need_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that writes something which is needed outside."""
+    for name in sorted(leaf.writes):
+        if name in scope.outputs:
+            kind = "a parameter of the function" if is_parameter(scope.func, name) else "used outside of this block"
+            raise ScheduleError(
+                f"`{name}` is {kind}, so {leaf.quoted} cannot be {what}",
+                (leaf.stmt, f"writes {name}"),
+                hint=f"cache_write({leaf.name!r}, {name!r}, 'global') first: {leaf.quoted} then writes a temporary",
+            )
+
+
+def need_own_temporary(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block unless it computes, from its inputs alone, temporaries that nothing else writes."""
+    need_complete(scope, leaf, what)
+    need_temporary(scope, leaf, what)
+    need_only_writer(scope, leaf, what)
+
+
+def need_unchanged_inputs(scope: Scope, leaf: Leaf, targets: Iterable[tuple[Stmt, ...]]) -> None:
+    """Refuse if a block could read other values at a later place than where it stands.
+
+    Theorem: the block reads the same at each of `targets` (paths from the root of the scope) if, among the statements that run
+    from its place to that place, each writer of an input stands before the block, and writes only final values: in every
+    iteration of the loops that it shares with the block it writes to an element what it always writes there. Where the input had
+    values before, as a parameter has, what the block reads must also have been written when it does. And no input is made inside
+    of a parallel loop that the block leaves: each iteration of it may have its own.
+    """
+    for target in targets:
+        _need_shared_inputs(scope, leaf, shared(leaf.above, target))
+        for other in running_between(scope, (*leaf.above, leaf.stmt), target):
+            if other is not leaf and other.writes & leaf.inputs:
+                _need_final_inputs(scope, leaf, other)
+
+
+def _need_shared_inputs(scope: Scope, leaf: Leaf, common: tuple[Stmt, ...]) -> None:
+    """Refuse to take a block out of a parallel loop, all but those on the path `common`, in which its inputs are made."""
+    for loop in leaf.loops:
+        if loop.kind not in (Kind.PARALLEL, Kind.THREAD) or any(loop is s for s in common):
+            continue
+        inside = next((x for x in scope.leaves_under(loop) if x is not leaf and x.writes & leaf.inputs), None)
+        if inside is not None:
+            raise ScheduleError(
+                f"{leaf.quoted} cannot leave `{loop.name}`, in which {inside.quoted} makes what it reads",
+                (loop, KIND_WORDS[loop.kind]),
+                (inside.stmt, f"writes {min(inside.writes & leaf.inputs)}"),
+                (leaf.stmt, "the block"),
+                hint="move blocks before loops are marked",
+            )
+
+
+def _need_final_inputs(scope: Scope, leaf: Leaf, other: Leaf) -> None:
+    """Refuse a block that may read other values of what `other` writes than here: that must come first, and be final."""
+    changed = sorted(other.writes & leaf.inputs)
+    if other.order > leaf.order:
+        raise ScheduleError(
+            f"{other.quoted} writes `{changed[0]}`, which {leaf.quoted} reads, before the new place",
+            (leaf.stmt, f"reads {changed[0]}"),
+            (other.stmt, f"writes {changed[0]}"),
+            hint=f"let {other.quoted} come after all that reads what {leaf.quoted} writes, or write another buffer",
+        )
+    loops = shared_loops(other.above, leaf.above)
+    if not loops:
+        return
+    early = next((name for name in changed if name in scope.outputs and not holds(scope, other, leaf, name)), None)
+    if early is not None:
+        reason = f"{leaf.quoted} may read elements of `{early}` that {other.quoted} writes only later"
+    elif not _final(scope, other, {loop.name for loop in loops}, {changed[0]}):
+        early = changed[0]
+        reason = f"{leaf.quoted} may read `{early}` before {other.quoted} has finished it"
+    else:
+        return
+    raise ScheduleError(
+        reason,
+        (loops[-1], "the loop around both"),
+        (other.stmt, f"writes {early}"),
+        (leaf.stmt, f"reads {early}"),
+        hint=f"compute {other.quoted} in loops of its own, before {leaf.quoted}",
+    )
+
+
+def _final(scope: Scope, writer: Leaf, loops: set[str], seen: set[str]) -> bool:
+    """Whether, in every iteration of `loops`, a block writes to each element the value that it always writes there."""
+    block = writer.stmt
+    if type(block) is not Block:
+        return False
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE or (it.axis is Axis.REDUCE and variables(it.binding) & loops):
+            return False
+    if block.init is None and writer.reads & writer.writes:
+        # The update of a decomposed reduction: its init must run in the same iterations.
+        if not block.is_reduction:
+            return False
+        for name in writer.reads & writer.writes:
+            earlier = [w for w in scope.writers(name) if w.order < writer.order]
+            if not any(loops <= {loop.name for loop in w.loops} for w in earlier):
+                return False
+    for name in writer.inputs - seen:
+        for other in scope.writers(name):
+            inside = {loop.name for loop in shared_loops(other.above, writer.above)} & loops
+            if inside and (other.order > writer.order or not _final(scope, other, loops, seen | {name})):
+                return False
+    return True
+
+
+def need_safe_domain(scope: Scope, leaf: Leaf, what: str) -> None:
+    """Refuse a block that must not run at every point of its domain: its predicate keeps it from accessing out of bounds.
+
+    The predicate may go if it follows from each iteration variable being within its domain, or if every access is within
+    bounds at all points of the domain.
+    """
+    block = leaf.block
+    if block.predicate == TRUE:
+        return
+    ranges = ranges_of(leaf.above, scope.ranges)
+    facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
+    if all(prove(c, ranges, facts) for c in conjuncts(block.predicate)) or in_bounds(block, ranges_of([block], scope.ranges)):
+        return
+    raise ScheduleError(
+        f"`{block.name}` runs only where `{block.predicate}`; {what}, it would run at all points of its axes, and could then "
+        "access elements that do not exist",
+        (block, "runs under a condition"),
+        hint="give its axes extents that need no condition, or let its formula choose (T.if_then_else)",
+    )
+
+
+def in_bounds(block: Block, ranges: Mapping[str, Interval]) -> bool:
+    """Whether every access in a block is provably within its buffer at all points of the block's domain."""
+    parts = substatements(block)
+    if any(isinstance(s, For | Block | Let) for part in parts for s in walk_stmts(part)):
+        return False
+    return all(
+        prove(i >= 0, ranges, around.selected) and prove(i < dim, ranges, around.selected)
+        for part in parts
+        for n, around in accesses(part)
+        for i, dim in zip(n.indices, n.buffer.shape, strict=True)
+    )
+
+
+def single_store(block: Block) -> Store:
+    """The only statement of a block, if that is a store."""
+    if type(block.body) is not Store or block.init is not None:
+        found = stores(block)
+        raise ScheduleError(
+            f"`{block.name}` is more than a single store",
+            (block.init or found[-1] if found else block, "not the only statement"),
+            hint="its formula is needed: it must be one store, without T.init()",
+        )
+    return block.body
+
+
+def own_axes(block: Block, store: Store) -> list[str | None]:
+    """For each dimension that a block writes, the axis that indexes it (None: the constant 0); refuses anything else.
+
+    Each axis indexes one dimension, axes of extent 1 possibly none.
+    """
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    result: list[str | None] = []
+    for index in store.indices:
+        if type(index) is Var and index.name in axes and index.name not in result:
+            result.append(index.name)
+        elif type(index) is Const and index.value == 0:
+            result.append(None)
+        else:
+            raise ScheduleError(
+                f"`{block.name}` writes `{store.buffer.name}` at `{index}`, which is not an axis of its own",
+                (store, "the store"),
+                hint="it must write at X[i, j, ...], each index an axis of the block, or 0",
+            )
+    for name, it in axes.items():
+        if name not in result and it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"the axis `{name}` of `{block.name}` does not index `{store.buffer.name}`, so the last of its iterations counts",
+                (store, "the store"),
+                hint=f"leave out the axis `{name}`, or make it a dimension of `{store.buffer.name}`",
+            )
+    return result
+
+
+def need_no_threads(reduction: Block, loops: Iterable[For], driving: set[str]) -> None:
+    """Refuse to take the init from a reduction that threads do together: `driving` are the loops that drive it."""
+    for x in loops:
+        if x.name in driving and x.kind is Kind.THREAD:
+            raise ScheduleError(
+                f"`{x.name}`, which drives the reduction, is bound to {x.thread}: threads that reduce together need the init",
+                (x, "drives the reduction"),
+                (reduction, "the block"),
+                hint="do this before bind",
+            )
+
+
+def need_loops_for_init(reduction: Block, loops: Iterable[For], driving: set[str], placing: set[str]) -> None:
+    """Refuse a loop that drives both the reduction and its spatial axes, over which the init runs."""
+    for x in loops:
+        if x.name in driving and x.name in placing:
+            raise drives_both(reduction, x, "decompose_reduction", ", so the init has no loop of its own")
+
+
+def need_start_at_0(reduction: Block, bindings: Mapping[str, Expr], zeros: Mapping[str, Expr], ranges: Ranges) -> None:
+    """Refuse a reduction that does not start, given the bindings of its axes, where its loops do, all of them being `zeros`."""
+    for it in reduction.iters:
+        start = simplify(substitute(bindings[it.var.name], zeros), ranges)
+        if it.axis is not Axis.SPATIAL and start != Const(0, start.dtype):
+            raise ScheduleError(
+                f"the reduction axis `{it.var.name}` starts at `{start}`, where no init runs",
+                (reduction, "the block"),
+                hint=f"let `{it.var.name}` start at 0",
+            )
+
+
+def drives_both(reduction: Block, loop: For, step: str, so: str = "") -> ScheduleError:
+    """The refusal of a loop that drives both the reduction of a block and its spatial axes, which `step` would take apart."""
+    return ScheduleError(
+        f"`{loop.name}` drives the reduction and spatial axes of `{reduction.name}`{so}",
+        (loop, "drives both"),
+        (reduction, "the block"),
+        hint=f"{step} before the loops are fused",
+    )
+
+
+def updated_reads(reduction: Block) -> tuple[Region, ...] | None:
+    """The stated reads of a reduction without its init: it reads what it writes, too."""
+    reads = reduction.reads
+    if reads is None or reduction.writes is None:
+        return reads
+    return (*(r for r in reduction.writes if not any(o.buffer.name == r.buffer.name for o in reads)), *reads)
+
+
+def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
+    """Refuse if a statement under the loop could see that elements are initialised earlier."""
+    for other in scope.leaves_under(target):
+        if other is leaf:
+            continue
+        for name in sorted((other.reads | other.writes) & leaf.writes):
+            late = other.order > leaf.order and name not in other.writes
+            if late and name in scope.outputs:
+                # The old contents of a parameter can be seen where something else is read than what has been computed.
+                common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
+                around: list[Stmt] = [x for x in common if type(x) is For]
+                free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
+                mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
+                late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
+            if not late:
+                raise ScheduleError(
+                    f"{other.quoted} uses `{name}` under `{target.name}`, and could see that it is initialised earlier",
+                    (target, "the loop"),
+                    (other.stmt, f"uses {name}"),
+                    (leaf.stmt, f"writes {name}"),
+                    hint=f"choose a loop that is not around {other.quoted}",
+                )
+
+
+def own_loops(leaf: Leaf) -> tuple[For, ...]:
+    """The loops around a block, if there is nothing else in them and they are its domain."""
+    block = leaf.block
+    loops = leaf.alone
+    if loops != leaf.loops:
+        outer = leaf.loops[0]
+        raise ScheduleError(
+            f"`{block.name}` is not alone in `{outer.name}`",
+            (outer, "the loop"),
+            (block, "the block"),
+            hint="do this before anything is moved there (compute_at, reverse_compute_at)",
+        )
+    driven = {it.binding.name: it for it in block.iters if type(it.binding) is Var}
+    for loop in loops:
+        if loop.kind is not Kind.SERIAL or loop.annotations:
+            word = "annotated" if loop.kind is Kind.SERIAL else KIND_WORDS[loop.kind]
+            raise ScheduleError(f"`{loop.name}` is {word}, which would be lost", (loop, word), hint="mark the new loops instead")
+        it = driven.get(loop.name)
+        if it is None or it.extent != loop.extent or sum(loop.name in variables(x.binding) for x in block.iters) > 1:
+            raise ScheduleError(
+                f"`{loop.name}` is not the loop of one iteration variable of `{block.name}` over its whole extent",
+                (loop, "the loop"),
+                (block, "the block"),
+                hint="do this before split, fuse and tile",
+            )
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` is an ordered axis", (block, "ordered axis"), hint=in_any_order(it)
+            )
+        if type(it.binding) is Var and any(loop.name == it.binding.name for loop in loops):
+            continue
+        if it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"`{it.var.name}` of `{block.name}` has no loop of its own", (block, "the block"), hint="do this before fuse"
+            )
+    if block.predicate != TRUE:
+        raise ScheduleError(
+            f"`{block.name}` runs only where `{block.predicate}`",
+            (block, "guarded"),
+            hint="do this before split by a factor that does not divide",
+        )
+    return loops

@@ -1,0 +1,5 @@
+"""Primitives that make blocks, change their axes, or put an instruction in their place."""
+
+from . import blockize, reorder_block_iter_var, tensorize, transform_block_layout
+
+__all__ = ["blockize", "reorder_block_iter_var", "tensorize", "transform_block_layout"]

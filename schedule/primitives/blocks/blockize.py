@@ -1,0 +1,258 @@
+"""blockize: a nest becomes the body of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from tir.arith.affine import Interval, Polynomial, add, polynomial, scale, split_terms, to_expr
+from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
+from tir.traverse import blocks, substitute, variables
+
+from ...error import ScheduleError
+from ...legality.digits import proving
+from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
+from ...primitive import loop_at, loops_on, primitive, replace_path
+from ...rewriting.copies import in_own_loops, init_block
+from ...rewriting.edits import Names
+from ...rewriting.loops import driving, nest_at, substitute_loops
+from ...rewriting.window import need_distinct
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A binding as `outer * size + inner`, 0 <= inner < size: `outer` over the loops outside, `inner` over those inside."""
+
+    outer: Expr
+    inner: Expr
+    size: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A block in perfectly nested loops: those of the tile, and those outside; with the ranges of all."""
+
+    block: Block
+    outer: Sequence[For]
+    inner: Sequence[For]
+    ranges: dict[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The iteration variables of the block outside and of the one inside, the outer one of each old one (if it has one), and the
+    old ones in terms of both."""
+
+    outside: tuple[Iter, ...]
+    inside: tuple[Iter, ...]
+    places: dict[str, Var]
+    mapping: dict[str, Expr]
+
+
+@primitive
+def blockize(func: PrimFunc, target: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+    """Make the nest at a loop the body of a new block; returns the name of the block, that of the one inside with `_o` added.
+
+    The iteration variables `v` of the block become `v_o` outside and `v_i` inside, and the init of a reduction becomes one of the
+    new block, over the whole tile. Iteration variables of one value only are left out unless `preserve_unit_iters`; where no
+    reduce axis is left outside, the init stays inside. Source: TensorIR, ASPLOS 2023, section 3.2.
+
+    Rewrite   for i_0: for i_1 in range(f): with T.block("B"): v = i_0 * f + i_1; S(v)
+           => for i_0:
+                  with T.block("B_o"):
+                      v_o = i_0
+                      for i_1 in range(f): with T.block("B"): v_i = i_1; S(v_o * f + v_i)
+    Legal     if the loop holds nothing but perfectly nested loops and one block, each binding of which is `outer * f + inner`
+              over the loops outside and those inside, 0 <= inner < f; a condition on both concerns one axis only; and where an
+              init moves outside, each loop inside drives spatial or reduce axes, not both, and is bound to no thread if it drives
+              the reduction, they visit each point once, and the reduction starts where they start.
+    Example   matmul: s.blockize("k")
+    """
+    _, above = loop_at(func, target)
+    tile = _nest(above)
+    divisions = {it.var.name: _divided(it, tile) for it in tile.block.iters}
+    names = Names.of(func)
+    around = [s for s in above if type(s) is Block]
+    visible = {it.var.name for b in (*around, *blocks(tile.block.body)) if b is not tile.block for it in b.iters}
+    axes = _axes(tile.block, divisions, preserve_unit_iters, names, visible)
+    outer_conditions, inner_conditions = _conditions(tile, divisions, axes)
+    # A reduction that is complete within the tile keeps its init.
+    split_init = tile.block.init is not None and any(x.axis is not Axis.SPATIAL for x in axes.outside)
+    first: dict[str, Expr] | None = None
+    if split_init:
+        _need_one_start(tile)
+        first = _need_first(tile, divisions, axes)
+
+    block = tile.block
+    new = substitute_loops(block.with_(iters=(), predicate=TRUE, init=None if split_init else block.init), axes.mapping, ())
+    new = new.with_(
+        iters=axes.inside,
+        predicate=conjunction(*inner_conditions),
+        reads=_substituted(updated_reads(block) if split_init else block.reads, axes.mapping),
+        writes=_substituted(block.writes, axes.mapping),
+    )
+    init = None if first is None else _tile_init(tile, axes, first, inner_conditions, names)
+    name = names.block(f"{block.name}_o")
+    result = Block(name, axes.outside, nest(tile.inner, new), init, conjunction(*outer_conditions))
+    return replace_path(func, above, result), name
+
+
+def _nest(above: Sequence[Stmt]) -> Nest:
+    """What stands at the end of a path: perfectly nested loops and one block; refuses anything else."""
+    inner, block = nest_at(above[-1])
+    if type(block) is not Block:
+        raise ScheduleError(
+            f"`{inner[0].name}` must hold one block in perfectly nested loops, and nothing else",
+            (inner[0], "the loop"),
+            (inner[-1], "holds something else"),
+            hint="decompose_reduction or compute_at afterwards, or choose a loop further inside",
+        )
+    outer = loops_on(above[:-1])
+    around = [s for s in above if type(s) is Block]
+    return Nest(block, outer, inner, ranges_of([*around, *outer, *inner]))
+
+
+def _axes(block: Block, divisions: dict[str, Division], keep_units: bool, names: Names, visible: set[str]) -> Axes:
+    """The iteration variables of both blocks."""
+    outside: list[Iter] = []
+    inside: list[Iter] = []
+    places: dict[str, Var] = {}
+    mapping: dict[str, Expr] = {}
+    # A reduction keeps an axis that says so.
+    last_reduce = next((it for it in reversed(block.iters) if it.axis is not Axis.SPATIAL), None)
+    for it in block.iters:
+        d = divisions[it.var.name]
+        count = simplify((it.extent + (d.size - 1)) // d.size)
+        o, i = (Var(names.axis(f"{it.var.name}_{end}", visible), it.var.dtype) for end in "oi")
+        one = Const(1, it.extent.dtype)
+        index: Expr | None = None
+        if keep_units or count != one:
+            outside.append(Iter(o, count, it.axis, d.outer))
+            places[it.var.name] = o
+            index = o * d.size if d.size != one else o
+        lonely = it is last_reduce and not any(x.axis is not Axis.SPATIAL for x in (*outside, *inside))
+        if keep_units or simplify(d.size) != one or lonely:
+            inside.append(Iter(i, d.size, it.axis, d.inner))
+            index = i if index is None else index + i
+        mapping[it.var.name] = Const(0, it.var.dtype) if index is None else index
+    return Axes(tuple(outside), tuple(inside), places, mapping)
+
+
+def _conditions(n: Nest, divisions: dict[str, Division], axes: Axes) -> tuple[list[Expr], list[Expr]]:
+    """The conditions of the block outside, and those of the block inside."""
+    inside = {loop.name for loop in n.inner}
+    outer_conditions: list[Expr] = []
+    inner_conditions: list[Expr] = []
+    for c in conjuncts(n.block.predicate):
+        if not variables(c) & inside:
+            outer_conditions.append(c)
+        else:
+            inner_conditions.append(_inside(c, n.block, divisions, axes.places, inside))
+    for x in axes.outside:
+        within = x.binding < x.extent
+        if not prove(within, n.ranges, outer_conditions):
+            outer_conditions.append(simplify(within))
+    return outer_conditions, inner_conditions
+
+
+def _need_one_start(n: Nest) -> None:
+    """Refuse where the init of the tile could run for a point that has been started."""
+    need_no_threads(n.block, n.inner, driving(n.block, Axis.REDUCE))
+    what = f"that `{n.block.name}` visits each of its points once under `{n.inner[0].name}`"
+    marks = (n.inner[0], "the loop"), (n.block, "starts each of them with its init")
+    with proving(what, *marks, hint="decompose_reduction first"):
+        # Each point once, of the reduction as well: then none of them is started again within the tile.
+        need_distinct(n.block.with_(iters=tuple(it.with_(axis=Axis.SPATIAL) for it in n.block.iters)), n.inner, n.outer)
+
+
+def _substituted(regions: tuple[Region, ...] | None, mapping: dict[str, Expr]) -> tuple[Region, ...] | None:
+    return None if regions is None else tuple(substitute(r, mapping) for r in regions)
+
+
+def _divided(it: Iter, n: Nest) -> Division:
+    """The binding of an iteration variable as a number of whole tiles and a place in the tile."""
+    inside = {loop.name for loop in n.inner}
+    dtype = it.binding.dtype
+    here, there = split_terms(polynomial(it.binding), inside)
+    mixed = next((a for m in here for a in m if not isinstance(a, Var) and variables(a) - inside), None)
+    if mixed is None:
+        mixed = next((to_expr({m: 1}) for m in here if len({a for a in m if variables(a) <= inside}) < len(set(m))), None)
+    if mixed is not None:
+        raise ScheduleError(
+            f"`{it.var.name}` = `{it.binding}` mixes loops inside and outside of `{n.inner[0].name}` in `{mixed}`",
+            (n.inner[0], "the loop"),
+            (n.block, "the block"),
+            hint="blockize before the loops are fused, or split them by a factor that divides",
+        )
+    if not here:
+        return Division(it.binding, Const(0, dtype), Const(1, it.extent.dtype))
+    if not there:
+        return Division(Const(0, dtype), it.binding, it.extent)
+    low, high = bounds(to_expr(here, dtype), n.ranges)
+    weights = gcd(*there.values())
+    if low is None or high is None or low < 0 or high >= weights:
+        raise ScheduleError(
+            f"`{it.var.name}` = `{it.binding}` is not tiles outside of `{n.inner[0].name}` and places in a tile inside",
+            (n.inner[0], "the loop"),
+            (n.block, "the block"),
+            hint=f"reorder first, so that of the loops of `{it.var.name}` those with the smallest steps are inside",
+        )
+    size = high + 1 if weights % (high + 1) == 0 else weights
+    tiles: Polynomial = {m: c // size for m, c in there.items()}
+    return Division(to_expr(tiles, dtype), to_expr(here, dtype), Const(size, it.extent.dtype))
+
+
+def _inside(condition: Expr, block: Block, divisions: dict[str, Division], places: dict[str, Var], inner: set[str]) -> Expr:
+    """A condition for the block inside: what loops outside contribute is written in the outer iteration variable of one axis."""
+    match condition:
+        case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, a, b):
+            difference = add(polynomial(a), polynomial(b), -1)
+            here, there = split_terms(difference, inner)
+            offset = there.pop((), 0)
+            if not there:
+                return condition
+            for name, d in divisions.items():
+                tiles = dict(polynomial(d.outer))
+                constant = tiles.pop((), 0)
+                axis = places.get(name)
+                if axis is None or not tiles or tiles.keys() != there.keys():
+                    continue
+                factor = next(there[m] // tiles[m] for m in tiles)
+                if there == scale(tiles, factor):
+                    total = add({(axis,): factor}, here)
+                    rest = factor * constant - offset
+                    return Binary(op, to_expr(total, a.dtype), Const(rest, a.dtype))
+    raise ScheduleError(
+        f"the condition `{condition}` is not one on a single axis, so it cannot be divided",
+        (block, "the block"),
+        hint="choose factors that divide the extents, or peel the loop first",
+    )
+
+
+def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str, Expr]:
+    """The loops of the tile and the axes outside that drive the reduction, each with its first value, 0; refuses where a loop
+    drives both kinds of axes, or where the reduction does not start there."""
+    block = n.block
+    placing, reducing = (
+        {name for it in block.iters if (it.axis is Axis.SPATIAL) is spatial for name in variables(divisions[it.var.name].inner)}
+        for spatial in (True, False)
+    )
+    need_loops_for_init(block, n.inner, reducing, placing)
+    zeros: dict[str, Expr] = {loop.name: Const(0, loop.var.dtype) for loop in n.inner if loop.name in reducing}
+    zeros |= {x.var.name: Const(0, x.var.dtype) for x in axes.outside if x.axis is not Axis.SPATIAL}
+    need_start_at_0(block, {v: d.inner for v, d in divisions.items()}, zeros, {})
+    return zeros
+
+
+def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
+    """The init of the block inside, over the spatial loops of a tile."""
+    block = n.block
+    starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
+    place = {**axes.mapping, **starts}
+    reducing = {loop.name for loop in n.inner if loop.name in zeros}
+    left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]
+    init = substitute_loops(block.init, place, ())  # type: ignore[arg-type]
+    result = init_block(block, axes.inside, left, n.ranges, names).with_(body=init, writes=_substituted(block.writes, place))
+    return in_own_loops(result, [x for x in n.inner if x.name not in zeros], names, "_init", zeros)

@@ -1,0 +1,334 @@
+"""tensorize: a nest becomes an intrinsic that computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+
+from tir.arith.affine import Polynomial, add, as_constant, polynomial, split_terms, to_expr
+from tir.arith.simplify import simplify
+from tir.ir import (
+    TRUE,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    as_int,
+    conjunction,
+    seq,
+)
+from tir.nearest import did_you_mean
+from tir.traverse import loops, replace_buffers, stores, substitute, walk
+
+from ...error import ScheduleError
+from ...intrinsics.tensor_intrin import TensorIntrin, registered
+from ...legality.digits import Unproved
+from ...primitive import block_at, named_at, primitive, replace_path
+from ...rewriting.copies import renamed
+from ...rewriting.edits import Names, with_accesses
+from .blockize import blockize
+
+
+@primitive
+def tensorize(func: PrimFunc, block_or_loop: str, tensor_intrin: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, None]:
+    """Replace what a block, or the nest at a loop, computes by a registered intrinsic. A loop is blockized first.
+
+    The intrinsic (`TensorIntrin.register(name, desc, impl)`) takes buffers; each stands for a window of a buffer of the function,
+    whose place is found by comparing: its dimensions are some of the buffer's, in order. The init that `blockize` moves outside
+    stays. `preserve_unit_iters` is that of `blockize`. Source: TensorIR, ASPLOS 2023, section 4.1.
+
+    Rewrite   with T.block("C_o"): for i_1: for j_1: with T.block("C"): S        =>   with T.block("C_o"): impl
+    Legal     if the body is the description, once loop variables and buffers are renamed, operands of +, *, min, max, and, or
+              swapped, and loops of extent 1 left out; no block in it has a condition or allocates a buffer; the description uses
+              all its parameters; a buffer that the intrinsic writes is not one of its others; and the implementation computes
+              what the description does (tried on random small integers). For a loop, also where `blockize` is.
+    Example   matmul_16: s.tensorize("j", "fma_16_f32")
+    """
+    known = registered()
+    if tensor_intrin not in known:
+        hint = did_you_mean(tensor_intrin, known) or "TensorIntrin.register makes one known"
+        raise ScheduleError(f"no tensor intrinsic is called `{tensor_intrin}`", hint=hint)
+    intrinsic = known[tensor_intrin]
+    named, _ = named_at(func, block_or_loop)
+    if type(named) is For:
+        func, name = blockize(func, block_or_loop, preserve_unit_iters)
+    else:
+        name = block_or_loop
+    target, above = block_at(func, name)
+    difference = intrinsic.difference()
+    if difference is not None:
+        raise ScheduleError(
+            f"the implementation of `{tensor_intrin}` is not what its description says: {difference}",
+            hint=f"register {tensor_intrin!r} again with desc and impl that agree",
+        )
+
+    windows = _windows(intrinsic, tensor_intrin, target, named)
+
+    names = Names.of(func)
+    place = {p.name: windows[d.name] for p, d in zip(intrinsic.impl.buffers, intrinsic.desc.buffers, strict=True)}
+    body = _placed(intrinsic, place, names)
+    own = {b.name: b.with_(name=names.buffer(b.name)) for b in intrinsic.impl.allocs}
+    new = target.with_(body=replace_buffers(body, own), allocs=(*target.allocs, *own.values()))
+    return replace_path(func, above, new), None
+
+
+def _windows(intrinsic: TensorIntrin, name: str, target: Block, named: For | Block) -> Mapping[str, Window]:
+    """Where the parameters of an intrinsic's description lie in a block; refuses a block that computes something else."""
+    what = f"`{named.name}` is not what `{name}` computes"
+    try:
+        description = _plain(intrinsic.desc.body)
+    except Unproved as reason:
+        raise ScheduleError(f"the description of `{name}` cannot be compared: {reason}", hint=reason.hint) from None
+    try:
+        actual = _plain(target.body)
+    except Unproved as reason:
+        raise ScheduleError(f"{what}: {reason}", (named, "compared with it"), hint=reason.hint) from None
+    matcher = _Matcher({x.name for x in loops(actual)})
+    found = next(matcher.stmts(description, actual, _Match()), None)
+    if found is None:
+        hint = _what_to_try(description, actual)
+        raise ScheduleError(f"{what}: {matcher.reason}", (named, "compared with it"), hint=hint)
+    written = {s.buffer.name for s in stores(intrinsic.desc.body)}
+    for p in intrinsic.desc.buffers:
+        if p.name not in found.windows:
+            raise ScheduleError(
+                f"`{p.name}` of `{name}` is not used by its description, so its place is unknown",
+                hint=f"register {name!r} again without the parameter",
+            )
+    for mine, window in found.windows.items():
+        for other, same in found.windows.items():
+            if mine in written and other != mine and same.buffer.name == window.buffer.name:
+                raise ScheduleError(
+                    f"`{window.buffer.name}` would be both `{mine}` of `{name}`, which it writes, and `{other}`",
+                    (named, "uses one buffer twice"),
+                    hint="cache_read or cache_write makes a copy for one of the two",
+                )
+    return found.windows
+
+
+# --- comparing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where a parameter of an intrinsic lies: its dimension number n is `dims[n]` of `buffer` (None for a dimension of extent 1
+    that is not there), from `base` on."""
+
+    buffer: Buffer
+    dims: tuple[int | None, ...]
+    base: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """What has been found equal so far: loops of the description as expressions, and the windows of its buffers."""
+
+    loops: tuple[tuple[str, Expr], ...] = ()
+    windows: Mapping[str, Window] = field(default_factory=dict)
+
+
+def _what_to_try(description: Stmt, actual: Stmt) -> str:
+    """What to try where something else was found than a description."""
+    wanted, found = ([str(loop.extent) for loop in loops(x)] for x in (description, actual))
+    if wanted and wanted != found:
+        return f"split and reorder first, to loops over {', '.join(wanted)} in this order"
+    return "TensorIntrin.register makes an intrinsic known that computes this"
+
+
+def _plain(stmt: Stmt) -> Stmt:
+    """A statement without blocks and loops of extent 1; raises Unproved where a block has a condition or a buffer of its own."""
+
+    def visit(s):
+        match s:
+            case For(var, Const(1), body):
+                return visit(substitute(body, {var.name: Const(0, var.dtype)}))
+            case For():
+                return s.with_(body=visit(s.body))
+            case Block():
+                if s.predicate != TRUE:
+                    hint = "choose factors that divide the extents, peel the loop, or pad_einsum first"
+                    raise Unproved(f"`{s.name}` runs only where `{s.predicate}`", hint)
+                if s.allocs:
+                    raise Unproved(f"`{s.name}` allocates `{s.allocs[0].name}`", f"lift_alloc({s.allocs[0].name!r}) first")
+                bindings = {it.var.name: it.binding for it in s.iters}
+                body = visit(substitute(s.body, bindings))
+                if s.init is None:
+                    return body
+                init = visit(substitute(s.init, bindings))
+                return seq(If(conjunction(*s.first_step), init), body)
+            case Seq(stmts):
+                return seq(*(visit(x) for x in stmts))
+            case If(condition, then, orelse):
+                return If(condition, visit(then), None if orelse is None else visit(orelse))
+            case _:
+                return s
+
+    return visit(stmt)
+
+
+class _Matcher:
+    """Compares a description with a statement; `reason` says what differs, of the attempt that came furthest."""
+
+    def __init__(self, inner: set[str]):
+        self.inner = inner
+        self.reason = "it is something else"
+        self.depth = -1
+        self.level = 0
+
+    def fail(self, reason: str) -> None:
+        if self.level > self.depth:
+            self.depth, self.reason = self.level, reason
+
+    def stmts(self, d: Stmt, a: Stmt, m: _Match) -> Iterator[_Match]:
+        self.level += 1
+        match d, a:
+            case For(), For():
+                if simplify(d.extent) == simplify(a.extent):
+                    yield from self.stmts(d.body, a.body, replace(m, loops=(*m.loops, (d.name, a.var))))
+                else:
+                    self.fail(f"`{a.name}` runs over {a.extent}, not {d.extent}")
+            case Seq(ds), Seq(xs) if len(ds) == len(xs):
+                yield from self.all(self.stmts, ds, xs, m)
+            case Store(), Store():
+                for placed in self.access(d, a, m):
+                    yield from self.exprs(d.value, a.value, placed)
+            case If(c, then, None), If(e, other, None):
+                for same in self.exprs(c, e, m):
+                    yield from self.stmts(then, other, same)
+            case _:
+                self.fail(f"it has {_kind(a)}, the description {_kind(d)}")
+        self.level -= 1
+
+    def all(self, compare, ds, xs, m: _Match) -> Iterator[_Match]:
+        if not ds:
+            yield m
+            return
+        for first in compare(ds[0], xs[0], m):
+            yield from self.all(compare, ds[1:], xs[1:], first)
+
+    def exprs(self, d: Expr, a: Expr, m: _Match) -> Iterator[_Match]:
+        self.level += 1
+        match d, a:
+            case Load(), Load():
+                yield from self.access(d, a, m)
+            case Binary(op, x, y), Binary(other, u, v) if op == other and d.dtype == a.dtype and not _is_index(d):
+                yield from self.all(self.exprs, (x, y), (u, v), m)
+                if op in ("+", "*", "min", "max", "and", "or"):
+                    yield from self.all(self.exprs, (x, y), (v, u), m)
+            case Cast(dtype, x), Cast(other, u) if dtype == other:
+                yield from self.exprs(x, u, m)
+            case Unary(op, x), Unary(other, u) if op == other:
+                yield from self.exprs(x, u, m)
+            case Select(c, x, y, lazy), Select(e, u, v, other) if lazy == other:
+                yield from self.all(self.exprs, (c, x, y), (e, u, v), m)
+            case Call(op, args, dtype), Call(other, xs, dtype2) if (op, dtype, len(args)) == (other, dtype2, len(xs)):
+                yield from self.all(self.exprs, args, xs, m)
+            case _ if _is_index(d) and _is_index(a):
+                if simplify(substitute(d, dict(m.loops))) == simplify(a):
+                    yield m
+                else:
+                    self.fail(f"it computes with `{a}`, the description with `{d}`")
+            case _ if d == a:
+                yield m
+            case _:
+                self.fail(f"it computes `{a}`, the description `{d}`")
+        self.level -= 1
+
+    def access(self, d: Load | Store, a: Load | Store, m: _Match) -> Iterator[_Match]:
+        """The ways in which the buffer of the description can be a window of the actual one."""
+        if d.buffer.dtype != a.buffer.dtype:
+            self.fail(
+                f"`{a.buffer.name}` is of {a.buffer.dtype}, but `{d.buffer.name}` of the description is of {d.buffer.dtype}"
+            )
+            return
+        loops = dict(m.loops)
+        wanted = [polynomial(simplify(substitute(i, loops))) for i in d.indices]  # type: ignore[arg-type]
+        parts = [split_terms(polynomial(simplify(i)), self.inner) for i in a.indices]
+        known = m.windows.get(d.buffer.name)
+        if known is not None and known.buffer.name != a.buffer.name:
+            self.fail(f"it has both `{known.buffer.name}` and `{a.buffer.name}` for `{d.buffer.name}` of the description")
+            return
+        for dims in [known.dims] if known is not None else list(_placements(d.buffer, len(parts))):
+            base = _base(wanted, parts, dims)
+            if base is not None and (known is None or base == known.base):
+                yield replace(m, windows={**m.windows, d.buffer.name: Window(a.buffer, dims, base)})
+                continue
+            indices = ", ".join(map(str, a.indices))
+            places = ", ".join(map(str, d.indices))
+            self.fail(f"`{a.buffer.name}[{indices}]` is not one window like `{d.buffer.name}[{places}]` of the description")
+
+
+def _placements(b: Buffer, rank: int) -> Iterator[tuple[int | None, ...]]:
+    """The dimensions of a buffer of the given rank that those of `b` may be, in order; one of extent 1 may be none of them."""
+    count = len(b.shape)
+    optional = [n for n, d in enumerate(b.shape) if as_int(d) == 1]
+    for left_out in range(len(optional) + 1):
+        for missing in combinations(optional, left_out):
+            kept = [n for n in range(count) if n not in missing]
+            if len(kept) > rank:
+                continue
+            for chosen in reversed(list(combinations(range(rank), len(kept)))):  # the last dimensions first
+                places = dict(zip(kept, chosen, strict=True))
+                yield tuple(places.get(n) for n in range(count))
+
+
+def _base(
+    wanted: list[Polynomial], parts: list[tuple[Polynomial, Polynomial]], dims: tuple[int | None, ...]
+) -> tuple[Expr, ...] | None:
+    """Where the window starts, if in its dimensions the loops of the tile enter as wanted, and in the others not at all."""
+    base: list[Expr] = []
+    for n, (here, there) in enumerate(parts):
+        place = next((k for k, d in enumerate(dims) if d == n), None)
+        index = wanted[place] if place is not None else {}
+        rest = add(here, index, -1)
+        offset = as_constant(rest)
+        if offset is None:
+            return None
+        base.append(simplify(to_expr(add(there, {(): offset} if offset else {}))))
+    if any(as_constant(w) != 0 for w, d in zip(wanted, dims, strict=True) if d is None):
+        return None
+    return tuple(base)
+
+
+def _is_index(e: Expr) -> bool:
+    return e.dtype in ("int32", "int64") and not any(type(n) is Load for n in walk(e)) and not isinstance(e, Const)
+
+
+def _kind(s: Stmt) -> str:
+    match s:
+        case For():
+            return f"the loop `{s.name}` over {s.extent}"
+        case Store(buffer):
+            return f"a store to `{buffer.name}`"
+        case Seq(stmts):
+            return f"{len(stmts)} statements"
+        case _:
+            return f"a statement of kind {type(s).__name__}"
+
+
+def _placed(intrinsic: TensorIntrin, windows: Mapping[str, Window], names: Names) -> Stmt:
+    """The implementation on windows of the function's buffers, under names that are free there."""
+
+    def place(w: Window, given: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        result = list(w.base)
+        for n, d in enumerate(w.dims):
+            if d is not None:
+                result[d] = simplify(result[d] + given[n])
+        return tuple(result)
+
+    # The names first, so that loops of the implementation are not taken for variables of the windows.
+    return with_accesses(renamed(intrinsic.impl.body, names), {p: (w.buffer, partial(place, w)) for p, w in windows.items()})

@@ -1,0 +1,15 @@
+"""Primitives that change where values are stored, and in which layout."""
+
+from . import cache_read, cache_write, lift_alloc, pack, reindex, set_scope, stage_mem, storage_align, transform_layout
+
+__all__ = [
+    "cache_read",
+    "cache_write",
+    "lift_alloc",
+    "pack",
+    "reindex",
+    "set_scope",
+    "stage_mem",
+    "storage_align",
+    "transform_layout",
+]

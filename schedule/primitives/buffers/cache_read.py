@@ -1,0 +1,59 @@
+"""cache_read: a buffer is read through a copy of it."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.ir import Buffer, PrimFunc
+from tir.traverse import replace_buffers
+
+from ...error import ScheduleError
+from ...legality.dataflow import buffer_of, locate
+from ...primitive import primitive
+from ...rewriting.copying import copy_block, named_readers, need_reads_alone, need_scope, place_to_copy, where_read
+from ...rewriting.edits import Names, edited, with_buffer
+from ...rewriting.placement import laid_out, needed
+
+
+@primitive
+def cache_read(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+) -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy in another memory; returns the name of the copying block.
+
+    The buffer is given by its number among those that `block` reads, from 0, or by name; the memory as for `set_scope`. All
+    statements that read the buffer use the copy, or only `consumer_blocks`. Copy and block are named after the buffer and the
+    scope: `A_local`.
+
+    Rewrite   S(A[i])
+           => for ax0 in range(N): A_local[ax0] = A[ax0]
+              S(A_local[i])
+              The copy stands after the last writer of A, or first if nothing writes A. Inside loops that the writer and the
+              consumers share, and inside another block, only what is read in their iteration is copied; and of a temporary only
+              what is read at all.
+    Legal     if no consumer writes A, and nothing writes A between the copy and the last use: writers of A before a consumer are
+              before all of them, and later ones in no loop around the copy. Each of `consumer_blocks` must read A.
+    Example   chain: s.cache_read("C", "B", "local")
+    """
+    scope, leaf = locate(func, block)
+    memory = need_scope(storage_scope)
+    source = buffer_of(leaf.block, read_buffer_index, written=False)
+    consumers = scope.readers(source.name)
+    if consumer_blocks is not None:
+        chosen = named_readers(consumers, source.name, consumer_blocks)
+        consumers = [r for r in consumers if r in chosen]
+        if not consumers:
+            raise ScheduleError("`consumer_blocks` is empty; leave it out for all blocks that read the buffer")
+    for c in consumers:
+        need_reads_alone(c, source.name)
+    place = place_to_copy(scope, consumers, source.name)
+    names = Names.of(func)
+    copy = Buffer(names.buffer(f"{source.name}_{memory}"), source.shape, source.dtype, storage_scope)
+    copying = copy_block(names, copy.name, source, copy)
+    windows = {}
+    if place.loops or scope.block is not None or source.name not in scope.outputs:
+        reads, _ = accessed(place.path[-1], place.ranges, (source.name,))
+        windows = needed(copying, {copy.name: reads[source.name]}, place.ranges) if source.name in reads else {}
+    placed = laid_out(copying, windows, place.ranges, names)
+    placed = where_read(scope, placed, source.name, consumers, place.loops, place.ranges)
+    changes = [(c.stmt, replace_buffers(c.stmt, {source.name: copy})) for c in consumers]
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

@@ -1,0 +1,85 @@
+"""cache_write: a buffer is written through a copy of it."""
+
+from __future__ import annotations
+
+from tir.ir import Buffer, PrimFunc
+from tir.traverse import replace_buffers
+
+from ...error import ScheduleError
+from ...legality.dataflow import buffer_of, locate
+from ...legality.privatisation import holds
+from ...legality.requirements import need_complete, need_only_writer, need_read_later
+from ...primitive import primitive
+from ...rewriting.copying import (
+    copy_block,
+    finished,
+    named_readers,
+    need_scope,
+    place_behind,
+    proving_part,
+    restricted,
+    where_read,
+)
+from ...rewriting.edits import Names, edited, with_buffer
+from ...rewriting.placement import laid_out
+from ...rewriting.window import Unproved
+
+
+@primitive
+def cache_write(
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, consumer_blocks: list[str] | None = None
+) -> tuple[PrimFunc, str]:
+    """Write a buffer through a copy in another memory; returns the name of the copying block.
+
+    The buffer is given by its number among those that `block` writes, from 0, or by name; the memory as for `set_scope`. Readers
+    go on reading the buffer, except `consumer_blocks`, which read the copy. Copy and block are named after the buffer and the
+    scope: `C_local`.
+
+    Rewrite   S: C[i] = f(i)
+           => S: C_local[i] = f(i)
+              for ax0 in range(N): C[ax0] = C_local[ax0]
+              The copying block stands after the nest of `block`; inside loops shared with readers of C it copies the part
+              that is finished in their iteration, under the conditions that the block has on its axes.
+    Legal     if the block is data parallel or a reduction with its init, alone in writing C, nothing reads C before it, and what
+              is copied is all written: the block runs over its whole domain, or where conditions on its axes hold, and each of
+              its spatial axes, plus a constant, indexes one dimension of C, in all stores the same; or C is a temporary of which
+              no reader shares a loop with the block, copied as far as it is read. What `consumer_blocks`, each of which must read
+              C, read of a C that had values before has been written by then.
+    Example   matmul: s.cache_write("C", 0, "local")
+    """
+    scope, leaf = locate(func, block)
+    memory = need_scope(storage_scope)
+    producer = leaf.block
+    target = buffer_of(producer, write_buffer_index, written=True)
+    need_complete(scope, leaf, "given a copy to write")
+    need_only_writer(scope, leaf, "given a copy to write")
+    readers = [r for r in scope.readers(target.name) if r is not leaf]
+    need_read_later(readers, leaf)
+    moved = named_readers(readers, target.name, consumer_blocks or ())
+    for r in moved:
+        if target.name in scope.outputs and not holds(scope, leaf, r, target.name):
+            raise ScheduleError(
+                f"{r.quoted} may read elements of `{target.name}` that `{block}` has not written by then, and the copy lacks",
+                (producer, f"writes {target.name}"),
+                (r.stmt, f"reads {target.name}"),
+                hint=f"leave `{r.name}` out of consumer_blocks: it then reads `{target.name}` itself",
+            )
+    remaining = [r for r in readers if r not in moved]
+    place = place_behind(scope, leaf, remaining)
+    loops, ranges = place.loops, place.ranges
+    names = Names.of(func)
+    copy = Buffer(names.buffer(f"{target.name}_{memory}"), target.shape, target.dtype, storage_scope)
+    copying = copy_block(names, copy.name, copy, target)
+    # A buffer of its own is copied as far as it is read; of one from outside of a block, other parts may be those of other
+    # instances.
+    own = scope.block is None or any(b.name == target.name for b in scope.block.allocs)
+    with proving_part(leaf, target, loops):
+        try:
+            share, conditions = finished(leaf, target, copying, loops)
+            placed = restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
+        except Unproved:
+            if loops or not own or not readers or target.name in scope.outputs:
+                raise
+            placed = where_read(scope, laid_out(copying, {}, ranges, names), target.name, readers, (), ranges)
+    changes = [(x.stmt, replace_buffers(x.stmt, {target.name: copy})) for x in (leaf, *moved)]
+    return with_buffer(edited(func, changes, place.insertion(placed)), scope.block, copy), copying.name

@@ -1,0 +1,125 @@
+"""pack: a block reads a copy of a buffer that lies in the order in which its loops walk it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tir.arith.affine import polynomial
+from tir.arith.simplify import simplify
+from tir.arith.size import single
+from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Var
+from tir.traverse import loads
+
+from ...error import ScheduleError
+from ...legality.dataflow import buffer_of, locate
+from ...legality.requirements import single_store
+from ...primitive import find_block, primitive
+from ...rewriting.index_map import IndexMap
+from ...rewriting.layouts import in_layout
+from ..blocks.transform_block_layout import transform_block_layout
+from .cache_read import cache_read
+
+
+@primitive
+def pack(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str = "global", preserve_unit_loops: bool = False
+) -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy in the order in which the loops around `block` walk it; returns the block that copies.
+
+    The copy has one dimension for each loop that moves along the buffer, outermost first, so that the block reads it from front
+    to back while those loops run; loops of extent 1 have one only with `preserve_unit_loops`. The copying block runs in this
+    order too, unless it shares loops with others. Where a tile does not divide a dimension, the last one is filled up with zeros.
+    It is `cache_read` for this block alone, with its arguments and names, then `transform_layout` of the copy.
+
+    Rewrite   for j_0: for k: for j_1 in range(16): S(B[k, j_0 * 16 + j_1])
+           => for j_0, k, j_1: P[j_0, k, j_1] = B[k, j_0 * 16 + j_1] if j_0 * 16 + j_1 < N else 0
+              for j_0: for k: for j_1 in range(16): S(P[j_0, k, j_1])
+    Legal     where `cache_read` is; and the block reads the buffer at one place, each index of which is an axis v or c - v for a
+              constant c (the copy is then read backwards there, too), no axis twice, or a constant in a dimension of one element;
+              and v is a sum of loops, each times the product of the extents of those with smaller steps (constants), no loop in
+              two axes.
+    Example   matmul: s.split("j", [None, 4]); s.pack("C", 1)
+    """
+    _, leaf = locate(func, block)
+    source = buffer_of(leaf.block, read_buffer_index, written=False)
+    index_map = _walk(leaf.block, source, leaf.loops, preserve_unit_loops)
+    func, copying = cache_read(func, block, source.name, storage_scope, [block])
+    func = in_layout(func, buffer_of(find_block(func, copying), 0, written=True), index_map, 0)
+    _, copy = locate(func, copying)
+    in_order = all(type(i) is Var for i in single_store(copy.block).indices)
+    if copy.loops and copy.alone == copy.loops and not in_order:
+        func, _ = transform_block_layout.function(func, copying, index_map)  # type: ignore[arg-type]
+    return func, copying
+
+
+def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> IndexMap:
+    """The index map that puts the elements of a buffer into the order in which the loops walk it; loops of one iteration have a
+    dimension, too, if `units` is set."""
+    places = {n.indices for n in loads(block) if n.buffer.name == source.name}
+    if len(places) > 1:
+        raise ScheduleError(
+            f"`{block.name}` reads `{source.name}` at {len(places)} places",
+            (block, f"reads {source.name}"),
+            hint=f"cache_read({block.name!r}, {source.name!r}, ...) copies it as it is",
+        )
+    iters = {it.var.name: it for it in block.iters}
+    found: dict[str, tuple[int, int, int | None]] = {}  # by loop: the dimension, the step, and the step of the next slower loop
+    whole: list[int] = []
+    seen: set[str] = set()
+    for dim, (index, length) in enumerate(zip(places.pop(), source.shape, strict=True)):
+        if type(index) is Const and length == Const(1, length.dtype):
+            whole.append(dim)
+            continue
+        axis = _axis(index)
+        if axis not in iters or axis in seen:
+            raise ScheduleError(
+                f"`{block.name}` reads `{source.name}` at `{index}`, no axis of its own",
+                (block, f"reads {source.name}"),
+                hint=f"reindex({block.name!r}, {source.name!r}) makes a copy indexed by the axes",
+            )
+        seen.add(axis)
+        binding = simplify(iters[axis].binding)
+        steps: list[tuple[int, For]] = []
+        for monomial, step in polynomial(binding).items():
+            loop = next((x for x in loops if monomial == (x.var,)), None)
+            if loop is None:
+                raise _not_counted(block, axis, binding)
+            if units or loop.extent != Const(1, loop.extent.dtype):
+                steps.append((step, loop))
+        steps.sort(key=lambda x: (x[0], -loops.index(x[1])))
+        if not steps:
+            whole.append(dim)
+            continue
+        reach = 1
+        for n, (step, loop) in enumerate(steps):
+            last = n == len(steps) - 1
+            if step != reach or loop.name in found or (type(loop.extent) is not Const and not last):
+                raise _not_counted(block, axis, binding)
+            found[loop.name] = (dim, step, None if last else steps[n + 1][0])
+            if not last:
+                reach *= loop.extent.value  # type: ignore[attr-defined]
+    inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
+    outputs: list[Expr] = [inputs[dim] for dim in whole]
+    for loop in loops:
+        if loop.name in found:
+            dim, step, above = found[loop.name]
+            digit: Expr = inputs[dim] if single(step) else inputs[dim] // step
+            outputs.append(digit if above is None else digit % (above // step))
+    return IndexMap(inputs, tuple(outputs))
+
+
+def _axis(index: Expr) -> str | None:
+    """The name of the axis that an index is, or that it counts backwards from a number on."""
+    match index:
+        case Var(name) | Binary("-", Const(), Var(name)):
+            return name
+        case _:
+            return None
+
+
+def _not_counted(block: Block, axis: str, binding) -> ScheduleError:
+    return ScheduleError(
+        f"`{axis}` = `{binding}` is not counted by the loops around `{block.name}`, one after the other",
+        (block, "the block"),
+        hint="pack after split and reorder, before fuse",
+    )

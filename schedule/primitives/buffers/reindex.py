@@ -1,0 +1,211 @@
+"""reindex, reindex_cache_read, reindex_cache_write: a block accesses a buffer through a copy laid out by its own axes."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.arith.simplify import ranges_of
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
+from tir.traverse import substitute, variables, walk
+
+from ...error import ScheduleError, listing
+from ...legality.dataflow import buffer_of, locate
+from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later
+from ...primitive import find_block, primitive
+from ...rewriting.copying import (
+    copy_axes,
+    need_reads_alone,
+    need_scope,
+    need_stores,
+    place_behind,
+    place_to_copy,
+    proving_part,
+    where_read,
+)
+from ...rewriting.edits import Names, edited, with_accesses, with_buffer
+from ...rewriting.index_map import IndexMap, parse_index_map
+from ...rewriting.layouts import in_layout, which
+from ...rewriting.placement import laid_out, needed
+from ...rewriting.window import Window, windows
+
+AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
+
+
+@primitive
+def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[PrimFunc, str]:
+    """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block.
+
+    The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. Copy and
+    block are called `A_reindex`, the copy is in the memory of the buffer. The dimensions of the copy are those axes that occur in
+    the indices, in the order of the block; a block that reads gets its copy before, one that writes is copied from after.
+
+    Rewrite   S(i, j): B[i, j] = A[j, i + 1]
+           => for ax0: for ax1: A_reindex[ax0, ax1] = A[ax1, ax0 + 1]
+              S(i, j): B[i, j] = A_reindex[i, j]
+    Legal     if the block accesses the buffer at one place, over its axes alone (no inner loop, no loaded index). Reading: it
+              does not write the buffer, nothing writes it between copy and use, and the place is inside the buffer for all values
+              of the axes. Writing: the block is data parallel or a reduction with its init, alone in writing the buffer, which
+              nothing reads before; all its spatial axes of more than one value occur in the place; and it runs over its whole
+              domain, once.
+    Example   matmul: s.reindex("C", ("read", 1))
+    """
+    target = which(find_block(func, block), buffer)
+    writing = any(type(n) is Store and n.buffer.name == target.name for n in walk(find_block(func, block)))
+    if isinstance(buffer, list) and writing and buffer[0] == "read":
+        raise ScheduleError(
+            f"`{block}` writes `{target.name}` as well as reading it",
+            (find_block(func, block), f"writes {target.name}"),
+            hint=f"reindex({block!r}, {target.name!r}) is for what it writes",
+        )
+    func, _, copying = (_write if writing else _read)(func, block, target, target.scope, f"{target.name}_reindex")
+    return func, copying
+
+
+@primitive
+def reindex_cache_read(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: str
+) -> tuple[PrimFunc, str]:
+    """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+
+    The index map, as for `transform_layout`, takes all axes of the block, and uses those that occur in the indices of the buffer.
+    Buffer and memory are given as for `cache_read`; copy and block are named after them: `A_shared`. Where a tile does not divide
+    an extent, the copy is filled up with zeros.
+
+    Rewrite   S(i, j): B[i, j] = A[j, i + 1]
+           => for ax0: for ax1: A_shared[ax1 // 4, ax0, ax1 % 4] = A[ax1, ax0 + 1]         # lambda i, j: (j // 4, i, j % 4)
+              S(i, j): B[i, j] = A_shared[j // 4, i, j % 4]
+    Legal     as `reindex` of what a block reads, if the index map is one to one.
+    Example   matmul: s.reindex_cache_read("C", 1, "local", lambda i, j, k: (j, k))
+    """
+    return _cached(func, block, read_buffer_index, storage_scope, index_map, written=False)
+
+
+@primitive
+def reindex_cache_write(
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str
+) -> tuple[PrimFunc, str]:
+    """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
+
+    Index map, buffer, memory, names and filling are those of `reindex_cache_read`, but that the buffer is one that `block`
+    writes.
+
+    Rewrite   S(i, j): B[j, i] = f(i, j)
+           => S(i, j): B_local[i, j // 4, j % 4] = f(i, j)                                 # lambda i, j: (i, j // 4, j % 4)
+              for ax0: for ax1: B[ax1, ax0] = B_local[ax0, ax1 // 4, ax1 % 4]
+    Legal     as `reindex` of what a block writes, if the index map is one to one.
+    Example   matmul: s.reindex_cache_write("C", 0, "local", lambda i, j, k: (j, i))
+    """
+    return _cached(func, block, write_buffer_index, storage_scope, index_map, written=True)
+
+
+def _cached(
+    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str, written: bool
+) -> tuple[PrimFunc, str]:
+    memory = need_scope(storage_scope)
+    user = find_block(func, block)
+    target = buffer_of(user, index, written)
+    mapping = _mapping(user, index_map, target)
+    func, copy, copying = (_write if written else _read)(func, block, target, storage_scope, f"{target.name}_{memory}")
+    # A copy of one element has no axes.
+    return in_layout(func, copy, mapping, 0) if mapping.inputs else func, copying
+
+
+def _read(func: PrimFunc, block: str, source: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
+    scope, leaf = locate(func, block)
+    reader = leaf.block
+    need_reads_alone(leaf, source.name)
+    place = _place(reader, source)
+    stand = place_to_copy(scope, [leaf], source.name)
+    loops, ranges = stand.loops, stand.ranges
+    names = Names.of(func)
+    copy, copying, new = _copied(names, wanted, memory, source, reader, place, back=False)
+    if not in_bounds(copying, ranges_of([copying], scope.ranges)):
+        raise ScheduleError(
+            f"`{block}` reads `{source.name}` at `{', '.join(map(str, place))}`, which may be outside of it",
+            (reader, f"reads {source.name}"),
+            hint=AS_IT_IS,
+        )
+    share: dict[str, Window] = {}
+    if loops:
+        inner = [s for s in leaf.above[len(stand.path) :] if type(s) is For]
+        share = needed(copying, accessed(nest(inner, new), ranges, (copy.name,))[0], ranges)
+    placed = where_read(scope, laid_out(copying, share, ranges, names), source.name, [leaf], loops, ranges, box=False)
+    return with_buffer(edited(func, [(reader, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
+
+
+def _write(func: PrimFunc, block: str, target: Buffer, memory: str, wanted: str) -> tuple[PrimFunc, Buffer, str]:
+    scope, leaf = locate(func, block)
+    writer = leaf.block
+    need_complete(scope, leaf, "given a copy to write")
+    need_only_writer(scope, leaf, "given a copy to write")
+    place = _place(writer, target)
+    used = _used(writer, place)
+    for it in writer.iters:
+        if it.axis is Axis.SPATIAL and it not in used and it.extent != Const(1, it.extent.dtype):
+            raise ScheduleError(
+                f"the axis `{it.var.name}` of `{block}` does not index `{target.name}`",
+                (writer, f"writes {target.name}"),
+                hint=f"cache_write copies `{target.name}` in its own shape",
+            )
+    remaining = [r for r in scope.readers(target.name) if r is not leaf]
+    need_read_later(remaining, leaf)
+    stand = place_behind(scope, leaf, remaining)
+    names = Names.of(func)
+    copy, copying, new = _copied(names, wanted, memory, target, writer, place, back=True)
+    with proving_part(leaf, target, stand.loops):
+        need_stores(writer)
+        finished = windows(writer, stand.loops, leaf.inside(stand.loops))
+    share = {mine.var.name: finished[it.var.name] for mine, it in zip(copying.iters, used, strict=True)}
+    placed = laid_out(copying, share, stand.ranges, names)
+    return with_buffer(edited(func, [(writer, new)], stand.insertion(placed)), scope.block, copy), copy, copying.name
+
+
+def _copied(
+    names: Names, wanted: str, memory: str, buffer: Buffer, block: Block, place: tuple[Expr, ...], back: bool
+) -> tuple[Buffer, Block, Block]:
+    """A copy of a buffer over the axes of a block that occur in its `place`, the block that copies to it, or `back` from it, and
+    the block that uses it."""
+    used = _used(block, place)
+    copy = Buffer(names.buffer(wanted), tuple(it.extent for it in used) or (Const(1),), buffer.dtype, memory)
+    indices: tuple[Expr, ...] = tuple(it.var for it in used) or (Const(0),)
+    iters = copy_axes(names, [(it.extent, it.var.dtype) for it in used])
+    own: dict[str, Expr] = {it.var.name: mine.var for it, mine in zip(used, iters, strict=True)}
+    source, target = (Load(b, tuple(substitute(i, own) for i in at)) for b, at in ((buffer, place), (copy, indices)))
+    if back:
+        source, target = target, source
+    copying = Block(names.block(wanted), iters, Store(target.buffer, target.indices, source))
+    return copy, copying, with_accesses(block, {buffer.name: (copy, lambda _: indices)})
+
+
+def _place(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    """The one place, over the axes of a block, at which it accesses a buffer."""
+    places = list(dict.fromkeys(n.indices for n in walk(block) if isinstance(n, (Load, Store)) and n.buffer.name == buffer.name))
+    mark = (block, f"uses {buffer.name}")
+    if len(places) > 1:
+        texts = listing(f"{buffer.name}[{', '.join(map(str, p))}]" for p in places)
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at several places: {texts}", mark, hint=AS_IT_IS)
+    axes = {it.var.name for it in block.iters}
+    inner = sorted(v for i in places[0] for v in variables(i) if v not in axes)
+    if inner or any(type(n) is Load for i in places[0] for n in walk(i)):
+        moving = f"`{inner[0]}`" if inner else "loaded indices"
+        raise ScheduleError(f"`{block.name}` accesses `{buffer.name}` at {moving}, not at its axes alone", mark, hint=AS_IT_IS)
+    return places[0]
+
+
+def _used(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
+    """The axes of a block that occur in indices."""
+    return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
+
+
+def _mapping(block: Block, index_map: str, buffer: Buffer) -> IndexMap:
+    """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
+    mapping = parse_index_map(index_map, len(block.iters))
+    used = _used(block, _place(block, buffer))
+    by_name = dict(zip([v.name for v in mapping.inputs], block.iters, strict=True))
+    for name, it in by_name.items():
+        if it not in used and any(name in variables(o) for o in mapping.outputs):
+            raise ScheduleError(
+                f"the index map uses `{name}`, but `{it.var.name}` does not index `{buffer.name}`",
+                (block, f"uses {buffer.name}"),
+                hint=f"leave `{name}` out of the result of the index map",
+            )
+    return IndexMap(tuple(v for v in mapping.inputs if by_name[v.name] in used), mapping.outputs)

@@ -1,0 +1,45 @@
+"""storage_align: the rows of a temporary start at a chosen distance from each other."""
+
+from __future__ import annotations
+
+from tir.ir import PrimFunc, annotated, annotation
+
+from ...error import ScheduleError
+from ...legality.dataflow import buffer_of, used_buffers
+from ...primitive import block_at, need_not_parameter, primitive, replace_path
+
+KEY = "buffer_dim_align"
+
+
+@primitive
+def storage_align(
+    func: PrimFunc, block: str, buffer_index: int | str, axis: int, factor: int, offset: int
+) -> tuple[PrimFunc, None]:
+    """Have the memory of a temporary laid out so that its stride along an axis is `k * factor + offset` elements for some k.
+
+    The buffer is given by its number among those that `block` writes, from 0, or by name; negative axes count from behind. The
+    block is annotated with `buffer_dim_align`, a list of [buffer, axis, factor, offset], and the backend makes the next dimension
+    longer by what is needed, if a multiple of the stride along that one is right. Rows that start in different cache sets, or in
+    different banks of shared memory, don't get in each other's way.
+
+    Rewrite   with T.block("B"): S   =>   with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]}); S
+    Legal     if the buffer is no parameter of the function, the axis not its last one, whose stride is 1, and
+              0 <= offset < factor.
+    Example   chain: s.storage_align("B", 0, 0, 16, 4)
+    """
+    target, above = block_at(func, block)
+    buffer = buffer_of(target, buffer_index, written=True)
+    mark = (target, f"writes {buffer.name}")
+    need_not_parameter(func, buffer, "laid out by the caller", mark, f"cache_write({block!r}, {buffer_index!r}, 'global')")
+    rank = len(buffer.shape)
+    if not -rank <= axis < rank:
+        raise ScheduleError(f"`{buffer.name}` has {rank} dimension(s), there is no axis {axis}", mark)
+    axis %= rank
+    if axis == rank - 1:
+        raise ScheduleError(f"the last axis of `{buffer.name}` has the stride 1, which cannot be changed", mark)
+    if factor < 1 or not 0 <= offset < factor:
+        raise ScheduleError(f"`factor` must be positive and `offset` from 0 to below it, got {factor} and {offset}", mark)
+    number = list(used_buffers(target, written=True)).index(buffer.name)
+    old = [entry for entry in annotation(target.annotations, KEY, []) if entry[:2] != [number, axis]]
+    notes = annotated(target.annotations, KEY, sorted([*old, [number, axis, factor, offset]]))
+    return replace_path(func, above, target.with_(annotations=notes)), None

@@ -1,0 +1,37 @@
+"""transform_layout: the elements of a temporary stand in another order, in another shape."""
+
+from __future__ import annotations
+
+from tir.ir import PrimFunc
+from tir.traverse import stores
+
+from ...primitive import find_block, need_not_parameter, primitive
+from ...rewriting.index_map import parse_index_map
+from ...rewriting.layouts import in_layout, which
+
+
+@primitive
+def transform_layout(
+    func: PrimFunc, block: str, buffer: list[str | int] | str, index_map: str, pad_value: int | float | None = None
+) -> tuple[PrimFunc, None]:
+    """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
+
+    The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. The index
+    map is a function such as `lambda i, j: (i // 16, j, i % 16)`, or its text, of indices, their quotients and remainders by
+    constants, and sums of these in which all values are counted through, such as `i * 13 + j` for j < 13. Where a tile does not
+    divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the whole buffer in loops of
+    its own, which then run over the new shape; else by a block of its own, before the first use.
+
+    Rewrite   X = T.alloc_buffer((N,));  S(X[i])
+           => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])
+    Legal     if the buffer is no parameter, the index map is provably one to one (of the constants that divide one index, each is
+              a multiple of the smaller ones), and where there is padding a `pad_value` of the dtype is given.
+    Example   chain: s.transform_layout("C", ("read", 0), lambda i, j: (j, i))
+    """
+    user = find_block(func, block)
+    target = which(user, buffer)
+    mark = (user, f"uses {target.name}")
+    how = "cache_write" if target.name in {s.buffer.name for s in stores(user)} else "cache_read"
+    hint = f"{how} makes a copy whose layout is free"
+    need_not_parameter(func, target, "its layout is the caller's", mark, hint)
+    return in_layout(func, target, parse_index_map(index_map, len(target.shape)), pad_value, mark), None

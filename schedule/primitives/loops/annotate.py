@@ -1,0 +1,45 @@
+"""annotate, unannotate: values attached to loops and blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tir.ir import PrimFunc, annotated
+from tir.nearest import did_you_mean
+
+from ...error import ScheduleError, listing
+from ...primitive import named_at, primitive, replace_path
+
+
+@primitive
+def annotate(func: PrimFunc, block_or_loop: str, ann_key: str, ann_val: Any) -> tuple[PrimFunc, None]:
+    """Attach a value (JSON data) to a block or loop under a key, in place of the one it has.
+
+    Rewrite   for i in range(N): S   =>   for i in T.serial(N, annotations={"key": value}): S
+    Legal     if the key is not empty: the meaning of a program does not depend on annotations.
+    Example   vector: s.annotate("i", "pragma_auto_unroll_max_step", 16)
+    """
+    target, above = named_at(func, block_or_loop)
+    if not ann_key:
+        raise ScheduleError("the key must not be empty", (target, "to annotate"))
+    return replace_path(func, above, target.with_(annotations=annotated(target.annotations, ann_key, ann_val))), None
+
+
+@primitive
+def unannotate(func: PrimFunc, block_or_loop: str, ann_key: str) -> tuple[PrimFunc, None]:
+    """Remove what is attached to a block or loop under a key.
+
+    Rewrite   for i in T.serial(N, annotations={"key": value}): S   =>   for i in range(N): S
+    Legal     where the key is there.
+    Example   vector: s.annotate("i", "note", 1); s.unannotate("i", "note")
+    """
+    target, above = named_at(func, block_or_loop)
+    kept = tuple((k, v) for k, v in target.annotations if k != ann_key)
+    if len(kept) == len(target.annotations):
+        keys = listing(k for k, _ in target.annotations)
+        raise ScheduleError(
+            f"`{block_or_loop}` has no annotation {ann_key!r}; it has {keys}",
+            (target, "not annotated with it"),
+            hint=did_you_mean(ann_key, dict(target.annotations)),
+        )
+    return replace_path(func, above, target.with_(annotations=kept)), None

@@ -1,0 +1,128 @@
+"""bind: iterations as blocks or threads of a GPU."""
+
+from __future__ import annotations
+
+from tir.ir import THREAD_AXES, Axis, Buffer, Const, For, Kind, PrimFunc, conjuncts
+from tir.memory import PER_THREAD, SHARED
+from tir.nearest import did_you_mean
+from tir.traverse import blocks, loads, loops, stores, variables, walk
+
+from ...error import ScheduleError
+from ...legality.independence import apart, independent_iterations, need_markable, need_no_lanes
+from ...legality.privatisation import private_buffers
+from ...legality.reducer import reducer_of
+from ...primitive import blocks_below, loop_at, primitive, replace_path
+from ...rewriting.loops import driving, nest_at
+
+# The memories of which each block, or each thread, of a GPU has its own.
+OWN = {
+    "blockIdx": (*SHARED, *PER_THREAD),
+    "threadIdx": PER_THREAD,
+    "vthread": PER_THREAD,
+}
+
+
+def _same_for_all(loop: For, name: str) -> bool:
+    """Whether all iterations of a thread loop store the same to a buffer, so that the block may do it once, for all."""
+    written = {s.buffer.name for s in stores(loop.body)} - {name}
+    filling = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
+    return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in filling)
+
+
+def _step_of_the_block(outer: For, inner: For) -> bool:
+    """Whether a loop inside a thread loop of the same axis fills shared memory for all threads, whoever they are."""
+    scopes = {s.buffer.scope for s in stores(inner)}
+    return scopes <= set(SHARED) and outer.name not in variables(inner)
+
+
+def _reduces_together(loop: For, outside: list[For]) -> bool:
+    """Whether the loop drives nothing but the reduction of one block that threads can share; refuses one that they cannot."""
+    found = blocks_below(loop.body)
+    block = found[0] if len(found) == 1 else None
+    if block is None or block.init is None or loop.extent == Const(1, loop.extent.dtype):
+        return False
+    driven = {it.axis for it in block.iters if loop.name in variables(it.binding)}
+    if driven != {Axis.REDUCE} or nest_at(loop)[1] is not block:
+        return False
+    reducing, below = driving(block, Axis.REDUCE), {x.name for x in loops(loop)}
+    placing = driving(block, Axis.SPATIAL) & below
+    mixed = reducing & placing  # loops that start a reduction as they go on with it
+    mixed |= {s.name for s in outside if s.name in reducing and s.extent != Const(1, s.extent.dtype)}
+    guards = [c for c in conjuncts(block.predicate) if variables(c) & reducing]
+    if mixed or any(variables(c) & placing for c in guards):
+        return False
+    reducer = reducer_of(block, True)
+    if len(reducer.outputs) > 1:
+        raise ScheduleError(
+            f"`{block.name}` has {len(reducer.outputs)} results, which threads cannot reduce together",
+            (loop, "cannot be bound"),
+            (block, "several results"),
+            hint=f"rfactor({loop.name!r}, 0) gives each thread its own partial results",
+        )
+    return True
+
+
+@primitive
+def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
+    """Run the iterations of a loop as blocks or threads of a GPU, or as virtual threads.
+
+    `thread_axis` is "blockIdx.x", "threadIdx.x" or "vthread.x", or the same with y or z.
+
+    Rewrite   for i in range(N): S(i)   =>   for i in T.thread_binding(N, thread="threadIdx.x"): S(i)
+    Legal     if the loop is serial, no loop around is vectorized, and the iterations are independent, as for `parallel`, where
+              each block has its own of temporaries in shared memory and each thread of those in local memory, but none of those
+              in global memory; temporaries in shared memory into which all iterations store the same do not count. Loops inside
+              one another are bound to different axes, blockIdx outside of threadIdx; only a loop that stores to shared memory
+              alone, and does not use the variable of the loop around it, may be bound to its threadIdx again: the threads share
+              its iterations.
+              A loop bound to threadIdx may also drive the reduction of a block, its init included, that is all there is below it,
+              with one result and +, *, min, max, and, or: then the threads reduce together. No loop around may drive the
+              reduction too, no loop from this one on may drive spatial axes as well, and no condition may concern both. Each
+              thread reduces its iterations, from the value that init stores, the results are combined in any order, and every
+              thread gets what is stored. Floating results differ by rounding.
+    Example   elementwise: s.bind("i1", "threadIdx.x")
+    """
+    target, above = loop_at(func, loop)
+    if thread_axis not in THREAD_AXES:
+        known = ", ".join(THREAD_AXES)
+        raise ScheduleError(f"`{thread_axis}` is no thread axis; these are {known}", hint=did_you_mean(thread_axis, THREAD_AXES))
+    need_markable(target, Kind.THREAD)
+    if target.kind is Kind.THREAD and target.thread != thread_axis:
+        raise ScheduleError(
+            f"`{loop}` is already bound to {target.thread}",
+            (target, f"bound to {target.thread}"),
+            hint="split it before it is bound, to bind the two parts to different axes",
+        )
+    kind = thread_axis.split(".")[0]
+    outside = [s for s in above[:-1] if type(s) is For]
+    inside = loops(target.body)
+    need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")
+    for other in (*outside, *inside):
+        if other.kind is Kind.THREAD and other.thread == thread_axis:
+            first, second = (other, target) if other in outside else (target, other)
+            if kind == "threadIdx" and _step_of_the_block(first, second):
+                continue
+            raise ScheduleError(
+                f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
+                (first, "outer loop"),
+                (second, "inside it"),
+                hint="fuse the two before binding, or bind this one to another axis",
+            )
+    for other in outside if kind == "blockIdx" else inside:
+        if {kind, other.thread.split(".")[0]} == {"blockIdx", "threadIdx"}:
+            first, second = (other, target) if kind == "blockIdx" else (target, other)
+            raise ScheduleError(
+                "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",
+                (first, "would be threads"),
+                (second, "would be blocks"),
+                hint="reorder first",
+            )
+
+    def private() -> set[str]:
+        scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
+        own = {name for name in private_buffers(func, above) if scopes[name] in OWN[kind] or scopes[name] in SHARED}
+        return {name for name in own if scopes[name] in OWN[kind] or _same_for_all(target, name)}
+
+    if not (kind == "threadIdx" and _reduces_together(target, outside)) and not apart(above):
+        independent_iterations(above, "bound", private)
+    return replace_path(func, above, target.with_(kind=Kind.THREAD, thread=thread_axis)), None

@@ -1,0 +1,63 @@
+"""fuse: a nest becomes one loop."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import mul
+
+from tir.arith.simplify import simplify
+from tir.ir import Expr, For, PrimFunc, Var
+from tir.traverse import variables
+
+from ...error import ScheduleError
+from ...primitive import SAME_FOR_ALL, find_loop, fresh_names, loop_at, need_serial, primitive, replace_path
+from ...rewriting.loops import not_nested, substitute_loops
+
+
+@primitive
+def fuse(func: PrimFunc, *loops: str, preserve_unit_iters: bool = True) -> tuple[PrimFunc, str]:
+    """Make one serial loop of perfectly nested serial loops, given outermost first; returns its name.
+
+    A single loop stays as it is. Without `preserve_unit_iters`, bindings have 0 for the variable of a fused loop of extent 1.
+
+    Rewrite   for i, j in T.grid(M, N): S(i, j)
+           => for i_j_fused in range(M * N): S(i_j_fused // N, i_j_fused % N)
+    Legal     if each loop is the whole body of the one before it, none is annotated, and the extent of none depends on another:
+              the iterations and their order are unchanged.
+    Example   matmul: s.fuse("i", "j")
+    """
+    if not loops:
+        raise ScheduleError("at least one loop is needed", hint="fuse('i', 'j')")
+    outermost, above = loop_at(func, loops[0])
+    nest = [outermost]
+    for name in loops[1:]:
+        inner = find_loop(func, name)
+        if nest[-1].body is not inner:
+            raise not_nested(nest[-1], inner)
+        for outer in nest:
+            if outer.name in variables(inner.extent):
+                raise ScheduleError(
+                    f"the extent of `{name}` depends on `{outer.name}`",
+                    (outer, "changes the extent"),
+                    (inner, f"runs over {inner.extent}"),
+                    hint=SAME_FOR_ALL,
+                )
+        nest.append(inner)
+    for loop in nest:
+        need_serial(loop, "fused")
+    if len(nest) == 1:
+        return func, nest[0].name
+
+    total = simplify(reduce(mul, (loop.extent for loop in nest)))
+    (name,) = fresh_names(func, "_".join(loops) + "_fused")
+    fused = For(Var(name, nest[0].var.dtype), total, nest[-1].body)
+    around = [s for s in above[:-1] if type(s) is For]
+    mapping: dict[str, Expr] = {}
+    rest: Expr = fused.var
+    for loop in reversed(nest[1:]):
+        mapping[loop.name] = rest % loop.extent
+        rest = rest // loop.extent
+    mapping[nest[0].name] = rest
+    folded = () if preserve_unit_iters else (name,)
+    body = substitute_loops(fused.body, mapping, [*around, fused], folded)
+    return replace_path(func, above, fused.with_(body=body)), name

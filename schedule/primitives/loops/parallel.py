@@ -1,0 +1,28 @@
+"""parallel: iterations on several threads."""
+
+from __future__ import annotations
+
+from tir.ir import Kind, PrimFunc
+
+from ...legality.independence import independent_iterations, need_markable, need_no_lanes
+from ...legality.privatisation import private_buffers
+from ...primitive import loop_at, primitive, replace_path
+
+
+@primitive
+def parallel(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
+    """Run the iterations of a loop on several threads.
+
+    Rewrite   for i in range(N): S(i)   =>   for i in T.parallel(N): S(i)
+    Legal     if the loop is serial, no loop around is vectorized, and no iteration touches an element that another one writes.
+              In each block below, the loop drives spatial axes only (it occurs in no binding of another axis), and different
+              iterations get different values of these; between different blocks, and for statements in no block, the elements
+              touched are compared. Each iteration has its own of the buffers allocated inside the loop, and of temporaries used
+              only there of which it reads nothing but what it has written itself.
+    Example   matmul: s.parallel("i")
+    """
+    target, above = loop_at(func, loop)
+    need_markable(target, Kind.PARALLEL)
+    need_no_lanes(above, "lanes of a vector cannot start threads; make an outer loop parallel")
+    independent_iterations(above, "parallel", lambda: private_buffers(func, above))
+    return replace_path(func, above, target.with_(kind=Kind.PARALLEL)), None

@@ -1,0 +1,188 @@
+"""reorder: the loops of a nest in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from tir.analysis.dependence import (
+    ANY,
+    GREATER,
+    LESS,
+    SAME,
+    Instances,
+    Unit,
+    clash,
+    local_buffers,
+    related,
+    spatial,
+    touching,
+    units,
+)
+from tir.arith.simplify import bounds, ranges_of
+from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt, nest
+from tir.traverse import loops, variables
+
+from ...error import ScheduleError, listing
+from ...legality.requirements import in_any_order
+from ...primitive import KIND_WORDS, SAME_FOR_ALL, loop_at, primitive, replace_path
+from ...rewriting.loops import not_nested
+
+
+@primitive
+def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
+    """Put loops of one nest into the given order, outermost first, among the places they have; others stay where they are.
+
+    Rewrite   for i: for j: for k: S   =>   for k: for j: for i: S      # reorder("k", "i")
+    Legal     if, from the first place to the last, each loop is the whole body of the one before it; no extent depends on a
+              loop that comes inside it; loops that change their order with another are serial or unrolled; and no two instances
+              of S of which one depends on the other change their order: instances of one block with different spatial axes are
+              independent, those of a reduction commute, but the one with all reduce axes 0, which runs the init, must come
+              first; loops of ordered axes stay in order; and of different blocks, and of statements in no block, instances that
+              change their order must touch different elements, or only read.
+    Example   matmul: s.reorder("k", "i", "j")
+    """
+    if len(set(ordered_loops)) < len(ordered_loops):
+        twice = next(n for n in ordered_loops if ordered_loops.count(n) > 1)
+        raise ScheduleError(f"`{twice}` is given twice")
+    if not ordered_loops:
+        return func, None
+    above, chain, order = reordered(func, ordered_loops)
+    if all(a is b for a, b in zip(chain, order, strict=True)):
+        return func, None
+
+    for n, loop in enumerate(order):
+        for inner in order[n + 1 :]:
+            if type(loop.extent) is not Const and inner.name in variables(loop.extent):
+                raise ScheduleError(
+                    f"the extent of `{loop.name}` depends on `{inner.name}`, which would come inside it",
+                    (inner, "must stay outside"),
+                    (loop, f"runs over {loop.extent}"),
+                    hint=SAME_FOR_ALL,
+                )
+    swapped = list(_swapped(chain, order))
+    for loop in chain:
+        if loop.kind not in (Kind.SERIAL, Kind.UNROLLED) and any(loop in pair for pair in swapped):
+            raise ScheduleError(
+                f"`{loop.name}` is {KIND_WORDS[loop.kind]}, which was proved for its present place only",
+                (loop, KIND_WORDS[loop.kind]),
+                hint="reorder first and mark afterwards",
+            )
+    _independent(func, above, chain, order, swapped)
+    return replace_path(func, above, nest(order, chain[-1].body)), None
+
+
+def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
+    """The path to the outermost of some loops, the nest from there to the innermost, and this nest with them in the given order.
+    Refuses where they are not all of one nest."""
+    found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
+    (_, above), (innermost, deepest) = found[0], found[-1]
+    for loop, _ in found:
+        if not any(s is loop for s in deepest):
+            raise not_nested(loop, innermost)
+    chain: list[For] = []
+    for s in deepest[len(above) - 1 :]:
+        if not isinstance(s, For):
+            below = next(x for x in deepest[len(above) + len(chain) :] if isinstance(x, For))
+            raise not_nested(chain[-1], below)
+        chain.append(s)
+    by_name = {loop.name: loop for loop in chain}
+    listed = iter(names)
+    return above, chain, [by_name[next(listed)] if loop.name in names else loop for loop in chain]
+
+
+def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:
+    """The pairs of loops (a, b) with a before b in `chain` and after it in `order`, of more than one iteration each."""
+    place = {loop.name: n for n, loop in enumerate(order)}
+    for n, a in enumerate(chain):
+        for b in chain[n + 1 :]:
+            if place[a.name] > place[b.name] and not _single(a) and not _single(b):
+                yield a, b
+
+
+def _single(loop: For) -> bool:
+    return loop.extent == Const(1, loop.extent.dtype)
+
+
+def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swapped: list[tuple[For, For]]) -> None:
+    """Refuse unless all dependent instances keep their order.
+
+    Two instances change their order exactly if, for some (a, b) in `swapped`, they agree in the loops before a in the old
+    order and before b in the new one, and the first has the smaller a and the larger b.
+    """
+    if not swapped:
+        return
+    body = chain[-1].body
+    parts = units(body)
+    around = [s for s in above[:-1] if type(s) is For]
+    below = loops(body)
+    relations = [(a, b, _relation(a, b, chain, order)) for a, b in swapped]
+    for unit in parts:
+        if isinstance(unit.stmt, Block):
+            _block_keeps_order(unit, unit.stmt, around, chain, below, relations)
+    local = local_buffers(body)
+    for n, m in related(parts, parts):
+        first, second = parts[n], parts[m]
+        pairs = [] if m < n or (n == m and isinstance(first.stmt, Block)) else list(clash(first, second, local))
+        if not pairs:
+            continue
+        instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
+        for (x, y), (a, b, relation) in product(pairs, relations):
+            # The first instance may be that of either access.
+            mirrored = {k: {LESS: GREATER, GREATER: LESS}.get(v, v) for k, v in relation.items()}
+            if not all(instances.distinct(x.indices, y.indices, r) for r in (relation, mirrored)):
+                raise ScheduleError(
+                    f"cannot prove that no dependence through `{x.buffer.name}` runs against the new order of "
+                    f"`{a.name}` and `{b.name}`",
+                    (a, "outer loop now"),
+                    (b, "would come outside it"),
+                    *touching(first, second, x, y),
+                    hint=f"leave `{b.name}` inside `{a.name}`",
+                )
+
+
+def _relation(a: For, b: For, chain: list[For], order: list[For]) -> dict[str, str]:
+    """How two instances that change their order, by `a` and `b`, stand to each other in each loop."""
+    relation = dict.fromkeys((x.name for x in chain), ANY)
+    for nest_loops, end in ((chain, a), (order, b)):
+        names = [x.name for x in nest_loops]
+        relation |= dict.fromkeys(names[: names.index(end.name)], SAME)
+    return {**relation, a.name: LESS, b.name: GREATER}
+
+
+def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[For], below: list[For], relations) -> None:
+    chained = {loop.name: loop for loop in chain}
+    moved = {loop.name for a, b, _ in relations for loop in (a, b)}
+    for it in block.iters:
+        if it.axis is Axis.OPAQUE:
+            driving = sorted(variables(it.binding) & moved)
+            if driving:
+                raise ScheduleError(
+                    f"the axis `{it.var.name}` of block `{block.name}` is ordered, and {listing(driving)} would change its order",
+                    (chained[driving[0]], "drives an ordered axis"),
+                    (block, "its block"),
+                    hint=in_any_order(it),
+                )
+    if block.init is None:
+        return
+    reduces = [it for it in block.iters if it.axis is Axis.REDUCE]
+    ranges = ranges_of([*around, *chain, *below])
+    # A loop counts for the reduction if any step of it makes some reduce axis nonzero.
+    counting: dict[str, bool] = {}
+    for name in moved:
+        later = {**ranges, name: (1, ranges[name][1])}
+        counting[name] = any(name in variables(it.binding) and (bounds(it.binding, later)[0] or 0) >= 1 for it in reduces)
+    place = spatial(block, unit.env)
+    instances: Instances | None = None
+    for a, b, relation in relations:
+        if counting[a.name] and counting[b.name]:
+            continue
+        instances = instances or Instances(around, chain, below, [place])
+        if not instances.distinct(place, place, relation):
+            raise ScheduleError(
+                f"cannot prove that reduction `{block.name}` still starts with its init once `{b.name}` is outside `{a.name}`",
+                (a, "outer loop now"),
+                (b, "would come outside it"),
+                (block, "runs its init where all reduce axes are 0"),
+                hint="decompose_reduction first, or reorder before the loops are fused",
+            )

@@ -1,0 +1,99 @@
+"""compute_at: a producer moves to where its result is used."""
+
+from __future__ import annotations
+
+from tir.analysis.regions import accessed
+from tir.arith.simplify import ranges_of
+from tir.ir import Axis, For, PrimFunc
+from tir.traverse import variables
+
+from ...error import ScheduleError, listing
+from ...legality.dataflow import Leaf, locate, locate_loop, shared_loops
+from ...legality.requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
+from ...primitive import path as path_of
+from ...primitive import primitive
+from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
+from ...rewriting.placement import INLINE, ROOT, laid_out, needed
+from .compute_inline import compute_inline
+
+
+@primitive
+def compute_at(
+    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+) -> tuple[PrimFunc, None]:
+    """Move a producer under a loop of its consumers, computing in each iteration what they need there.
+
+    `index` picks the place among the statements of the loop: -1 the last, right before the first consumer, -2 the first, after
+    the writers of its inputs, otherwise the number of the statement before which it goes. In place of a loop, "root" leaves the
+    block where it is, and "inline" is `compute_inline`. Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+
+    Rewrite   for i in range(N): A(i)                     # writes X[i]
+              for l: S(l)                                 # reads X[p(l) .. p(l) + e - 1]
+           => for l:
+                  for ax0 in range(e): A(p(l) + ax0)      # where 0 <= p(l) + ax0 < N, unless that is proved
+                  S(l)
+              Reduction axes get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
+    Legal     if the block is data parallel or a reduction with its init; it alone writes X, a temporary; all that reads X, and
+              something does, is under `loop`, after the block; no loop around both places drives its reduction; its inputs are
+              final where it stands and unchanged until the last use; its predicate can be dropped: it follows from the axes being
+              in their domains, or every access is in bounds without it; the loop is in the same enclosing block and neither
+              vectorized nor in a vectorized loop; and no parallel or bound loop that the block leaves contains a writer of its
+              inputs. Elements that several iterations need are computed in each of them, always to the same value.
+    Example   chain: s.compute_at("B", "i_1")
+    """
+    if loop in (ROOT, INLINE) and not path_of(func, For, loop):
+        return (func, None) if loop == ROOT else compute_inline(func, block)
+    scope, moved = locate(func, block)
+    what = "moved"
+    need_own_temporary(scope, moved, what)
+    target, path = locate_loop(scope, moved, loop)
+    producer = moved.block
+
+    consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
+    if not consumers:
+        raise ScheduleError(
+            f"nothing reads what `{block}` writes, so there is no place to move it to",
+            (producer, "never read"),
+            hint=f"reverse_compute_at moves `{block}` to what it reads",
+        )
+    for c in consumers:
+        if not c.under(target):
+            raise ScheduleError(
+                f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`",
+                (target, "the loop"),
+                (c.stmt, "a consumer outside of it"),
+                hint=_loops_around(consumers),
+            )
+    need_read_later(consumers, moved)
+    for common in shared_loops(moved.above, path):
+        it = next((it for it in producer.iters if it.axis is Axis.REDUCE and common.name in variables(it.binding)), None)
+        if it is not None:
+            raise ScheduleError(
+                f"`{common.name}` is around `{block}` and `{loop}` and drives the reduction `{it.var.name}`, "
+                "which must be complete",
+                (common, "a loop of the reduction"),
+                (producer, "is incomplete here"),
+                hint=f"choose a loop outside of `{common.name}`",
+            )
+    need_unchanged_inputs(scope, moved, [path])
+    need_safe_domain(scope, moved, what)
+
+    stmts = parts(target.body)
+    last = next(n for n, s in enumerate(stmts) if any(c.under(s) for c in consumers))
+    first = max((n + 1 for n, s in enumerate(stmts) if any(w.writes & moved.inputs for w in scope.leaves_under(s))), default=0)
+    position = pick_position(index, first, last, target)
+
+    ranges = ranges_of(path, scope.ranges)
+    reads, _ = accessed(target.body, ranges, moved.writes)
+    windows = needed(producer, reads, ranges)
+    removed = edited(func, [(producer, None)])
+    placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
+    return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _loops_around(readers: list[Leaf]) -> str:
+    """What to try for a block that only a loop around all its readers can take in."""
+    found = [x for x in readers[0].loops if all(any(x is other for other in r.loops) for r in readers)]
+    if not found:
+        return "its readers share no loop; merge their loops first"
+    return f"choose a loop around all its readers: {listing(x.name for x in found)}"

@@ -1,0 +1,75 @@
+"""compute_inline: a producer's formula goes where its result is read."""
+
+from __future__ import annotations
+
+from tir.arith.simplify import ranges_of, simplify
+from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
+from tir.traverse import rewrite, substitute
+
+from ...error import ScheduleError
+from ...legality.dataflow import locate
+from ...legality.requirements import (
+    need_own_temporary,
+    need_read_later,
+    need_safe_domain,
+    need_unchanged_inputs,
+    own_axes,
+    single_store,
+)
+from ...primitive import primitive
+from ...rewriting.edits import edited, unstated, without_buffers
+
+
+@primitive
+def compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+    """Put the formula of a block into the blocks that read its output, and remove the block and its buffer.
+
+    Source: Halide, PLDI 2013, section 3.2 (the call schedule).
+
+    Rewrite   for i: X[i] = f(i)
+              S(X[p])
+           => S(f(p))
+    Legal     if the block is data parallel, one store to a temporary that it alone writes, at its own axes in any order (or 0);
+              something reads that, and only after it; its inputs are final there and unchanged until the last use; its predicate
+              can be dropped: it follows from the axes being in their domains, or every access is in bounds without it; and no
+              parallel or bound loop that the block leaves contains a writer of its inputs.
+    Example   chain: s.compute_inline("B")
+    """
+    scope, leaf = locate(func, block)
+    what = "inlined"
+    producer = leaf.block
+    if producer.is_reduction:
+        raise ScheduleError(
+            f"`{block}` is a reduction, and has no single formula to put elsewhere",
+            (producer, "reduces"),
+            hint=f"compute_at({block!r}, ...) moves a reduction into the loops of its readers",
+        )
+    need_own_temporary(scope, leaf, what)
+    store = single_store(producer)
+    places = own_axes(producer, store)
+    consumers = [r for r in scope.readers(store.buffer.name) if r is not leaf]
+    if not consumers:
+        raise ScheduleError(
+            f"nothing reads `{store.buffer.name}`, so there is nothing to inline `{block}` into",
+            (producer, "never read"),
+            hint=f"reverse_compute_inline({block!r}) puts it into the block that makes its input",
+        )
+    need_read_later(consumers, leaf)
+    need_unchanged_inputs(scope, leaf, [(*c.above, c.stmt) for c in consumers])
+    need_safe_domain(scope, leaf, what)
+
+    name = store.buffer.name
+
+    def inlined(stmt: Stmt) -> Stmt:
+        ranges = ranges_of([stmt])
+
+        def visit(n: Node) -> Node | None:
+            if type(n) is Load and n.buffer.name == name:
+                mapping: dict[str, Expr] = {it.var.name: Const(0, it.var.dtype) for it in producer.iters}
+                mapping |= {v: index for index, v in zip(n.indices, places, strict=True) if v is not None}
+                return simplify(substitute(store.value, mapping), ranges)
+            return unstated(n, name) if type(n) is Block else None
+
+        return rewrite(stmt, visit)
+
+    return without_buffers(edited(func, [(producer, None), *((c.stmt, inlined(c.stmt)) for c in consumers)]), [name]), None

@@ -1,0 +1,271 @@
+"""reverse_compute_at: a consumer moves to where its inputs are made."""
+
+from __future__ import annotations
+
+from tir.arith.affine import Ranges
+from tir.arith.simplify import prove, ranges_of, simplify
+from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
+from tir.traverse import loads
+
+from ...error import ScheduleError, listing
+from ...legality.dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
+from ...legality.digits import proving
+from ...legality.requirements import need_complete
+from ...primitive import path as path_of
+from ...primitive import primitive
+from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
+from ...rewriting.placement import INLINE, ROOT, laid_out, loops_and_ranges
+from ...rewriting.window import Window, affine_index, shifted, windows, written_axes
+from .reverse_compute_inline import reverse_compute_inline
+
+
+@primitive
+def reverse_compute_at(
+    func: PrimFunc, block: str, loop: str, preserve_unit_loops: bool = False, index: int = -1
+) -> tuple[PrimFunc, None]:
+    """Move a consumer under a loop of its producers, running in each iteration for what they have finished there.
+
+    `index` picks the place among the statements of the loop: -1 the last, -2 the first after the producers, otherwise the
+    number of the statement before which it goes. In place of a loop, "root" leaves the block where it is, and "inline" is
+    `reverse_compute_inline`.
+
+    Rewrite   for l: S(l)                                 # writes X[p(l) .. p(l) + e - 1]
+              for i in range(N): B(i)                     # reads X[i]
+           => for l:
+                  S(l)
+                  for ax0 in range(e): B(p(l) + ax0)      # where p(l) + ax0 < N, unless that is proved
+              Axes that do not index X get their whole domain. Loops of extent 1 are left out, unless `preserve_unit_loops`.
+    Legal     if the block is data parallel or a reduction with its init, and stands after its producers; the windows of X that
+              the iterations write tile X, each of them finished in its iteration (no reduction is driven by `loop` or a loop
+              around it); all writers of X are in the nest of `loop`, before the new place; where a window is less than all of a
+              dimension, the block reads that at one of its spatial axes plus a constant, and all reads bound the same axes, by
+              the same windows (or larger ones, of producers in fewer of the loops); it runs over its whole domain, once; no
+              statement between the two places writes its other inputs or touches its outputs; and the loop is in the same
+              enclosing block and neither vectorized nor in a vectorized loop.
+    Example   chain: s.reverse_compute_at("C", "i")
+    """
+    if loop in (ROOT, INLINE) and not path_of(func, For, loop):
+        return (func, None) if loop == ROOT else reverse_compute_inline(func, block)
+    scope, moved = locate(func, block)
+    need_complete(scope, moved, "moved")
+    target, path = locate_loop(scope, moved, loop)
+    consumer = moved.block
+    producers = _producers(scope, moved, target)
+    feeding = _feeding(scope, moved, path, producers[-1])
+    ranges = ranges_of(path, scope.ranges)
+    made = _made(scope, moved, feeding, path, ranges)
+    _need_same_share(scope, moved, feeding, shared(moved.above, path))
+
+    stmts = parts(target.body)
+    first = max(n for n, s in enumerate(stmts) if any(p.under(s) for p in producers)) + 1
+    position = pick_position(index, first, len(stmts), target)
+    removed = edited(func, [(consumer, None)])
+    placed = laid_out(consumer, made, ranges, Names.of(removed), preserve_unit_loops, exact=True)
+    return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _producers(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
+    """What writes inputs of a block under a loop; refuses where there is none, or one that comes after the block."""
+    block, consumer = moved.name, moved.stmt
+    found = [p for p in scope.leaves_under(target) if p.writes & moved.inputs]
+    if not found:
+        elsewhere = dict.fromkeys(x.name for p in scope.leaves if p.writes & moved.inputs for x in p.loops)
+        under = f"what it reads is written under {listing(elsewhere)}"
+        raise ScheduleError(
+            f"no producer of `{block}` is under `{target.name}`",
+            (target, "the loop"),
+            (consumer, "the block"),
+            hint=under if elsewhere else f"nothing here writes what `{block}` reads",
+        )
+    if found[-1].order > moved.order:
+        raise ScheduleError(
+            f"`{block}` stands before {found[-1].quoted}, its producer",
+            (consumer, "first"),
+            (found[-1].stmt, "then"),
+            hint=f"compute_at({block!r}, ...) moves a block to what reads it",
+        )
+    return found
+
+
+def _feeding(scope: Scope, moved: Leaf, path: tuple[Stmt, ...], last: Leaf) -> list[Leaf]:
+    """What writes inputs of a block between its place and the end of `path`, where its `last` producer is; refuses what is in the
+    way, and what comes too late."""
+    block, consumer = moved.name, moved.stmt
+    top = path[len(shared(moved.above, path))]
+    between = [x for x in span(scope, (*moved.above, consumer), path) if x is not moved]
+    for other in between:
+        touched = sorted((other.reads | other.writes) & moved.writes)
+        if touched:
+            raise ScheduleError(
+                f"{other.quoted} uses `{touched[0]}`, which `{block}` writes, between the two places",
+                (other.stmt, f"uses {touched[0]}"),
+                (consumer, f"writes {touched[0]}"),
+                hint=f"move {other.quoted} first, or choose a loop after it",
+            )
+    feeding = [x for x in between if x.writes & moved.inputs]
+    for other in feeding:
+        if not other.under(top) or (other.order > last.order and not other.under(path[-1])):
+            changed = sorted(other.writes & moved.inputs)[0]
+            raise ScheduleError(
+                f"{other.quoted} writes `{changed}`, which `{block}` reads, after the new place",
+                (other.stmt, f"writes {changed}"),
+                (consumer, f"reads {changed}"),
+                hint=f"move {other.quoted} before it first",
+            )
+    for other in feeding:
+        for name in sorted(other.writes & moved.inputs):
+            outside = next((w for w in scope.writers(name) if w not in feeding), None)
+            if outside is not None:
+                raise ScheduleError(
+                    f"`{name}` is written by {other.quoted} and by {outside.quoted}, which is not under the same loops",
+                    (other.stmt, f"writes {name}"),
+                    (outside.stmt, f"writes {name}"),
+                    hint=f"merge the loops of {other.quoted} and {outside.quoted} first",
+                )
+    return feeding
+
+
+def _made(scope: Scope, moved: Leaf, feeding: list[Leaf], path: tuple[Stmt, ...], ranges: Ranges) -> dict[str, Window]:
+    """For each axis of the consumer the window for which its inputs are finished in an iteration of the last loop on `path`.
+
+    Theorem: let one read of the block bound a set of axes by windows that tile the dimensions which it reads; then the block runs
+    once at each of its points. All other reads may bound these axes only, and not more tightly.
+    """
+    block = moved.block
+    loops = [s for s in path if type(s) is For]
+    found: list[tuple[Leaf, dict[str, Window]]] = []
+    tiling: dict[str, Window] | None = None
+    for producer in feeding:
+        outer = shared_loops(path, producer.above)
+        for share in _shares(moved, producer, outer):
+            found.append((producer, share))
+            if len(outer) == len(loops) and (tiling is None or len(share) > len(tiling)):
+                tiling = share
+    assert tiling is not None, "a producer is under the loop"
+    for producer, share in found:
+        for v, other in share.items():
+            if v not in tiling:
+                raise ScheduleError(
+                    f"`{block.name}` is bound in `{v}` by what {producer.quoted} finishes, but in other axes by other reads, "
+                    "so that some of its points would be left out",
+                    (producer.stmt, "a producer"),
+                    (block, "the block"),
+                    hint="choose a loop in which all that it reads is finished for the same axes, further outside",
+                )
+            best = tiling[v]
+            inside = prove(other.start <= best.start, ranges) and prove(
+                best.start + best.extent <= other.start + other.extent, ranges
+            )
+            if other != best and not (inside and not other.limits):
+                raise ScheduleError(
+                    f"the inputs of `{block.name}` are not finished in the same windows of `{v}`",
+                    (producer.stmt, "a producer"),
+                    (block, "the block"),
+                    hint="choose a loop further outside, or compute_at one of its producers first",
+                )
+    return tiling
+
+
+def _shares(moved: Leaf, producer: Leaf, outer: tuple[For, ...]) -> list[dict[str, Window]]:
+    """For each read of what one producer writes: the windows of the consumer's axes that belong to what it finishes in an
+    iteration of `outer`. An axis that is not among them reads a dimension which is finished as a whole.
+    """
+    block = moved.block
+    source = producer.stmt
+    if type(source) is not Block:
+        raise ScheduleError(
+            f"{producer.quoted} writes what `{block.name}` reads, so what is finished is unknown",
+            (source, "not in a block"),
+            hint="only what a block writes can be told apart: put the statement into one (T.block)",
+        )
+    what = f"that `{source.name}` finishes a part of its own in each iteration of `{outer[-1].name}`"
+    marks = (outer[-1], "the loop"), (source, "the producer"), (block, "the consumer")
+    with proving(what, *marks, hint=f"choose a loop outside of `{outer[-1].name}`"):
+        share = windows(source, outer, producer.inside(outer))
+    result: list[dict[str, Window]] = []
+    for name in sorted(producer.writes & moved.inputs):
+        for load in loads(block):
+            if load.buffer.name == name and (bound := _bound(block, source, load, share)) not in result:
+                result.append(bound)
+    return result
+
+
+def _bound(block: Block, source: Block, load: Load, share: dict[str, Window]) -> dict[str, Window]:
+    """The windows of the axes of `block` that belong to what `source` finishes of what is read, its own axes being in `share`."""
+    name = load.buffer.name
+    marks = (source, f"writes {name}"), (block, f"reads {name}")
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL}
+    extents = {it.var.name: it.extent for it in source.iters}
+    result: dict[str, Window] = {}
+    for n, (index, length, dim) in enumerate(zip(load.indices, load.buffer.shape, _written(source, name), strict=True)):
+        if length == Const(1, length.dtype):
+            continue
+        if dim is None:
+            raise ScheduleError(
+                f"dimension {n} of `{name}` is not indexed by an axis of `{source.name}`, so what is finished is unknown",
+                marks[0],
+                hint=f"let {source.name!r} write dimension {n} at one of its axes, or choose a loop outside of its loops",
+            )
+        v, offset = dim
+        window, extent = share[v], extents[v]
+        if window.extent == extent and not window.limits:
+            continue
+        read = affine_index(index, axes)
+        if read is None:
+            raise ScheduleError(
+                f"`{block.name}` reads dimension {n} of `{name}` at `{index}`, which is not one of its spatial axes, "
+                "but only a part of it is finished in an iteration",
+                *marks,
+                hint="choose a loop further outside, in which all of that dimension is finished",
+            )
+        axis, shift = axes[read[0]], offset - read[1]
+        if not (prove(axis.extent <= shifted(extent, shift), {}) and shift <= 0):
+            raise ScheduleError(
+                f"`{block.name}` reads more of dimension {n} of `{name}` than `{source.name}` writes",
+                marks[1],
+                hint="choose a loop outside of all that writes the rest",
+            )
+        mine = Window(simplify(shifted(window.start, shift)), window.extent, window.limits)
+        if result.setdefault(axis.var.name, mine) != mine:
+            raise ScheduleError(
+                f"`{block.name}` reads `{name}` at several places along `{axis.var.name}`, "
+                "which are not finished in the same iteration",
+                *marks,
+                hint="choose a loop further outside, in which all of them are finished",
+            )
+    return result
+
+
+def _written(block: Block, name: str) -> list[tuple[str, int] | None]:
+    """For each dimension of a buffer the axis of the block that indexes it, and its offset, the same in all stores."""
+    result: list[tuple[str, int] | None] | None = None
+    for dims in written_axes(block, name):
+        if len({d[0] for d in dims if d}) < len([d for d in dims if d]):
+            dims = [None] * len(dims)
+        result = dims if result is None else [a if a == b else None for a, b in zip(result, dims, strict=True)]
+    return result or []
+
+
+def _need_same_share(scope: Scope, moved: Leaf, feeding: list[Leaf], common: tuple[Stmt, ...]) -> None:
+    """Refuse unless the block runs over its whole domain now, and in each iteration of the loops around both places for what
+    the producers finish in that iteration."""
+    block = moved.block
+    around, ranges = loops_and_ranges(common, scope.ranges)
+    with proving(f"that `{block.name}` runs over its whole domain, once", (block, "the block")):
+        now = windows(block, around, moved.inside(around))
+    if not around:
+        return
+    then = _made(scope, moved, feeding, common, ranges)
+    for it in block.iters:
+        if it.axis is not Axis.SPATIAL:
+            continue
+        mine = now[it.var.name]
+        other = then.get(it.var.name, Window(Const(0, it.extent.dtype), it.extent))
+        if mine != other:
+            raise ScheduleError(
+                f"in an iteration of `{around[-1].name}`, `{block.name}` runs for other values of `{it.var.name}` "
+                "than its producers finish",
+                (around[-1], "around both"),
+                (block, "the block"),
+                hint=f"choose a loop that is not inside `{around[-1].name}`",
+            )

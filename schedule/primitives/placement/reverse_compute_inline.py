@@ -1,0 +1,184 @@
+"""reverse_compute_inline: a consumer's formula goes where its input is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tir.arith.simplify import prove, ranges_of, simplify
+from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt, Store, Var, conjunction
+from tir.traverse import loads, rewrite, substitute
+
+from ...error import ScheduleError, listing
+from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
+from ...legality.digits import proving
+from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
+from ...primitive import primitive
+from ...rewriting.edits import edited, without_buffers
+from ...rewriting.window import Window, affine_index, windows
+
+
+@primitive
+def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
+    """Put the formula of a block into its only producer, and remove the block and the buffer between the two.
+
+    Rewrite   for i: X[i] = f(i)
+              for i: Y[i] = g(X[i])
+           => for i: Y[i] = g(f(i))            # if i is in the domain of the block, unless that is proved
+    Legal     if both are data parallel, single stores; X is a temporary written by the producer alone, at its own axes, and read
+              by the block alone, at its own axes plus constants, always the same element, each element once at most; both run
+              over their whole domains, once, and in each iteration of the loops around both over the same part; the producer
+              reads nothing that the block writes; and no statement between the two writes what else the block reads, or touches
+              what it writes.
+    Example   chain: s.reverse_compute_inline("C")
+    """
+    scope, leaf = locate(func, block)
+    consumer = leaf.block
+    if consumer.is_reduction:
+        raise ScheduleError(
+            f"`{block}` is a reduction, not an elementwise function of its input", (consumer, "reduces"), hint=_instead(block)
+        )
+    need_complete(scope, leaf, "inlined into its producer")
+    last = single_store(consumer)
+    made = _only_producer(scope, leaf)
+    producer = made.block
+    first = single_store(producer)
+    name = first.buffer.name
+    _need_nothing_between(scope, made, leaf, name)
+    mapping = _matched_axes(made, leaf, name)
+
+    ranges = ranges_of([producer])
+    inside = [
+        c
+        for it in consumer.iters
+        if it.axis is Axis.SPATIAL
+        for c in (mapping[it.var.name] >= 0, mapping[it.var.name] < it.extent)
+    ]
+    condition = conjunction(*(simplify(c, ranges) for c in inside if not prove(c, ranges)))
+    # The block's own axes are replaced in what is its own, not in the producer's formula.
+    made_here = Var("made here", first.value.dtype)
+
+    def moved(e: Expr) -> Expr:
+        marked = rewrite(e, lambda n: made_here if type(n) is Load and n.buffer.name == name else None)
+        return substitute(substitute(marked, mapping), {made_here: first.value})  # type: ignore[return-value]
+
+    store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
+    body: Stmt = store if condition == TRUE else If(condition, store)
+    merged = producer.with_(body=body, reads=None, writes=None)
+    return without_buffers(edited(func, [(consumer, None), (producer, merged)]), [name]), None
+
+
+def _instead(block: str) -> str:
+    """What to try where a block cannot become a part of its producer."""
+    return f"reverse_compute_at({block!r}, ...) runs it right after its producer"
+
+
+def _only_producer(scope: Scope, leaf: Leaf) -> Leaf:
+    """The one block that makes a temporary which `leaf` reads; refuses unless it is complete, and alone writes the temporary."""
+    block, consumer = leaf.name, leaf.stmt
+    candidates = [w for w in scope.leaves if w is not leaf and w.order < leaf.order and w.writes & leaf.inputs]
+    options = [w for w in candidates if not (w.writes & scope.outputs)]
+    if not options:
+        raise ScheduleError(
+            f"no block makes a temporary that `{block}` reads",
+            (consumer, "the block"),
+            hint=f"`{block}` must read what another block writes, and what is no parameter of the function",
+        )
+    if len(options) > 1:
+        raise ScheduleError(
+            f"`{block}` has several producers, {listing(w.name for w in options)}", (consumer, "the block"), hint=_instead(block)
+        )
+    made = options[0]
+    if type(made.stmt) is not Block:
+        raise ScheduleError(
+            f"{made.quoted} writes what `{block}` reads, and is no block", (made.stmt, "the producer"), hint=_instead(block)
+        )
+    producer: Block = made.stmt
+    if producer.is_reduction or producer.init is not None:
+        raise ScheduleError(
+            f"`{producer.name}`, the producer of `{block}`, is a reduction: its result is not final where it is stored",
+            (producer, "reduces"),
+            (consumer, "reads the result"),
+            hint=_instead(block),
+        )
+    need_own_temporary(scope, made, "extended by its consumer")
+    return made
+
+
+def _need_nothing_between(scope: Scope, made: Leaf, leaf: Leaf, name: str) -> None:
+    """Refuse where another statement reads the buffer `name` between the two, or is in the way of moving `leaf` to `made`."""
+    block, consumer, producer = leaf.name, leaf.stmt, made.stmt
+    other = next((r for r in scope.readers(name) if r is not leaf), None)
+    if other is not None:
+        raise ScheduleError(
+            f"{other.quoted} reads `{name}` too",
+            (producer, f"writes {name}"),
+            (other.stmt, "another reader"),
+            (consumer, "the block"),
+            hint=f"compute_inline({made.name!r}) puts its formula into all its readers",
+        )
+    for x in span(scope, (*leaf.above, consumer), (*made.above, producer)):
+        if x is leaf or x is made:
+            continue
+        changed = sorted(x.writes & leaf.inputs) if x.order > made.order or shared_loops(x.above, made.above) else []
+        touched = sorted((x.reads | x.writes) & leaf.writes) or changed
+        if touched:
+            raise ScheduleError(
+                f"{x.quoted} {'writes' if changed else 'uses'} `{touched[0]}` between `{made.name}` and `{block}`",
+                (x.stmt, f"uses {touched[0]}"),
+                (consumer, "the block"),
+                hint=f"move {x.quoted} before `{made.name}` or after `{block}` first",
+            )
+    if leaf.writes & made.reads:
+        clash = sorted(leaf.writes & made.reads)[0]
+        raise ScheduleError(
+            f"`{made.name}` reads `{clash}`, which `{block}` writes",
+            (producer, f"reads {clash}"),
+            (consumer, f"writes {clash}"),
+            hint=_instead(block),
+        )
+
+
+def _matched_axes(made: Leaf, leaf: Leaf, name: str) -> dict[str, Expr]:
+    """The axes of `leaf` in terms of those of `made`, such that `leaf` reads of the buffer `name` what `made` writes there."""
+    consumer = leaf.block
+    producer = made.block
+    places = own_axes(producer, single_store(producer))
+    axes = {it.var.name: it for it in consumer.iters if it.axis is Axis.SPATIAL}
+    theirs = {it.var.name: it for it in producer.iters}
+    common = shared_loops(leaf.above, made.above)
+    written, run = (_share(x, common, leaf.name) for x in (made, leaf))
+
+    def refusal(reason: str) -> ScheduleError:
+        instead = f"compute_inline({made.name!r}) puts the formula of the producer into `{leaf.name}`"
+        return ScheduleError(reason, (consumer, f"reads {name}"), hint=instead)
+
+    def matched(load: Load) -> dict[str, Expr]:
+        found: dict[str, Expr] = {}
+        for index, v in zip(load.indices, places, strict=True):
+            read = affine_index(index, axes)
+            if v is not None and read is not None and read[0] not in found:
+                axis, source = axes[read[0]], theirs[v]
+                inside = read[1] >= 0 and prove(axis.extent + read[1] <= source.extent, {})
+                same = not common or (written[v] == run[read[0]] and read[1] == 0)
+                if not inside or not same:
+                    raise refusal(f"`{leaf.name}` reads other elements of `{name}` than `{made.name}` makes there")
+                found[read[0]] = simplify(source.var - read[1])
+            elif index != Const(0, index.dtype) or (v is not None and theirs[v].extent != Const(1, theirs[v].extent.dtype)):
+                raise refusal(f"`{leaf.name}` reads `{name}` at `{index}`, which is not an axis of its own")
+        return found
+
+    mapping, *others = [matched(load) for load in loads(consumer) if load.buffer.name == name]
+    if any(other != mapping for other in others):
+        raise refusal(f"`{leaf.name}` reads several elements of `{name}`")
+    for v, it in axes.items():
+        if v not in mapping:
+            if it.extent != Const(1, it.extent.dtype):
+                raise refusal(f"the axis `{v}` of `{leaf.name}` does not index `{name}`, so an element is used more than once")
+            mapping[v] = Const(0, it.var.dtype)
+    return mapping
+
+
+def _share(x: Leaf, common: Sequence[For], block: str) -> dict[str, Window]:
+    """The windows of a block's axes in an iteration of `common`; refuses where it may not run over its whole domain."""
+    with proving(f"that {x.quoted} runs over its whole domain, once", (x.stmt, "the block"), hint=_instead(block)):
+        return windows(x.block, common, x.inside(common))

@@ -1,0 +1,150 @@
+"""decompose_padding: a block that pads becomes one that fills, and one that copies what is inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tir.arith.affine import excess, linear
+from tir.arith.simplify import prove, ranges_of, simplify
+from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
+from tir.traverse import loads, substitute, variables
+
+from ...error import ScheduleError
+from ...legality.dataflow import Leaf, Scope, locate, loop_around
+from ...legality.requirements import need_complete, need_late_readers, single_store
+from ...primitive import primitive
+from ...rewriting.copies import in_own_loops
+from ...rewriting.edits import Insertion, Names, edited, with_extents
+from ...rewriting.window import plain_axes
+
+
+@dataclass
+class Inside:
+    """Where the value of a padding block is not the padding: for some axes a range, and other conditions."""
+
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    others: list[Expr] = field(default_factory=list)
+
+
+@primitive
+def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+    """Divide a block that pads into one that fills all with the padding, before a loop, and one that runs where there are values.
+
+    Returns the name of the block that fills, `block` with `_pad_const` added; the other keeps its name. Where the condition
+    bounds an axis, and this axis has a loop to itself at or below `loop`, the loop is cut to the bounds; else the block gets the
+    condition as its predicate.
+
+    Rewrite   for i in range(15): P[i] = A[i - 1] if 1 <= i < 14 else 0
+           => for i_pad in range(15): P[i_pad] = 0
+              for i in range(13): P[i + 1] = A[i]
+    Legal     if `loop` is around the block, which is data parallel and does nothing but store a choice between a value and a
+              padding that reads nothing, by a condition that reads nothing and can hold; and the other statements under `loop`
+              read the output only after the block (of a parameter just what the block writes), and never write it.
+    Example   padded: s.decompose_padding("B", "i")
+    """
+    scope, leaf = locate(func, block)
+    target = leaf.block
+    place = loop_around(leaf, func, loop)
+    around, inner = leaf.loops[place], leaf.loops[place:]
+    need_complete(scope, leaf, "decomposed into padding and a copy")
+    store = single_store(target)
+    chosen = store.value
+    if type(chosen) is not Select or loads(chosen.condition) or loads(chosen.false_value):
+        raise ScheduleError(
+            f"`{block}` does not store a choice between a value and a padding that reads nothing, by a condition on its axes",
+            (store, "the store"),
+            hint="its value must be T.if_then_else(condition on the axes, value, padding)",
+        )
+    inside = _inside(target, chosen.condition)
+    need_late_readers(scope, leaf, around)
+
+    names = Names.of(func)
+    used = variables(target.predicate).union(*(variables(it.binding) for it in target.iters))
+    kept = [x for x in inner if x.name in used]
+    filling = Block(
+        names.block(f"{block}_pad_const"),
+        target.iters,
+        Store(store.buffer, store.indices, chosen.false_value),
+        None,
+        target.predicate,
+        writes=target.writes,
+        reads=None if target.reads is None else (),
+        annotations=target.annotations,
+    )
+    cut = _alone(scope, leaf, inner, inside)
+    copying = _copying(target, store.with_(value=chosen.true_value), inside, cut, leaf)
+    func = edited(func, [(target, copying)], Insertion(around, 0, in_own_loops(filling, kept, names, "_pad")))
+    sizes = {x.name: Const(cut[x.name][1] - cut[x.name][0], x.extent.dtype) for x in inner if x.name in cut}
+    return with_extents(func, sizes), filling.name
+
+
+def _inside(block: Block, condition: Expr) -> Inside:
+    """The ranges to which a condition keeps the axes of a block, and what else it says."""
+    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL and type(it.extent) is Const}
+    result = Inside()
+    for c in conjuncts(condition):
+        bound = _bound(c)
+        if bound is None or bound[0] not in axes:
+            result.others.append(c)
+            continue
+        name, low, high = bound
+        first, last = result.ranges.get(name, (0, int(axes[name].extent.value)))  # type: ignore[attr-defined]
+        result.ranges[name] = (max(first, low) if low is not None else first, min(last, high) if high is not None else last)
+    for name, (low, high) in result.ranges.items():
+        if high <= low:
+            raise ScheduleError(
+                f"the condition `{condition}` never holds for `{name}`",
+                (block, "only padding"),
+                hint="it is padding everywhere: there is nothing to decompose",
+            )
+    return result
+
+
+def _bound(condition: Expr) -> tuple[str, int | None, int | None] | None:
+    """A comparison of one variable with a constant, as `low <= name < high`."""
+    p = excess(condition)
+    match None if p is None else linear(p):
+        case (name, 1, offset):
+            return name, None, 1 - offset
+        case (name, -1, offset):
+            return name, offset, None
+    return None
+
+
+def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> dict[str, tuple[int, int]]:
+    """The loops that can be cut to the range of the axis that they alone drive, with that range."""
+    block = leaf.block
+    extents = {it.var.name: it.extent for it in block.iters}
+    elsewhere = variables(block.predicate).union(*(variables(x.extent) for x in inner))
+    return {
+        loop.name: inside.ranges[v]
+        for v, loop in plain_axes(block, inner).items()
+        if v in inside.ranges and loop.extent == extents[v] and loop.name not in elsewhere
+        if len(scope.leaves_under(loop)) == 1
+    }
+
+
+def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
+    """The block that runs where there is no padding, its loops cut."""
+    iters: list[Iter] = []
+    moved: dict[str, Expr] = {}
+    conditions: list[Expr] = []
+    for it in block.iters:
+        low, high = inside.ranges.get(it.var.name, (0, 0))
+        if it.var.name not in inside.ranges:
+            iters.append(it)
+        elif type(it.binding) is Var and it.binding.name in cut:
+            iters.append(it.with_(extent=Const(high - low, it.extent.dtype)))
+            moved[it.var.name] = it.var + low if low else it.var
+        else:
+            iters.append(it)
+            conditions += [it.binding >= low, it.binding < high]
+    bindings = {it.var.name: it.binding + cut[it.binding.name][0] if it.var.name in moved else it.binding for it in block.iters}  # type: ignore[attr-defined]
+    conditions += [substitute(c, bindings) for c in inside.others]
+    sizes = {loop: (0, high - low - 1) for loop, (low, high) in cut.items()}
+    around = {**ranges_of(leaf.loops), **sizes}
+    kept = [simplify(c, around) for c in conditions if not prove(c, around)]
+    new = block.with_(iters=tuple(iters), predicate=conjunction(block.predicate, *kept), reads=None, writes=None)
+    ranges = ranges_of([new])
+    place = tuple(simplify(substitute(i, moved), ranges) for i in store.indices)
+    return new.with_(body=store.with_(indices=place, value=simplify(substitute(store.value, moved), ranges)))

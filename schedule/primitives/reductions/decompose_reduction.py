@@ -1,0 +1,93 @@
+"""decompose_reduction: the init of a reduction becomes a block of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tir.arith.simplify import ranges_of, simplify
+from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
+from tir.traverse import loads, substitute, variables
+
+from ...error import ScheduleError
+from ...legality.dataflow import Leaf, Scope, locate, loop_around
+from ...legality.digits import proving
+from ...legality.requirements import need_late_readers, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
+from ...primitive import primitive
+from ...rewriting.copies import in_own_loops, init_block
+from ...rewriting.edits import Insertion, Names, edited
+from ...rewriting.loops import driving
+from ...rewriting.window import need_distinct
+
+
+@primitive
+def decompose_reduction(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, str]:
+    """Move the init of a reduction into a block of its own before a loop; returns the name of that block.
+
+    The new block is named `C_init`, its loops are the spatial ones at and below `loop`, with `_init` added; what remains of the
+    block is named `C_update`.
+
+    Rewrite   for i: for k: C[i] = 0 first, then C[i] = C[i] + f(i, k)
+           => for i_init: C[i_init] = 0
+              for i: for k: C[i] = C[i] + f(i, k)
+    Legal     if `loop` is around the block, and no loop of extent above 1 outside of it drives the reduction; each loop from
+              `loop` on drives spatial or reduction axes, not both, and is bound to no thread if it drives the reduction; together
+              they visit each point once; the reduction starts where its loops start; and the other statements under `loop` read
+              the output only after the block (of a parameter just what the block writes), and write neither it nor what the init
+              reads.
+    Example   matmul: s.decompose_reduction("C", "k")
+    """
+    scope, leaf = locate(func, block)
+    reduction = leaf.block
+    if reduction.init is None:
+        hint = "it has been decomposed already" if reduction.is_reduction else "only a reduction, with T.init(), has one"
+        raise ScheduleError(f"`{block}` has no init", (reduction, "no init"), hint=hint)
+    place = loop_around(leaf, func, loop)
+    target, outer, inner = leaf.loops[place], leaf.loops[:place], leaf.loops[place:]
+    reducing = driving(reduction, Axis.REDUCE, Axis.OPAQUE)
+    _need_roles(reduction, target, outer, inner, reducing)
+    with proving(f"that `{block}` visits each of its points once under `{loop}`", (target, "the loop"), (reduction, "the block")):
+        need_distinct(reduction, inner, outer)
+    zeros: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in leaf.loops if x.name in reducing}
+    ranges = ranges_of(leaf.loops)
+    need_start_at_0(reduction, {it.var.name: it.binding for it in reduction.iters}, zeros, ranges)
+    _need_unchanged_source(scope, leaf, target)
+    need_late_readers(scope, leaf, target)
+
+    names = Names.of(func)
+    at_start = [
+        simplify(substitute(c, zeros), ranges) if variables(c) & zeros.keys() else c for c in conjuncts(reduction.predicate)
+    ]
+    starting = init_block(reduction, reduction.iters, at_start, ranges, names).with_(annotations=reduction.annotations)
+    needed = variables(starting.predicate) | driving(starting, Axis.SPATIAL)
+    first = in_own_loops(starting, [x for x in inner if x.name in needed], names, "_init", zeros)
+    update = reduction.with_(name=names.block(f"{block}_update"), init=None, reads=updated_reads(reduction))
+    return edited(func, [(reduction, update)], Insertion(target, 0, first)), starting.name
+
+
+def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequence[For], reducing: set[str]) -> None:
+    """No loop outside drives the reduction; each one inside drives it or spatial axes, not both, and is no thread if it does."""
+    for x in outer:
+        if x.name in reducing and x.extent != Const(1, x.extent.dtype):
+            raise ScheduleError(
+                f"`{x.name}` is outside of `{target.name}` and drives the reduction, so the init would "
+                "run in each of its iterations",
+                (x, "drives the reduction"),
+                (target, "the loop"),
+                hint=f"decompose_reduction({reduction.name!r}, {x.name!r})",
+            )
+    need_no_threads(reduction, inner, reducing)
+    need_loops_for_init(reduction, inner, reducing, driving(reduction, Axis.SPATIAL))
+
+
+def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
+    """Nothing else under the loop writes what the init reads."""
+    started_from = {n.buffer.name for n in loads(leaf.block.init)}  # type: ignore[arg-type]
+    for other in scope.leaves_under(target):
+        for name in sorted(started_from & other.writes) if other is not leaf else ():
+            raise ScheduleError(
+                f"{other.quoted} writes `{name}` under `{target.name}`, and the init, which reads it, would come before",
+                (target, "the loop"),
+                (other.stmt, f"writes {name}"),
+                (leaf.stmt, "starts from it"),
+                hint=f"choose a loop that is not around {other.quoted}",
+            )

@@ -1,0 +1,261 @@
+"""rfactor: a reduction becomes partial reductions, and a reduction of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tir.arith.simplify import prove, ranges_of
+from tir.ir import (
+    TRUE,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Var,
+    conjunction,
+    conjuncts,
+    guarded,
+    seq,
+)
+from tir.traverse import stores, substitute, variables
+
+from ...error import ScheduleError, listing
+from ...legality.dataflow import Leaf, locate
+from ...legality.digits import proving
+from ...legality.reducer import Reducer, reducer_of
+from ...legality.requirements import drives_both, need_complete, need_only_writer
+from ...primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
+from ...rewriting.copies import in_own_loops
+from ...rewriting.edits import Insertion, Names, edited, with_buffer
+from ...rewriting.loops import driving
+from ...rewriting.window import need_distinct
+
+
+@dataclass(frozen=True, slots=True)
+class Factoring:
+    """A reduction over the loops of `chain`, to be factored over `target`: the elements of the partial results, the axis that
+    counts them, and variables for several values that are computed at once."""
+
+    block: Block
+    target: For
+    chain: Sequence[For]
+    reducer: Reducer
+    places: tuple[Load, ...]
+    lane: Var
+    lets: tuple[Var, ...]
+
+
+@primitive
+def rfactor(func: PrimFunc, loop: str, factor_axis: int = 0) -> tuple[PrimFunc, str]:
+    """Factor a reduction over a loop into partial results and their reduction; returns the name of the block of partial results.
+
+    The partial results, one for each iteration of `loop`, are kept in a buffer with one more dimension, number `factor_axis`
+    (negative numbers count from behind). It is called `C_rf`, as is the block that makes them; the block that reduces them
+    keeps its name. Source: Suriana, Adams and Kamil, Parallel associative reductions in Halide, CGO 2017.
+
+    Rewrite   for i: for k0: for k1: C[i] = C[i] + f(i, k0 * 4 + k1)               # from 0
+           => for i: for k0: for k1: C_rf[k0, i] = C_rf[k0, i] + f(i, k0 * 4 + k1)  # from 0, k0 spatial
+              for i: for k0:         C[i] = C[i] + C_rf[k0, i]                      # from 0
+    Legal     if one block is below the loop, a reduction with its init, alone in writing C. Of the loops around it, let L be
+              those that hold nothing else: `loop` and all others (of extent above 1) that drive the reduction are in L; none
+              drives spatial axes as well; L visits each point once; the extent of `loop` depends on no other loop of L; no
+              condition concerns both the reduction and loops of other axes. The operation is recognised: +, *, min, max, and, or
+              with its identity as init, or a reducer of several values, taken to be associative (and commutative, where the order
+              changes), with its init as identity, if small numbers don't refute it. Floating results differ by rounding.
+    Example   rows: s.rfactor("k", 0)
+    """
+    target = find_loop(func, loop)
+    block = _only_block(target)
+    scope, leaf = locate(func, block.name)
+    if not block.is_reduction or block.init is None:
+        hint = "rfactor before decompose_reduction" if block.is_reduction else "only what a block adds up can be factored"
+        raise ScheduleError(f"`{block.name}` is not a reduction with its init", (block, "the block"), hint=hint)
+    need_complete(scope, leaf, "factored")
+    need_only_writer(scope, leaf, "factored")
+    chain = _need_alone(leaf, target, _need_roles(leaf, target))
+    axis = _need_axis(block, factor_axis)
+    if any(x.name in variables(target.extent) for x in chain):
+        raise ScheduleError(
+            f"the extent of `{loop}` depends on other loops", (target, f"runs over {target.extent}"), hint=SAME_FOR_ALL
+        )
+    reducer = reducer_of(block, not _keeps_order(block, target, chain))
+
+    names = Names.of(func)
+    partial = tuple(
+        Buffer(
+            names.buffer(f"{o.buffer.name}_rf"),
+            (*o.buffer.shape[:axis], target.extent, *o.buffer.shape[axis:]),
+            o.dtype,
+            o.buffer.scope,
+        )
+        for o in reducer.outputs
+    )
+    lane = Var(names.axis(f"v_{loop}"), target.var.dtype)
+    places = tuple(Load(b, (*o.indices[:axis], lane, *o.indices[axis:])) for b, o in zip(partial, reducer.outputs, strict=True))
+    lets = tuple(Var(names.loop(f"v_{b.name}"), b.dtype) for b in partial) if len(partial) > 1 else ()
+    factoring = Factoring(block, target, chain, reducer, places, lane, lets)
+    factored = _factored(factoring, names)
+    new = edited(func, [(block, factored)], Insertion(chain[0], 1, _combining(factoring, names)))
+    for b in partial:
+        new = with_buffer(new, scope.block, b)
+    return new, factored.name
+
+
+def _only_block(target: For) -> Block:
+    """The one block below a loop; refuses several, and none."""
+    below = blocks_below(target.body)
+    if len(below) != 1:
+        raise ScheduleError(
+            f"`{target.name}` must have one block below it, not {listing(b.name for b in below)}",
+            (target, "the loop"),
+            *((b, "below") for b in below),
+            hint="choose a loop further inside, and rfactor before decompose_reduction",
+        )
+    return below[0]
+
+
+def _need_roles(leaf: Leaf, target: For) -> set[str]:
+    """The loops that drive the reduction: `target` among them, and none of them drives spatial axes as well."""
+    block = leaf.block
+    placing, reducing = driving(block, Axis.SPATIAL), driving(block, Axis.REDUCE)
+    if target.name not in reducing or target.name in placing:
+        what = "drives spatial axes" if target.name in placing else "drives nothing"
+        others = [x.name for x in leaf.loops if x.name in reducing - placing]
+        raise ScheduleError(
+            f"`{target.name}` {what} of `{block.name}`, not its reduction alone",
+            (target, what),
+            (block, "the block"),
+            hint=f"loops of the reduction are {listing(others)}" if others else "rfactor before the loops are fused",
+        )
+    mixed = next((x for x in leaf.loops if x.name in reducing & placing), None)
+    if mixed is not None:
+        raise drives_both(block, mixed, "rfactor")
+    return reducing
+
+
+def _need_alone(leaf: Leaf, target: For, reducing: set[str]) -> Sequence[For]:
+    """The loops that have nothing but the block below, outermost first: `target` is among them, all others that drive the
+    reduction are, and they visit each point once."""
+    block = leaf.block
+    chain, outer = leaf.alone, leaf.loops[: len(leaf.loops) - len(leaf.alone)]
+    if not any(x is target for x in chain):
+        raise ScheduleError(
+            f"`{block.name}` is not alone below `{target.name}`",
+            (target, "the loop"),
+            (block, "the block"),
+            hint="move what else the loop holds out of it, or choose a loop further inside",
+        )
+    above = next((x for x in outer if x.name in reducing and x.extent != Const(1, x.extent.dtype)), None)
+    if above is not None:
+        raise ScheduleError(
+            f"`{above.name}` drives the reduction, and has more below it than `{block.name}`",
+            (above, "drives the reduction"),
+            (block, "the block"),
+            hint=f"move what else it holds out of `{above.name}` first",
+        )
+    with proving(f"that `{block.name}` visits each of its points once", (block, "the block")):
+        need_distinct(block, chain, outer)
+    return chain
+
+
+def _need_axis(block: Block, factor_axis: int) -> int:
+    """The number of the new dimension, from the front."""
+    rank = len(stores(block.body)[0].indices)
+    axis = factor_axis + rank + 1 if factor_axis < 0 else factor_axis
+    if not 0 <= axis <= rank:
+        raise ScheduleError(
+            f"factor_axis must be from {-rank - 1} to {rank} for a result of rank {rank}, got {factor_axis}", (block, "the block")
+        )
+    return axis
+
+
+def _keeps_order(block: Block, target: For, chain: Sequence[For]) -> bool:
+    """Whether the partial results, one after another, take the elements in the order in which the reduction took them."""
+    reducing = [x for x in chain if x.name in driving(block, Axis.REDUCE) and x.extent != Const(1, x.extent.dtype)]
+    return bool(reducing) and reducing[0] is target
+
+
+def _replaced_axes(f: Factoring, names: Names) -> tuple[tuple[Iter, ...], dict[str, Expr], dict[str, Expr]]:
+    """The axes of the partial results, in which the loops themselves take the place of the reduce axes that share loops with
+    `target`; the axes of these loops, by loop; and the values of the axes that go."""
+    reduces = [it for it in f.block.iters if it.axis is Axis.REDUCE]
+    loops = {f.target.name}
+    for _ in reduces:  # each may add loops that others share
+        loops = loops.union(*(variables(it.binding) for it in reduces if variables(it.binding) & loops))
+    gone = [it for it in reduces if variables(it.binding) & loops]
+    fresh: dict[str, Expr] = {f.target.name: f.lane}
+    iters = [it for it in f.block.iters if it not in gone]
+    iters.append(Iter(f.lane, f.target.extent, Axis.SPATIAL, f.target.var))
+    for x in f.chain:
+        if x.name in loops and x is not f.target:
+            v = Var(names.axis(f"v_{x.name}"), x.var.dtype)
+            fresh[x.name] = v
+            iters.append(Iter(v, x.extent, Axis.REDUCE, x.var))
+    return tuple(iters), fresh, {it.var.name: substitute(it.binding, fresh) for it in gone}
+
+
+def _divided_predicate(f: Factoring, fresh: dict[str, Expr]) -> tuple[Expr, Expr]:
+    """The predicate of the partial results, and the guard of their updates alone: the init must run for every partial result, so
+    no condition that could exclude its first step may stand outside."""
+    chain = {x.name for x in f.chain}
+    ranges = ranges_of(f.chain)
+    others = [x for x in f.chain if x.name in driving(f.block, Axis.REDUCE) and x is not f.target]
+    rest: dict[str, Expr] = {x.name: Const(0, x.var.dtype) for x in others}
+    kept, guards = [], []
+    for c in conjuncts(f.block.predicate):
+        reducing = variables(c) & {f.target.name, *rest}
+        if not reducing or prove(substitute(c, rest), ranges):
+            kept.append(c)
+        elif variables(c) & chain <= set(fresh):
+            guards.append(substitute(c, fresh))
+        else:
+            raise ScheduleError(
+                f"the condition `{c}` of `{f.block.name}` concerns the reduction and other axes together",
+                (f.block, "the block"),
+                hint="split by factors that divide the extents, or peel the loop first",
+            )
+    return conjunction(*kept), conjunction(*guards)
+
+
+def _factored(f: Factoring, names: Names) -> Block:
+    """The block of partial results."""
+    reducer, places = f.reducer, f.places
+    iters, fresh, values = _replaced_axes(f, names)
+    predicate, guard = _divided_predicate(f, fresh)
+    sources = tuple(substitute(s, values) for s in reducer.sources)
+    condition = TRUE if reducer.condition is None else substitute(reducer.condition, values)
+    init: Stmt | None = seq(*(reducer.store((p,), [i], ()) for p, i in zip(places, reducer.identities, strict=True)))
+    if any(it.axis is Axis.REDUCE for it in iters):
+        updated = reducer.combine(places, sources)
+        if condition != TRUE:
+            updated = [Select(condition, v, p, lazy=True) for v, p in zip(updated, places, strict=True)]
+        body = guarded(guard, reducer.store(places, updated, f.lets))
+    else:
+        init = None
+        both = conjunction(guard, condition)
+        given: list[Expr] = list(sources)
+        if both != TRUE:
+            given = [Select(both, s, i, lazy=True) for s, i in zip(sources, reducer.identities, strict=True)]
+        body = reducer.store(places, given, f.lets)
+    return Block(names.block(f"{f.block.name}_rf"), iters, body, init, predicate, annotations=f.block.annotations)
+
+
+def _combining(f: Factoring, names: Names) -> Stmt:
+    """The nest that reduces the partial results."""
+    block, reducer = f.block, f.reducer
+    spatial = [it for it in block.iters if it.axis is Axis.SPATIAL]
+    conditions = [c for c in conjuncts(block.predicate) if not variables(c) & driving(block, Axis.REDUCE)]
+    lets = tuple(Var(names.loop(v.name), v.dtype) for v in f.lets)
+    body = reducer.store(reducer.outputs, reducer.combine(reducer.outputs, f.places), lets)
+    iters = (*spatial, Iter(f.lane, f.target.extent, Axis.REDUCE, f.target.var))
+    final = Block(block.name, iters, body, block.init, conjunction(*conditions), annotations=block.annotations)
+    needed = variables(final.predicate) | driving(final, Axis.SPATIAL, Axis.REDUCE)
+    return in_own_loops(final, [x for x in f.chain if x.name in needed], names)

@@ -1,0 +1,5 @@
+"""Primitives that draw a number or a place; the decision is in the trace."""
+
+from . import sample
+
+__all__ = ["sample"]

@@ -1,0 +1,231 @@
+"""sample_perfect_tile, sample_tile, sample_categorical, sample_compute_location: choices made at random and kept in the trace.
+
+Each returns what was chosen and the decision that makes the same choice again; a schedule returns the first and records the
+second. Where a decision is given, no random number is drawn. Integers, numbers and names that a schedule returns are remembered
+by the steps that they are given to: where a trace is replayed with another decision, those steps take what it draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tir.ir import PrimFunc
+
+from ...error import ScheduleError
+from ...legality.dataflow import locate
+from ...primitive import constant_extent, find_loop, primitive
+from ...rewriting.placement import INLINE, ROOT
+from ..placement.compute_at import compute_at
+from ..placement.compute_inline import compute_inline
+from ..placement.reverse_compute_at import reverse_compute_at
+
+
+@primitive
+def sample_perfect_tile(
+    func: PrimFunc,
+    loop: str,
+    n: int,
+    max_innermost_factor: int = 16,
+    decision: list[int] | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
+    """Choose factors for `split` whose product is the extent of a loop; returns `n` integers, outermost first.
+
+    All such lists whose last factor is at most `max_innermost_factor` (-1 is no limit; nor is there one for n = 1) are equally
+    likely. A `decision` is returned as it is, in place of a random choice, which needs a schedule with a seed. Source:
+    MetaSchedule, NeurIPS 2022.
+
+    Rewrite   none: the function stays as it is.
+    Legal     if the extent is a constant and n at least 1. A given decision must be such a list.
+    Example   matmul: s.split("j", s.sample_perfect_tile("j", 2, decision=[13, 1]))
+    """
+    extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
+    if decision is not None:
+        _need_factors(decision, n, loop)
+        if math.prod(decision) != extent:
+            raise ScheduleError(
+                f"the decision {decision} has the product {math.prod(decision)}, but `{loop}` has {extent} iterations"
+            )
+        return func, (_within(decision, limit, max_innermost_factor), decision)
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+
+    @cache
+    def ways(rest: int, count: int) -> int:
+        """In how many ways `rest` is a product of `count` factors."""
+        return 1 if count == 1 else sum(ways(rest // d, count - 1) for d in divisors if rest % d == 0)
+
+    draw = _generator(rng)
+
+    def factor(rest: int, count: int) -> int:
+        options = [d for d in divisors if rest % d == 0 and (count < n or d <= limit)]
+        weights = np.array([ways(rest // d, count - 1) for d in options], dtype=float)
+        return options[int(draw.choice(len(options), p=weights / weights.sum()))]
+
+    factors = _drawn(extent, n, factor)
+    return func, (factors, factors)
+
+
+@primitive
+def sample_tile(
+    func: PrimFunc,
+    loop: str,
+    n: int,
+    max_innermost_factor: int = 16,
+    decision: list[int] | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[PrimFunc, tuple[list[int], list[int]]]:
+    """Choose factors for `split` that need not divide the extent of a loop; returns `n` integers, outermost first.
+
+    From the innermost on, each factor is drawn with a uniform logarithm from 1 to what is left (the innermost at most
+    `max_innermost_factor`; -1 is no limit); the outermost is what is then left, rounded up, so that no part of the loop is left
+    out. A `decision` is used as for `sample_perfect_tile`.
+
+    Rewrite   none: the function stays as it is.
+    Legal     if the extent is a constant and n at least 1. In a given decision of n factors, each at least 1, the first must be
+              the extent divided by the product of the others, rounded up, and the last at most `max_innermost_factor` (unless n
+              is 1).
+    Example   matmul: s.split("j", s.sample_tile("j", 2, decision=[4, 4]))
+    """
+    extent, limit = _extent_and_limit(func, loop, n, max_innermost_factor)
+    if decision is not None:
+        _need_factors(decision, n, loop)
+        inner = math.prod(decision[1:])
+        if decision[0] != -(-extent // inner):
+            raise ScheduleError(
+                f"in the decision {decision}, {decision[0]} times {inner} iterations do not just cover the {extent} of `{loop}`",
+                hint=f"the first factor must be {-(-extent // inner)}",
+            )
+        return func, (_within(decision, limit, max_innermost_factor), decision)
+    draw = _generator(rng)
+
+    def factor(rest: int, count: int) -> int:
+        most = min(rest, limit) if count == n else rest
+        return min(most, int(math.exp(draw.uniform(0.0, math.log(most + 1)))))
+
+    factors = _drawn(extent, n, factor)
+    return func, (factors, factors)
+
+
+@primitive
+def sample_categorical(
+    func: PrimFunc,
+    candidates: list[Any],
+    probs: list[float],
+    decision: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[PrimFunc, tuple[Any, int]]:
+    """Choose one of some values (JSON data) with the given probabilities; returns it. The decision is its number, from 0.
+
+    A `decision` is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
+
+    Rewrite   none: the function stays as it is.
+    Legal     if there is a candidate, and there are as many probabilities, none negative, of the sum 1 (up to rounding).
+    Example   matmul: s.annotate("i", "unroll", s.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4], decision=1))
+    """
+    if not candidates:
+        raise ScheduleError("at least one candidate is needed")
+    if len(candidates) != len(probs):
+        raise ScheduleError(f"there are {len(candidates)} candidates, but {len(probs)} probabilities")
+    if any(p < 0 for p in probs) or not math.isclose(sum(probs), 1.0, abs_tol=len(probs) * 1e-6):
+        raise ScheduleError(f"probabilities are at least 0 and add up to 1, got {probs} (sum {sum(probs):g})")
+    if decision is None:
+        weights = np.array(probs, dtype=float)
+        decision = int(_generator(rng).choice(len(candidates), p=weights / weights.sum()))
+    elif not 0 <= decision < len(candidates):
+        raise ScheduleError(f"the decision must be a number from 0 to {len(candidates) - 1}, got {decision}")
+    return func, (candidates[decision], decision)
+
+
+@primitive
+def sample_compute_location(
+    func: PrimFunc, block: str, decision: int | None = None, rng: np.random.Generator | None = None
+) -> tuple[PrimFunc, tuple[str, int]]:
+    """Choose where a block could be computed; returns a loop for `compute_at` (`reverse_compute_at` if nothing reads it).
+
+    It may also return "root", to leave the block where it is, or "inline". All places that the primitives would not refuse are
+    equally likely. The decision is the number of the loop, from 0, among those around the first consumer (or last producer),
+    outermost first; -1 is the root, -2 inline. It is used as for `sample_perfect_tile`. Source: MetaSchedule, NeurIPS 2022.
+
+    Rewrite   none: the function stays as it is.
+    Legal     always. A given decision must be one of the possible places.
+    Example   chain: s.compute_at("B", s.sample_compute_location("B", decision=0))
+    """
+    places = compute_locations(func, block)
+    if decision is None:
+        decision = list(places)[int(_generator(rng).integers(len(places)))]
+    elif decision not in places:
+        possible = ", ".join(f"{number} ({place})" for number, place in places.items())
+        raise ScheduleError(f"`{block}` cannot be computed at place {decision}; possible are {possible}")
+    return func, (places[decision], decision)
+
+
+def compute_locations(func: PrimFunc, block: str) -> dict[int, str]:
+    """The places where a block may be computed, by the number that `sample_compute_location` gives them."""
+    scope, moved = locate(func, block)
+    target = moved.block
+    consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
+    producers = [p for p in scope.leaves if p is not moved and p.writes & moved.reads]
+    places = {-1: ROOT}
+    if consumers and _possible(lambda: compute_inline(func, target.name)):
+        places[-2] = INLINE
+    if consumers:
+        loops, move = consumers[0].loops, compute_at
+    else:
+        loops, move = (producers[-1].loops if producers else ()), reverse_compute_at
+    for number, loop in enumerate(loops):
+        if _possible(lambda name=loop.name: move(func, block, name)):
+            places[number] = loop.name
+    return places
+
+
+def _possible(call) -> bool:
+    try:
+        call()
+    except ScheduleError:
+        return False
+    return True
+
+
+def _extent_and_limit(func: PrimFunc, loop: str, n: int, max_innermost_factor: int) -> tuple[int, int]:
+    """The extent of a loop, and the largest innermost one of its `n` factors."""
+    extent = int(constant_extent(find_loop(func, loop)))
+    if n < 1:
+        raise ScheduleError(f"`n` must be at least 1, got {n}")
+    if max_innermost_factor < 1 and max_innermost_factor != -1:
+        raise ScheduleError(f"`max_innermost_factor` must be at least 1, or -1 for no limit, got {max_innermost_factor}")
+    return extent, extent if max_innermost_factor == -1 or n == 1 else max_innermost_factor
+
+
+def _drawn(extent: int, n: int, factor: Callable[[int, int], int]) -> list[int]:
+    """`n` factors that cover an extent, outermost first: from the innermost on, `factor(rest, count)`, the first of the `count`
+    that cover what is left."""
+    factors: list[int] = []
+    for count in range(n, 1, -1):
+        factors.append(factor(extent, count))
+        extent = -(-extent // factors[-1])
+    return [extent, *reversed(factors)]
+
+
+def _within(decision: list[int], limit: int, max_innermost_factor: int) -> list[int]:
+    """A decision whose last factor is at most the limit; refuses another."""
+    if decision[-1] > limit:
+        raise ScheduleError(f"the innermost factor {decision[-1]} is more than `max_innermost_factor`, {max_innermost_factor}")
+    return decision
+
+
+def _need_factors(decision: list[int], n: int, loop: str) -> None:
+    if len(decision) != n or any(f < 1 for f in decision):
+        raise ScheduleError(f"a decision for `{loop}` is a list of {n} integers of at least 1, got {decision}")
+
+
+def _generator(rng: np.random.Generator | None) -> np.random.Generator:
+    if rng is None:
+        raise ScheduleError(
+            "a choice at random needs a source of randomness", hint="Schedule(func, seed=0), or rng=np.random.default_rng(0)"
+        )
+    return rng

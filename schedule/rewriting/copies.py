@@ -1,0 +1,102 @@
+"""Copies of a statement under names of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from tir.arith.affine import Interval, Ranges
+from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, Store, Var, conjunction, nest
+from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
+
+from ..error import ScheduleError
+from .edits import Names
+
+
+def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
+    """A copy of a statement whose loops, lets and allocated buffers have fresh names, and whose blocks are named with the suffix.
+
+    With `keep`, only the blocks get new names, and these only where there is a suffix.
+    """
+    variables: dict[str, Expr] = {}
+    buffers: dict[str, Buffer] = {}
+    blocks: dict[str, str] = {}
+    for s in walk_stmts(stmt):
+        match s:
+            case For(var) | Let(var) if not keep:
+                variables[var.name] = Var(names.loop(var.name), var.dtype)
+            case Allocate(buffer) if not keep:
+                buffers[buffer.name] = buffer.with_(name=names.buffer(buffer.name))
+            case Block(name):
+                if block_suffix or not keep:
+                    blocks[name] = names.block(name + block_suffix)
+                if not keep:
+                    buffers |= {b.name: b.with_(name=names.buffer(b.name)) for b in s.allocs}
+    result = substitute(stmt, variables)
+    if buffers:
+        result = replace_buffers(result, buffers)
+    return rewrite_statements(result, lambda s: s.with_(name=blocks[s.name]) if type(s) is Block and s.name in blocks else s)
+
+
+def in_own_loops(
+    block: Block, loops: Iterable[For], names: Names, suffix: str = "", values: Mapping[str, Expr] = MappingProxyType({})
+) -> Stmt:
+    """A block in copies of loops under fresh names, its bindings and predicate over these; other loops have the given values."""
+    copies: list[For] = []
+    mapping: dict[str, Expr] = dict(values)
+    for x in loops:
+        extent = substitute(x.extent, values)
+        extent = extent if extent is x.extent else simplify(extent)
+        copies.append(x.with_(var=Var(names.loop(x.name + suffix), x.var.dtype), extent=substitute(extent, mapping)))
+        mapping[x.name] = copies[-1].var
+    iters = tuple(it.with_(binding=substitute(it.binding, mapping)) for it in block.iters)
+    return nest(copies, block.with_(iters=iters, predicate=substitute(block.predicate, mapping)))
+
+
+def init_block(reduction: Block, iters: Iterable[Iter], conditions: Iterable[Expr], ranges: Ranges, names: Names) -> Block:
+    """A block of its own for the init of a reduction, over the spatial ones of some axes, not yet in loops of its own."""
+    assert reduction.init is not None
+    return Block(
+        names.block(f"{reduction.name}_init"),
+        tuple(it for it in iters if it.axis is Axis.SPATIAL),
+        reduction.init,
+        predicate=conjunction(*(c for c in conditions if not prove(c, ranges))),
+        reads=() if reduction.reads is not None and not loads(reduction.init) else None,
+        writes=reduction.writes,
+    )
+
+
+def with_starting_inits(
+    stmt: Stmt, ranges: dict[str, Interval], facts: Sequence[Expr] = (), starts: Callable[[set[str]], bool] | None = None
+) -> Stmt:
+    """`stmt`, a copy that runs in some iterations only, with the inits of the reductions that start in it.
+
+    An init goes where some reduce axis is provably never 0, given the facts. Else the reduction must start here: `starts`,
+    called with the loops that drive it, says whether the copy runs where these are 0. Refuses where neither is certain; None
+    says that it always does.
+    """
+
+    def started(b: Block, inside: dict[str, Interval]) -> Block:
+        if b.init is None:
+            return b
+        steps = [it.binding for it in b.iters if it.axis is Axis.REDUCE]
+        if any((bounds(step, inside)[0] or 0) >= 1 or prove(step >= 1, inside, facts) for step in steps):
+            return b.with_(init=None)
+        if starts is not None and not starts(set().union(*map(variables, steps))):
+            raise ScheduleError(
+                f"it cannot be shown in which part the reduction `{b.name}` starts with its init",
+                (b, "a reduction"),
+                hint="decompose_reduction first",
+            )
+        return b
+
+    def visit(s, inside: dict[str, Interval]):
+        if type(s) is Block:
+            s = started(s, inside)
+            if type(s.body) is Store:
+                return s
+        within = ranges_of([s], inside)
+        return map_statements(s, lambda c: visit(c, within))
+
+    return visit(stmt, ranges)

@@ -1,0 +1,242 @@
+"""Blocks that copy a buffer: where they stand, and which part they copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from tir.analysis.regions import block_regions
+from tir.arith.affine import UNBOUNDED, Interval, Ranges
+from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
+from tir.memory import SCOPES
+from tir.nearest import did_you_mean, no_such
+from tir.traverse import replace_stmt, rewrite, substitute, variables, walk_stmts
+
+from ..error import ScheduleError, listing
+from ..legality.dataflow import Leaf, Scope, shared
+from ..legality.digits import proving
+from ..primitive import is_parameter
+from .edits import Insertion, Names, parts
+from .loops import nest_at
+from .placement import loops_and_ranges
+from .window import Unproved, Window, shifted, windows, written_axes
+
+
+def need_scope(storage_scope: str) -> str:
+    """A storage scope as it occurs in names; refuses what is none."""
+    if storage_scope not in SCOPES:
+        raise ScheduleError(no_such("storage scope", storage_scope, SCOPES))
+    return storage_scope.replace(".", "_")
+
+
+def copy_block(names: Names, wanted: str, source: Buffer, target: Buffer) -> Block:
+    """A block that copies a whole buffer, its iteration variables not yet bound."""
+    iters = copy_axes(names, [(dim, dim.dtype) for dim in source.shape])
+    place = tuple(it.var for it in iters)
+    return Block(names.block(wanted), iters, Store(target, place, Load(source, place)))
+
+
+def copy_axes(names: Names, extents: Iterable[tuple[Expr, str]]) -> tuple[Iter, ...]:
+    """Spatial iteration variables of the given extents and dtypes, not yet bound."""
+    return tuple(
+        Iter(Var(names.axis(f"v{n}"), dtype), extent, Axis.SPATIAL, Const(0, dtype)) for n, (extent, dtype) in enumerate(extents)
+    )
+
+
+def need_reads_alone(reader: Leaf, name: str) -> None:
+    """Refuse to let a statement read a copy of a buffer that it writes."""
+    if name in reader.writes:
+        raise ScheduleError(
+            f"{reader.quoted} also writes `{name}`, so it cannot read a copy",
+            (reader.stmt, f"reads and writes {name}"),
+            hint=f"cache_write gives the block that makes `{name}` a copy to read and to write",
+        )
+
+
+def named_readers(readers: list[Leaf], name: str, wanted: Sequence[str]) -> list[Leaf]:
+    """The blocks called `wanted` among the readers of a buffer, in this order; refuses where there is none of that name."""
+    known = {r.name: r for r in readers if type(r.stmt) is Block}
+    strange = next((w for w in wanted if w not in known), None)
+    if strange is not None:
+        reason = f"`{strange}` is not a block that reads `{name}`; these are {listing(known)}"
+        raise ScheduleError(reason, hint=did_you_mean(strange, known))
+    return [known[w] for w in dict.fromkeys(wanted)]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlace:
+    """Where a buffer is copied: before statement number `position` at the end of `path`, inside of `loops`, and the ranges of all
+    variables there."""
+
+    path: tuple[Stmt, ...]
+    position: int
+    loops: list[For]
+    ranges: dict[str, Interval]
+
+    def insertion(self, copying: Stmt) -> Insertion:
+        return Insertion(self.path[-1], self.position, copying)
+
+
+def place_to_copy(scope: Scope, readers: list[Leaf], name: str) -> CopyPlace:
+    """After the last writer of a buffer before its readers, or first in the scope; refuses where others write it later in these
+    loops."""
+    writers = scope.writers(name)
+    before = [w for w in writers if w.order < readers[-1].order]
+    path, position = _between(before, readers, name) if before else ((scope.root,), 0)
+    loops, ranges = loops_and_ranges(path if before else (), scope.ranges)
+    again = next((w for w in writers if w not in before and loops and w.under(loops[0])), None)
+    if again is not None:
+        raise ScheduleError(
+            f"{again.quoted} writes `{name}` again before the next iteration of `{loops[0].name}` reads it",
+            (loops[0], "around both"),
+            (readers[0].stmt, f"reads {name}"),
+            (again.stmt, f"writes {name}"),
+            hint=f"stage_mem({readers[0].name!r}, {name!r}, ...) copies it right before {readers[0].quoted}",
+        )
+    return CopyPlace(path, position, loops, ranges)
+
+
+def place_behind(scope: Scope, writer: Leaf, readers: list[Leaf]) -> CopyPlace:
+    """After the nest of the only writer of a buffer, or within the loops that it shares with a reader: before the first reader in
+    any case."""
+    common: tuple[Stmt, ...] = (scope.root,) if type(scope.root) is Seq else ()
+    for r in readers:
+        common = max(common, shared((*writer.above, writer.stmt), r.above), key=len)
+    path = common or (scope.root,)
+    position = next(n for n, s in enumerate(parts(path[-1])) if writer.under(s)) + 1
+    return CopyPlace(path, position, *loops_and_ranges(common, scope.ranges))
+
+
+def _between(writers: list[Leaf], consumers: list[Leaf], name: str) -> tuple[tuple[Stmt, ...], int]:
+    """The innermost path that leads to all of them, and the number of the statement there before which all has been written."""
+    common = (*writers[0].above, writers[0].stmt)
+    for other in (*writers, *consumers):
+        common = shared(common, (*other.above, other.stmt))
+    last = max(writers, key=lambda w: w.order)
+    place = {id(x): next(n for n, s in enumerate(parts(common[-1])) if x.under(s)) for x in (*writers, *consumers)}
+    written = max(place[id(w)] for w in writers)
+    early = next((c for c in consumers if place[id(c)] <= written), None)
+    if early is not None:
+        raise ScheduleError(
+            f"{last.quoted} writes `{name}` while {early.quoted} reads it already, so there is no time at which to copy it",
+            (last.stmt, f"writes {name}"),
+            (early.stmt, f"reads {name}"),
+            hint="name in consumer_blocks only what stands after the last writer",
+        )
+    return common, written + 1
+
+
+def where_read(
+    scope: Scope, placed: Stmt, name: str, readers: Sequence[Leaf], loops: Sequence[For], ranges: Ranges, box: bool = True
+) -> Stmt:
+    """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
+    written, unless it is a parameter. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers
+    reach in their domains."""
+    stmts = [r.stmt for r in readers]
+    if is_parameter(scope.func, name) or not all(type(s) is Block for s in stmts):
+        return placed
+    visible = {x.name for x in loops}
+    first, *others = [conjuncts(s.predicate) for s in stmts]  # type: ignore[attr-defined]
+    conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
+    block = next(s for s in walk_stmts(placed) if type(s) is Block)
+    if box:
+        reached = [_reached(s, name, len(block.iters)) for s in stmts]  # type: ignore[arg-type]
+        for n, it in enumerate(block.iters):
+            lows, highs = [r[n][0] for r in reached], [r[n][1] for r in reached]
+            if None not in lows:
+                conditions.append(it.var >= min(lows))  # type: ignore[type-var]
+            if None not in highs:
+                conditions.append(it.var <= max(highs))  # type: ignore[type-var]
+    return restricted(placed, conditions, ranges)
+
+
+def restricted(placed: Stmt, conditions: Sequence[Expr], ranges: Ranges) -> Stmt:
+    """A block in its loops, within loops of the given ranges, under conditions on its axes and these loops."""
+    loops, block = nest_at(placed)
+    assert type(block) is Block
+    inside = ranges_of(loops, ranges)
+    bindings = {it.var: it.binding for it in block.iters}
+    facts = [*conjuncts(block.predicate), *(f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent))]
+    bound = [substitute(c, bindings) for c in conditions]
+    kept = [simplify(c, inside) for c in bound if not prove(c, inside, facts)]
+    return replace_stmt(placed, block, block.with_(predicate=conjunction(block.predicate, *kept))) if kept else placed
+
+
+def _reached(block: Block, name: str, rank: int) -> list[Interval]:
+    """For each dimension of a buffer the places that a block can read in its domain."""
+    region = block_regions(block)[0].get(name)
+    if region is None:  # it is read to find out where the block runs
+        return [UNBOUNDED] * rank
+    ranges = ranges_of([block])
+    return [(bounds(r.min, ranges)[0], bounds(r.min + r.extent - 1, ranges)[1]) for r in region.ranges]
+
+
+def finished(leaf: Leaf, target: Buffer, copying: Block, loops: Sequence[For]) -> tuple[dict[str, Window], tuple[Expr, ...]]:
+    """The windows of the copying block's axes that are written in an iteration of `loops`, and the conditions on these axes.
+
+    Raises Unproved where windows and conditions are not exactly what is written.
+    """
+    block = leaf.block
+    dims = _dimensions(block, target)
+    own = {v: it.var - offset if offset else it.var for it, (v, offset) in zip(copying.iters, dims, strict=True)}
+    conditions, rest = _on_axes(block)
+    share = windows(rest, loops, leaf.inside(loops))
+    result: dict[str, Window] = {}
+    for it, (v, offset) in zip(copying.iters, dims, strict=True):
+        window = share[v]
+        result[it.var.name] = Window(shifted(window.start, offset), window.extent, window.limits)
+    return result, tuple(substitute(c, own) for c in conditions)
+
+
+def proving_part(leaf: Leaf, target: Buffer, loops: Sequence[For]) -> AbstractContextManager[None]:
+    """Refuse a step where it remains unproved what a block writes of a buffer in an iteration of `loops`."""
+    where = f" in an iteration of `{loops[-1].name}`" if loops else ""
+    return proving(
+        f"which part of `{target.name}` is written by {leaf.quoted}{where}",
+        *([(loops[-1], "the loop")] if loops else []),
+        (leaf.stmt, f"writes {target.name}"),
+    )
+
+
+def _on_axes(block: Block) -> tuple[list[Expr], Block]:
+    """The conditions of a block on its spatial axes, over these axes, and the block without them.
+
+    Those that only keep an axis within its domain, as those of splits do, stay with the block.
+    """
+    bindings: dict[Node, Expr] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
+    axes = {v.name for v in bindings.values()}  # type: ignore[attr-defined]
+    ranges = ranges_of([block])
+    conditions, rest = [], []
+    for c in conjuncts(block.predicate):
+        over_axes = rewrite(c, lambda n: bindings.get(n))
+        if variables(over_axes) <= axes and not prove(over_axes, ranges):
+            conditions.append(over_axes)
+        else:
+            rest.append(c)
+    return conditions, block.with_(predicate=conjunction(*rest)) if conditions else block
+
+
+def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
+    """For each dimension the axis that indexes it, with its offset; raises Unproved unless each axis indexes one."""
+    axes = sorted(it.var.name for it in block.iters if it.axis is Axis.SPATIAL)
+    found = written_axes(block, target.name)
+    for dims in found:
+        if None in dims or sorted(d[0] for d in dims if d) != axes:
+            raise Unproved(
+                "its axes are not those of the buffer", f"each spatial axis must index one dimension of `{target.name}`"
+            )
+        if dims != found[0]:
+            raise Unproved("it writes at several places", f"all its stores to `{target.name}` must write one place")
+    if not found:
+        raise Unproved("it may not reach its store")
+    need_stores(block)
+    return found[0]  # type: ignore[return-value]
+
+
+def need_stores(block: Block) -> None:
+    """Raise Unproved unless an instance of a block reaches all of its stores."""
+    for s in walk_stmts(block.body):
+        if not (isinstance(s, (Store, Seq, Let)) or (type(s) is For and type(s.extent) is Const and s.extent.value > 0)):
+            raise Unproved("it may not reach its store")

@@ -1,0 +1,174 @@
+"""Changes to a function: statements replaced and inserted, buffers allocated, and names that are free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from operator import is_
+from typing import TypeVar
+
+from tir.ir import Allocate, Block, Buffer, Expr, For, Let, Load, PrimFunc, Seq, Stmt, Store, seq
+from tir.traverse import fresh, map_statements, rewrite, rewrite_statements, substatements, walk_stmts
+
+from ..error import ScheduleError
+from ..primitive import find_block
+
+S = TypeVar("S", bound=Stmt)
+T = TypeVar("T", Block, PrimFunc)
+
+
+@dataclass(frozen=True, eq=False)
+class Insertion:
+    """A statement to be put before statement number `position` of `body` (a Seq, or a single statement taken as one)."""
+
+    body: Stmt
+    position: int
+    new: Stmt
+
+
+def edited(func: PrimFunc, changes: Iterable[tuple[Stmt, Stmt | None]], insertion: Insertion | None = None) -> PrimFunc:
+    """`func` with statements replaced, by identity, and one inserted; None removes, with the loops and sequences left empty."""
+    if insertion is not None:
+        around = list(parts(insertion.body))
+        around.insert(insertion.position, insertion.new)
+        func = edited(func, [(insertion.body, seq(*around))])
+    table = {id(old): new for old, new in changes}
+
+    def visit(stmt: Stmt) -> Stmt | None:
+        if id(stmt) in table:
+            return table[id(stmt)]
+        if type(stmt) is Store or (type(stmt) is Block and type(stmt.body) is Store and id(stmt.body) not in table):
+            return stmt
+        old = substatements(stmt)
+        new = [visit(s) for s in old]
+        if all(map(is_, new, old)):
+            return stmt
+        left = [s for s in new if s is not None]
+        if type(stmt) is Seq:
+            return seq(*left) if left else None
+        changed = iter(left)
+        return map_statements(stmt, lambda _: next(changed)) if len(left) == len(new) else None
+
+    body = visit(func.body)
+    assert body is not None, "a function keeps at least the block that was moved"
+    return func.with_(body=body)
+
+
+def parts(body: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a body in order."""
+    return body.stmts if type(body) is Seq else (body,)
+
+
+def pick_position(index: int, first: int, last: int, where: For) -> int:
+    """The place in a loop's body that `index` asks for: -1 the last possible, -2 the first, otherwise the number itself."""
+    if index == -1:
+        return last
+    if index == -2:
+        return first
+    if first <= index <= last:
+        return index
+    possible = f"{first}" if first == last else f"{first} to {last}"
+    raise ScheduleError(
+        f"index {index} is not possible, only {possible} (or -1 for the last, -2 for the first)", (where, "the loop")
+    )
+
+
+def with_buffer(func: PrimFunc, block: Block | None, buffer: Buffer) -> PrimFunc:
+    """`func` with a buffer allocated: in a block as `func` has it, or (None) in the function."""
+    if block is None:
+        return func.with_(allocs=(*func.allocs, buffer))
+    current = find_block(func, block.name)
+    return edited(func, [(current, current.with_(allocs=(*current.allocs, buffer)))])
+
+
+def with_extents(func: PrimFunc, extents: Mapping[str, Expr]) -> PrimFunc:
+    """`func` with loops of other extents."""
+    return rewrite_statements(func, lambda s: s.with_(extent=extents[s.name]) if type(s) is For and s.name in extents else s)
+
+
+def with_accesses(stmt: S, moved: Mapping[str, tuple[Buffer, Callable[[tuple[Expr, ...]], tuple[Expr, ...]]]]) -> S:
+    """`stmt` with the accesses of some buffers, by name, made ones of another buffer, at a function of their indices; stated
+    regions of the old ones are dropped."""
+
+    def visit(n):
+        match n:
+            case Load(old, indices) | Store(old, indices) if old.name in moved:
+                buffer, place = moved[old.name]
+                return n.with_(buffer=buffer, indices=place(indices))
+            case Block():
+                return unstated(n, *moved)
+        return None
+
+    return rewrite(stmt, visit)
+
+
+def unstated(block: Block, *names: str) -> Block:
+    """A block without its stated reads, and writes, where one of some buffers is among them."""
+    stated = {key: None for key in ("reads", "writes") if any(r.buffer.name in names for r in getattr(block, key) or ())}
+    return block.with_(**stated) if stated else block
+
+
+def without_buffers(func: PrimFunc, names: Iterable[str]) -> PrimFunc:
+    """`func` with buffers no longer allocated."""
+    dropped = set(names)
+
+    def without(n: T) -> T:
+        kept = tuple(b for b in n.allocs if b.name not in dropped)
+        return n if len(kept) == len(n.allocs) else n.with_(allocs=kept)
+
+    return without(rewrite_statements(func, lambda s: without(s) if type(s) is Block else s))
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Fresh names for a function. Loops, buffers and lets differ from each other, loops from blocks and iteration variables,
+    blocks from each other; iteration variables may be the same in several blocks."""
+
+    outer: set[str]  # buffers, loops, lets, parameters
+    axes: set[str]  # iteration variables of blocks
+    handles: set[str]  # loops and blocks
+    around: set[str]  # iteration variables of blocks that hold others, which may be visible anywhere
+
+    @staticmethod
+    def of(func: PrimFunc) -> Names:
+        names = Names({p.name for p in func.params} | {b.name for b in func.allocs}, set(), set(), set())
+        names.add(func.body)
+        return names
+
+    def add(self, stmt: Stmt) -> None:
+        """Take what has a name in a statement into account, too, as in one that was taken out of the function."""
+        for s in walk_stmts(stmt):
+            match s:
+                case For(var):
+                    self.outer.add(var.name)
+                    self.handles.add(var.name)
+                case Block():
+                    self.handles.add(s.name)
+                    self.axes.update(own := {it.var.name for it in s.iters})
+                    if any(isinstance(inner, Block) for inner in walk_stmts(s.body)):
+                        self.around.update(own)
+                    self.outer.update(buffer.name for buffer in s.allocs)
+                case Let(var):
+                    self.outer.add(var.name)
+                case Allocate(buffer):
+                    self.outer.add(buffer.name)
+
+    def loop(self, wanted: str) -> str:
+        name = fresh({*self.outer, *self.axes, *self.handles}, wanted)
+        self.outer.add(name)
+        self.handles.add(name)
+        return name
+
+    def buffer(self, wanted: str) -> str:
+        name = fresh({*self.outer, *self.axes}, wanted)
+        self.outer.add(name)
+        return name
+
+    def axis(self, wanted: str, visible: Collection[str] = ()) -> str:
+        """A name for an iteration variable that is none of `visible`: those of the blocks inside its own."""
+        name = fresh({*self.outer, *self.around, *visible}, wanted)
+        self.axes.add(name)
+        return name
+
+    def block(self, wanted: str) -> str:
+        return fresh(self.handles, wanted)

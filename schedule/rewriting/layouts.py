@@ -1,0 +1,160 @@
+"""Temporaries whose elements stand in another order, in another shape."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tir.arith.affine import Ranges
+from tir.arith.simplify import ranges_of, simplify
+from tir.ir import (
+    TRUE,
+    Allocate,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Kind,
+    Load,
+    PrimFunc,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    conjunction,
+    const,
+    nest,
+)
+from tir.traverse import loads, map_children, path_where, stores, substitute, walk
+
+from ..error import Mark, ScheduleError
+from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
+from ..legality.requirements import own_axes, single_store
+from .edits import Insertion, Names, edited, parts, unstated
+from .index_map import IndexMap, Layout, invert, place_names
+from .window import Unproved, windows
+
+
+def in_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark) -> PrimFunc:
+    """`func` with a temporary in the layout of an index map; where that has room for more, `pad_value` stands there."""
+    names = Names.of(func)
+    layout = invert(mapping, target.shape, place_names(func, names, len(mapping.outputs)))
+    if not layout.conditions:
+        return relaid(func, target.name, target.with_(shape=layout.extents), mapping)
+    if pad_value is None:
+        raise ScheduleError(
+            f"the index map leaves room for more than `{target.name}` holds, and no `pad_value` says what is there",
+            *marks,
+            hint="pad_value=0",
+        )
+    try:
+        padding = const(pad_value, target.dtype)
+    except TypeError:
+        raise ScheduleError(
+            f"`{target.name}` holds {target.dtype}, and cannot be padded with {pad_value!r}",
+            *marks,
+            hint=f"pad_value is a number that {target.dtype} holds, such as 0",
+        ) from None
+    return padded(func, target, mapping, layout, padding, names)
+
+
+def padded(func: PrimFunc, target: Buffer, mapping: IndexMap, layout: Layout, padding: Const, names: Names) -> PrimFunc:
+    """`func` with a temporary in another layout, which has room for more, and `padding` where that is."""
+    new = target.with_(shape=layout.extents)
+    producer = _producer(func, target)
+    if producer is not None:
+        leaf, top = producer
+        store = single_store(leaf.block)
+        back = {v: layout.inverse[n] for n, v in enumerate(own_axes(leaf.block, store)) if v is not None}
+        back |= {it.var.name: back.get(it.var.name, Const(0, it.var.dtype)) for it in leaf.block.iters}
+        value = simplify(substitute(store.value, back), layout.ranges)
+        chosen = Select(conjunction(*layout.conditions), value, padding, lazy=True)
+        written = _everywhere(names, layout, leaf.name, Store(new, layout.places, chosen))
+        func = edited(func, [(top, written)])
+    else:
+        outside = [simplify(Unary("not", c)) for c in layout.conditions]
+        where = reduce(lambda a, b: Binary("or", a, b), outside)
+        written = _everywhere(names, layout, names.block(f"{target.name}_pad"), Store(new, layout.places, padding), where)
+        func = edited(func, [], Insertion(*_first_use(func, target.name), written))
+    return relaid(func, target.name, new, mapping, written)
+
+
+def which(block: Block, buffer: tuple[str, int] | list[str | int] | str) -> Buffer:
+    """The buffer that `("read", n)`, `("write", n)` or a name means for a block."""
+    match buffer:
+        case [("read" | "write") as kind, index]:
+            return buffer_of(block, index, written=kind == "write")
+        case str() as name:
+            return buffer_called(block, name)
+        case _:
+            raise ScheduleError(f'a buffer is ("read", number), ("write", number) or a name, got {buffer!r}')
+
+
+def relaid(func: PrimFunc, name: str, new: Buffer, mapping: IndexMap, but: Stmt | None = None) -> PrimFunc:
+    """`func` with a buffer in a new layout, wherever it is accessed outside of `but`; stated regions of it are dropped."""
+
+    def visit(n, ranges: Ranges):
+        if n is but:
+            return n
+        match n:
+            case Buffer():
+                return new if n.name == name else n
+            case Block():
+                if not any(type(x) is Buffer and x.name == name for x in walk(n)):
+                    return n
+                n = unstated(n, name)
+        inside = ranges_of([n], ranges) if type(n) in (For, Block) else ranges
+        n = map_children(n, lambda c: visit(c, inside if isinstance(c, Stmt) else ranges))
+        if type(n) in (Load, Store) and n.buffer is new:
+            n = n.with_(indices=tuple(simplify(i, ranges) for i in mapping(n.indices)))
+        return n
+
+    return func.with_(body=visit(func.body, {}), allocs=tuple(new if b.name == name else b for b in func.allocs))
+
+
+def _everywhere(names: Names, layout: Layout, block: str, body: Stmt, predicate: Expr = TRUE) -> Stmt:
+    """A block over all places of a layout, where the predicate (over the places) holds."""
+    loops = [Var(names.loop(f"ax{n}"), v.dtype) for n, v in enumerate(layout.places)]
+    iters = tuple(Iter(v, e, Axis.SPATIAL, x) for v, e, x in zip(layout.places, layout.extents, loops, strict=True))
+    table = {v.name: x for v, x in zip(layout.places, loops, strict=True)}
+    return nest(zip(loops, layout.extents, strict=True), Block(block, iters, body, None, substitute(predicate, table)))
+
+
+def _producer(func: PrimFunc, target: Buffer) -> tuple[Leaf, Stmt] | None:
+    """The only writer of a buffer with the nest that it is alone in, if that writes every element once, from other buffers."""
+    written = [s for s in stores(func.body) if s.buffer.name == target.name]
+    if len(written) != 1:
+        return None
+    *_, around, _ = path_where(func, lambda s: s is written[0])
+    if type(around) is not Block:
+        return None
+    try:
+        _, leaf = locate(func, around.name)
+        store = single_store(around)
+        axes = {it.var.name: it for it in around.iters}
+        for v, dim in zip(own_axes(around, store), target.shape, strict=True):
+            if (Const(1, dim.dtype) if v is None else axes[v].extent) != dim:
+                return None
+        windows(around, (), leaf.loops)
+    except (ScheduleError, Unproved):
+        return None
+    if any(it.axis is not Axis.SPATIAL for it in around.iters) or any(n.buffer.name == target.name for n in loads(around)):
+        return None
+    if leaf.alone != leaf.loops or any(x.kind is not Kind.SERIAL or x.annotations for x in leaf.loops):
+        return None
+    return leaf, leaf.loops[0] if leaf.loops else leaf.stmt
+
+
+def _first_use(func: PrimFunc, name: str) -> tuple[Stmt, int]:
+    """The body in which a buffer is allocated, and the number of the first statement there that uses it."""
+    body = func.body
+    for s in walk(func.body):
+        if (type(s) is Block and any(b.name == name for b in s.allocs)) or (type(s) is Allocate and s.buffer.name == name):
+            body = s.body
+            break
+    used = (n for n, s in enumerate(parts(body)) if any(type(x) is Buffer and x.name == name for x in walk(s)))
+    return body, next(used)

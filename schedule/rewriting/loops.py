@@ -1,0 +1,101 @@
+"""Substitution of loop variables, and the ranges that loops give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import is_
+from typing import Any
+
+from tir.arith.affine import Interval, Ranges
+from tir.arith.simplify import extent_range, prove, ranges_of, simplify
+from tir.ir import TRUE, Axis, Block, Expr, For, Seq, Stmt, conjunction, conjuncts
+from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
+
+from ..error import ScheduleError
+
+UNIT: Interval = (0, 0)
+KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
+
+
+def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops that a statement begins with, each the whole body of the one before, and what is in the last."""
+    found: list[For] = []
+    while type(stmt) is For:
+        found.append(stmt)
+        stmt = stmt.body
+    return found, stmt
+
+
+def driving(block: Block, *axes: Axis) -> set[str]:
+    """The loops that drive the axes of a block of the given kinds."""
+    return {name for it in block.iters if it.axis in axes for name in variables(it.binding)}
+
+
+def not_nested(outer: For, inner: Stmt) -> ScheduleError:
+    """The refusal of two loops that are not one directly within the other."""
+    assert isinstance(inner, For)
+    if any(s is inner for s in walk_stmts(outer)):
+        between = outer.body
+        if isinstance(between, For):
+            hint = f"name the loops in between too, or reorder first: `{between.name}` comes next"
+            return ScheduleError(
+                f"`{inner.name}` is not directly inside `{outer.name}`", (outer, "outer loop"), (between, "in between"), hint=hint
+            )
+        only = "move what else it holds out of it: decompose_reduction for an init, compute_at another loop for a producer"
+        return ScheduleError(
+            f"`{inner.name}` is not the only statement of `{outer.name}`",
+            (outer, "outer loop"),
+            (inner, "must be its whole body"),
+            hint=only if isinstance(between, Seq) else None,
+        )
+    if any(s is outer for s in walk_stmts(inner)):
+        return ScheduleError(
+            f"`{inner.name}` is outside `{outer.name}`", (inner, "outer"), (outer, "inner"), hint="give the loops outermost first"
+        )
+    return ScheduleError(
+        f"`{inner.name}` is not inside `{outer.name}`",
+        (outer, "one nest"),
+        (inner, "another"),
+        hint="loops of one nest are needed; merge joins two nests",
+    )
+
+
+def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[For], folded: Collection[str] = ()) -> Stmt:
+    """Replace loop variables in `stmt`, simplifying the bindings of blocks and dropping the conditions that are proved.
+
+    `around` are the loops around `stmt` afterwards. Variables of loops of extent 1 stay in the bindings, but for those
+    named in `folded`, which become 0.
+    """
+
+    def simplified(e: Expr, ranges: Ranges) -> Expr:
+        return simplify(e, {name: KEPT if r == UNIT and name not in folded else r for name, r in ranges.items()})
+
+    def unproved(condition: Expr, ranges: Ranges) -> Expr:
+        return TRUE if UNIT in ranges.values() and prove(condition, ranges) else simplified(condition, ranges)
+
+    def replaced(e: Expr, ranges: Ranges, finish: Callable[[Expr, Ranges], Expr] = simplified) -> Expr:
+        return finish(substitute(e, mapping), ranges) if variables(e) & mapping.keys() else e
+
+    def block(b: Block, ranges: Ranges) -> Block:
+        bindings = [replaced(it.binding, ranges) for it in b.iters]
+        iters = tuple(it.with_(binding=e) for it, e in zip(b.iters, bindings, strict=True))
+        predicate = conjunction(*(replaced(c, ranges, unproved) for c in conjuncts(b.predicate)))
+        b = b if all(map(is_, iters, b.iters)) and predicate == b.predicate else b.with_(iters=iters, predicate=predicate)
+        return map_statements(b, lambda part: substitute(part, mapping))
+
+    def visit(s: Any, ranges: dict[str, Interval]) -> Any:
+        match s:
+            case Block():
+                return block(s, ranges)
+            case For():
+                extent = replaced(s.extent, ranges, simplify)
+                body = visit(s.body, {**ranges, s.name: extent_range(extent, ranges)})
+                return s.with_(body=body, extent=extent)
+            case Stmt():
+                return map_children(s, lambda c: visit(c, ranges))
+            case Expr():
+                return replaced(s, ranges)
+            case _:
+                return s
+
+    return visit(stmt, ranges_of(around))

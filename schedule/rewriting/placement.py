@@ -1,0 +1,132 @@
+"""The loop nest of a block at its new place, from the windows of its iteration variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tir.analysis.regions import Regions, hull
+from tir.arith.affine import Interval, Ranges, linear, polynomial
+from tir.arith.simplify import bounds, extent_range, prove, ranges_of, simplify
+from tir.arith.size import fixed, less, lesser
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
+from tir.traverse import stores
+
+from .edits import Names
+from .loops import KEPT
+from .window import Window, difference, shifted
+
+ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
+
+
+def laid_out(
+    block: Block,
+    windows: Mapping[str, Window],
+    ranges: Ranges,
+    names: Names,
+    preserve_unit_loops: bool = False,
+    exact: bool = False,
+) -> Stmt:
+    """The block in loops `ax0`, `ax1`, ... over its windows, within loops that have the given ranges.
+
+    An iteration variable without a window runs over its whole domain. What of a window is outside of the domain is cut off:
+    at once where its place is constant, else by the block's predicate. A window as large as the domain becomes the domain, unless
+    it must be `exact`. Loops of extent 1 are left out unless preserved.
+    """
+    names.add(block)  # it may have been taken out of the function that `names` was made of
+    inside: dict[str, Interval] = dict(ranges)
+    loops: list[tuple[Var, Expr]] = []
+    iters: list[Iter] = []
+    conditions: list[Expr] = []
+    for it in block.iters:
+        window = windows.get(it.var.name)
+        window = Window(Const(0, it.extent.dtype), it.extent) if window is None else _cut(window, it.extent, ranges, exact)
+        if window.extent == Const(1, window.extent.dtype) and not preserve_unit_loops:
+            offset: Expr = Const(0, it.var.dtype)
+        else:
+            offset = Var(names.loop(f"ax{len(loops)}"), it.var.dtype)
+            loops.append((offset, window.extent))
+            inside[offset.name] = extent_range(window.extent, ranges)
+            if inside[offset.name] == (0, 0):
+                inside[offset.name] = KEPT
+        binding = simplify(window.start + offset, inside)
+        iters.append(it.with_(binding=binding))
+        proving = {**inside, offset.name: extent_range(window.extent, ranges)} if type(offset) is Var else inside
+        within: tuple[Expr, ...] = (binding >= 0, binding < it.extent)
+        if window.start == Const(0, window.start.dtype) and difference(window.extent, it.extent) == 0:
+            within = ()
+        conditions += [simplify(c, inside) for c in within if not prove(c, proving)]
+        conditions += [simplify(c, inside) for c in window.conditions(offset) if not prove(c, proving, within)]
+    return nest(loops, block.with_(iters=tuple(iters), predicate=conjunction(*conditions)))
+
+
+def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
+    """The window without what is outside of range(extent), as far as that can be said without a condition."""
+    size, _ = bounds(extent, ranges)
+    reach, _ = bounds(window.extent, ranges)
+    low, high = bounds(window.start, ranges)
+    if size is None or reach is None:
+        return window
+    dtype = extent.dtype
+    if type(window.extent) is Const and type(extent) is Const and not fixed(reach):
+        # Where it covers the domain, it starts at 0; one with limits is a part, and covers the domain only if there is no other.
+        part = exact or bool(window.limits)
+        from_0 = window.start if part else simplify(window.start * Const(less(reach, size), dtype), ranges)
+        return Window(from_0, Const(lesser(reach, size), dtype), window.limits)
+    if window.limits:
+        return window
+    if low is not None and low == high:
+        start, stop = min(max(low, 0), size - 1), lesser(low + reach, size)
+        if stop > start or not exact:
+            return Window(Const(start, dtype), Const(max(stop - start, 1), dtype))
+    if reach >= size and not exact:
+        return Window(Const(0, dtype), Const(lesser(reach, size), dtype) if type(extent) is Const else extent)
+    return window
+
+
+def needed(block: Block, regions: Regions, ranges: Ranges) -> dict[str, Window]:
+    """Windows of the block's spatial iteration variables such that all of `regions` of its outputs is written.
+
+    Sound for any block: an element is written only by the instances for which each index has the element's coordinate. An
+    index that is v + c, a v + c or v // c bounds v; others don't.
+    """
+    spatial = [it.var.name for it in block.iters if it.axis is Axis.SPATIAL]
+    result: dict[str, Window] | None = None
+    for s in stores(block):
+        region = regions.get(s.buffer.name)
+        if region is None:
+            continue
+        found: dict[str, Window] = {}
+        for index, r in zip(s.indices, region.ranges, strict=True):
+            solved = _solved(index, r, spatial, ranges)
+            if solved is not None:
+                found.setdefault(solved[0], solved[1])
+        result = (
+            found if result is None else {v: w for v in result if v in found and (w := _hull(result[v], found[v])) is not None}
+        )
+    return result or {}
+
+
+def _solved(index: Expr, r: Range, spatial: list[str], ranges: Ranges) -> tuple[str, Window] | None:
+    """The values of an iteration variable for which an index is within a range."""
+    match index:
+        case Binary("//", Var(v), Const(c)) if v in spatial and c > 0:
+            return v, Window(simplify(r.min * c, ranges), simplify(r.extent * c, ranges))
+    match linear(polynomial(index)):
+        case (v, 1, offset) if v in spatial:
+            return v, Window(simplify(shifted(r.min, -offset), ranges), r.extent)
+        case (v, a, offset) if v in spatial and a > 1:
+            return v, Window(simplify((r.min + (a - 1 - offset)) // a, ranges), simplify((r.extent + (a - 1)) // a, ranges))
+    return None
+
+
+def _hull(a: Window, b: Window) -> Window | None:
+    """The smallest window around both; None where their distance is unknown."""
+    both = hull(Range(a.start, a.extent), Range(b.start, b.extent))
+    if a == b or both is None:
+        return a if a == b else None
+    return Window(simplify(both.min), both.extent)
+
+
+def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
+    """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
+    return [s for s in path if type(s) is For], ranges_of(path, outside)

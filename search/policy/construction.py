@@ -1,0 +1,58 @@
+"""A good schedule without measuring anything."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codegen.target import Target
+from schedule import Schedule, ScheduleError, replay
+from tir.ir import PrimFunc, need_func
+from tir.traverse import blocks
+
+from ..backends import search_backend
+from ..population.programs import family
+from ..population.sample import sample
+from ..space import annotation
+from ..space.derivation import Space, generate
+from ..space.rules import DEFAULT
+from ..space.sketch import Sketch
+
+TIE = 0.1  # of a score, the logarithm of a time
+ROWS = 2048  # candidates that the formula chooses from, a sketch
+LARGE = 10  # blocks; functions with more get sketches with few choices, because deriving one takes time by the square of that
+FEW = Space("few", DEFAULT, annotation.annotate_in_place)
+
+
+def default_schedule(func: PrimFunc, target: str | Target = "llvm") -> Schedule:
+    """The schedule that the library has for `func`, if it is made of patterns that are known there; else the one that the tile
+    model takes for the fastest, of all sketches, tile sizes included.
+
+    Nothing is measured and nothing is random: the same function and target give the same schedule. Raises ValueError if an extent
+    is symbolic.
+    """
+    func, target = need_func(func, "default_schedule"), Target(target)
+    known = search_backend(target).library(func, target)
+    return known if known is not None else constructed(func, target)
+
+
+def constructed(func: PrimFunc, target: Target) -> Schedule:
+    """The best sketch of `func` by the model that needs no measuring, with the tile sizes that the model likes best; of a large
+    function only the first sketches, in which stages stay where the rules put them and operands are read as they are."""
+    model = search_backend(target).prior(target)
+    choices: list[tuple[float, Sketch, list[int]]] = []
+    stages = len(blocks(func))
+    sketches = generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, most=max(1, 1000 // stages**2))
+    for sketch in sketches:
+        rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
+        scores = model.score(family(sketch), rows)
+        top = int(np.argmax(scores))
+        choices.append((float(scores[top]), sketch, rows[top].tolist()))
+    # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.
+    best = max(score for score, _, _ in choices)
+    choices.sort(key=lambda choice: (choice[0] < best - TIE, -choice[0] if choice[0] < best - TIE else 0.0))
+    for _, sketch, row in choices:
+        try:
+            return replay(func, sketch.trace(row))
+        except ScheduleError:  # a step can be refused with these numbers, as where a tile does not divide
+            continue
+    return Schedule(func)

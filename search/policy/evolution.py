@@ -1,0 +1,506 @@
+"""The evolutionary search: generations of rows, scored by cost models, bred from the best measured ones (Ansor, section 5.1).
+
+What differs from the original, and why (`docs/search.md` tells more):
+
+    - A bandit shares out the trials of a batch among the sketches; each is evolved by itself, and only if it gets some.
+    - Populations and operators are matrices, and every row is legal, so that nothing is tried and thrown away.
+    - Parents are chosen by rank, the best always survive, and some of each generation are drawn anew.
+    - Before there is anything to learn from, a formula ranks; then it and the learned model weigh as much as each has proved
+      right about the candidates measured so far.
+    - Mutations that make better children are taken more often.
+    - Of a batch, part are one mutation away from the best measured, and random ones are drawn for that batch. Near copies of each
+      other are not measured together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, Family, WarmUp
+from costmodel.metrics import rank_correlation, ranks
+
+from ..measure import Candidate, Measurement
+from ..population.mutate import Mutation, around, crossover
+from ..population.mutate import mutations as mutations_of
+from ..population.programs import family
+from ..population.sample import fit, sample
+from ..space.sketch import Sketch
+from .bandit import Bandit
+from .credit import AdaptiveCredit, FixedCredit
+from .ranking import TrustedModel, score_rows
+
+SURVEYED = 64  # rows of a sketch that was not tried, by which it is compared with others
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The constants of the search.
+
+    A sketch is evolved for `generations` of `population` rows, one that is to have less than `worth` trials of the batch for
+    fewer and of fewer. Of a new generation the share `elite` are the best of the old, `fresh` are drawn anew, of the rest
+    `crossover` have two parents; the parent of the others has the rank `population * u ** pressure`, u uniform. The share
+    `seeded` of the first generation are measured rows and their mutants, `parents` of them at most.
+
+    Of a batch the share `blind` is drawn at random, `near` are mutants of measured rows. Rows closer than `distance`, in
+    doublings of a size, are not measured in one batch if there are others. A population has rows of `variants` different variants
+    of its sketch, of which `unseen` are new, but for the first one. With `polish` the end of the budget goes to what is around
+    the best.
+    """
+
+    population: int = 512
+    generations: int = 4
+    worth: int = 4
+    elite: float = 0.1
+    fresh: float = 0.05
+    crossover: float = 0.15
+    pressure: float = 2.0
+    seeded: float = 0.4
+    parents: int = 12
+    blind: float = 0.1
+    near: float = 0.4
+    distance: float = 0.9
+    variants: int = 8
+    unseen: int = 2
+    polish: bool = True
+
+    def scaled(self, trials: int) -> Settings:
+        """The settings for a sketch that is to have so many trials of the batch."""
+        share = min(1.0, trials / self.worth)
+        return replace(
+            self,
+            population=max(1, round(self.population * math.sqrt(share))),
+            generations=math.ceil(self.generations * (1 + share) / 2),
+            variants=max(1, round(self.variants * math.sqrt(share))),
+        )
+
+
+@dataclass
+class _Island:
+    """A sketch, its description for cost models, its measured rows, and the variants of which it has made programs."""
+
+    sketch: Sketch
+    about: Family
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    seen: dict[tuple[int, ...], None] = field(default_factory=dict)
+
+    def best(self, count: int) -> np.ndarray:
+        """The fastest measured rows, best first."""
+        order = np.argsort(self.seconds, kind="stable")[:count]
+        found = [self.rows[n] for n in order if math.isfinite(self.seconds[n])]
+        return np.array(found, dtype=np.int64).reshape(len(found), self.sketch.columns)
+
+
+@dataclass
+class _Pool:
+    """Rows of a sketch that were not measured, best first, each with its scores and whether a measured row is its parent."""
+
+    rows: np.ndarray
+    scores: np.ndarray  # one column a model
+    near: np.ndarray
+    places: np.ndarray  # of the rows in the space in which distances are counted
+    left: np.ndarray  # whether it was not picked
+
+
+class Evolution:
+    """Proposes candidates that models think fast, found by evolution from measured ones and from random ones.
+
+    `model` is the cost model that learns, `prior` one that already knows something (the tile model); without both, parents are
+    measured rows and their children are proposed unseen. What `start` has, rows each with its sketch, is proposed first. Parts
+    that can be replaced: `mutations` by name (see `population.mutate`); `credit`, how often each is applied (adaptive, from their
+    initial probabilities); `bandit`, which of a number of sketches gets the next trial; `describe`, what cost models see of a
+    sketch. `rng` of `propose` decides everything: the same seed and measurements give the same candidates. For a live display:
+    `scored` (rows, by how), `scored_per_second`, `rank_correlation` (Spearman's, of predictions with what was then measured, in
+    recent batches; None before there is one), `shares` (trials by sketch).
+    """
+
+    def __init__(
+        self,
+        sketches: Sequence[Sketch],
+        target: Target,
+        model: CostModel | None = None,
+        prior: CostModel | None = None,
+        settings: Settings | None = None,
+        start: Sequence[tuple[Sketch, np.ndarray]] | None = None,
+        mutations: Mapping[str, Mutation] | None = None,
+        credit: FixedCredit | None = None,
+        bandit: Callable[[int], Bandit] = Bandit,
+        describe: Callable[[Sketch], Family] = family,
+    ):
+        if not sketches:
+            raise ValueError("there is no sketch to search")
+        self.sketches = tuple(sketches)
+        self.target = target
+        self.settings = settings or Settings()
+        self._mutations = mutations_of() if mutations is None else dict(mutations)
+        self._credit = credit or AdaptiveCredit({name: m.probability for name, m in self._mutations.items()})
+        self._describe = describe
+        # The formula is trusted before anything is measured, what learns is not, unless it is alone.
+        initial = [(model, 6, 2)] if prior is None else [(model, 1, 1), (prior, 6, 2)]
+        self._models = [TrustedModel(m, right, wrong) for m, right, wrong in initial if m is not None]
+        self._islands = [_Island(s, describe(s)) for s in sketches]
+        self._numbers = {s.name: n for n, s in enumerate(sketches)}
+        self._start = [(self._numbers[sketch.name], row) for sketch, row in start or ()]
+        self._bandit = bandit(len(sketches))
+        self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
+        self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
+        self._correlations: list[float] = []
+        self._scored, self._alone, self._scoring = 0, 0, 0.0
+        self._surveyed = False
+
+    # --- what a display shows ---
+
+    @property
+    def scored_per_second(self) -> float | None:
+        return self._scored / self._scoring if self._scoring else None
+
+    @property
+    def scored(self) -> dict[str, int]:
+        """How many rows were scored by the formulas of their sketch, and how many as programs of their own."""
+        return {"symbolic": self._scored - self._alone, "concrete": self._alone}
+
+    @property
+    def rank_correlation(self) -> float | None:
+        recent = self._correlations[-4:]
+        return float(np.mean(recent)) if recent else None
+
+    @property
+    def shares(self) -> dict[str, int]:
+        return {s.name: int(n) for s, n in zip(self.sketches, self._bandit.trials, strict=True)}
+
+    # --- the protocol of autotune ---
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        self._survey(rng)
+        blind = max(1, round(self.settings.blind * n)) if n > 3 and self._models else 0
+        planned = self._bandit.shares(n)
+        picked = np.zeros(len(self.sketches), dtype=np.int64)
+        pools: dict[int, _Pool] = {}
+        chosen: list[Candidate] = []
+        for number, row in self._start[:n]:
+            if len(self._unknown(number, row[None])):
+                picked[number] += 1
+                chosen.append(self._candidate(number, row))
+        while len(chosen) < n:
+            for number in self._bandit.order(picked):
+                if number not in pools:
+                    settings = self.settings.scaled(max(1, int(planned[number])))
+                    pools[number] = self._evolved(self._islands[number], settings, rng)
+                row = self._pick(int(number), pools[number], len(chosen) >= n - blind, rng)
+                if row is not None:
+                    break
+            else:
+                break
+            picked[number] += 1
+            chosen.append(self._candidate(int(number), row))
+        return chosen
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Let the models learn. Candidates of sketches that the search does not have are passed over."""
+        own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
+        for m in measurements:
+            number = self._numbers.get(m.candidate.sketch)
+            row = tuple(int(v) for v in m.candidate.row)
+            if number is not None and len(row) == self.sketches[number].columns:
+                own.setdefault(number, []).append((row, m.seconds))
+        self._review(own)
+        for number, measured in own.items():
+            island = self._islands[number]
+            rows = np.array([row for row, _ in measured], dtype=np.int64).reshape(len(measured), island.sketch.columns)
+            seconds = np.array([s for _, s in measured])
+            for trusted in self._models:
+                trusted.model.update(island.about, rows, seconds)
+            for row, s in measured:
+                self._known.add((number, row))
+                island.rows.append(row)
+                island.seconds.append(s)
+                self._bandit.tell(number, s)
+
+    def warm_up(self) -> None:
+        """Load what the models need to learn and to score."""
+        for trusted in self._models:
+            if isinstance(trusted.model, WarmUp):
+                trusted.model.warm_up()
+
+    def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
+        """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
+        trusted at first follows from what the others teach about the first of these tasks, the one that is most like this."""
+        tasks: dict[str, list[tuple[Family, np.ndarray, np.ndarray]]] = {}
+        for sketch, rows, seconds in examples:
+            about = self._describe(sketch)
+            tasks.setdefault(about.task, []).append((about, rows, seconds))
+        groups = list(tasks.values())
+        for trusted in self._models:
+            for example in (e for group in groups[1:] for e in group):
+                trusted.model.update(*example)
+            if len(groups) > 1:
+                trusted.begin([(score_rows(trusted.model, about, rows), seconds) for about, rows, seconds in groups[0]])
+            for example in groups[0] if groups else ():
+                trusted.model.update(*example)
+
+    def polish(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates one step from the best measured ones, those around the very best first; none if all were
+        proposed, or the settings leave it out."""
+        if not self.settings.polish:
+            return []
+        measured = sorted(
+            (s, number, row)
+            for number, island in enumerate(self._islands)
+            for row, s in zip(island.rows, island.seconds, strict=True)
+            if math.isfinite(s)
+        )
+        chosen: list[Candidate] = []
+        for _, number, row in measured[: self.settings.parents]:
+            island = self._islands[number]
+            rows = self._unknown(number, around(island.sketch, self.target, np.array(row, dtype=np.int64)))
+            rows = self._affordable(island, rows, rng)
+            if len(rows):
+                scores = self._scores(island, rows)
+                order = np.argsort(self._order(scores, rng), kind="stable")[: n - len(chosen)]
+                for k in order:
+                    self._predicted[(number, tuple(rows[k].tolist()))] = scores[k]
+                    chosen.append(self._candidate(number, rows[k]))
+            if len(chosen) >= n:
+                break
+        return chosen
+
+    # --- picking ---
+
+    def _candidate(self, number: int, row: np.ndarray) -> Candidate:
+        sketch, values = self.sketches[number], tuple(row.tolist())
+        self._known.add((number, values))
+        scores = self._predicted.get((number, values), ())
+        return Candidate(sketch.name, values, sketch.trace(values).as_json(), float(scores[0]) if len(scores) else None)
+
+    def _pick(self, number: int, pool: _Pool, blindly: bool, rng: np.random.Generator) -> np.ndarray | None:
+        """A row of the pool: the best that is not close to one picked before; None if none is left."""
+        if blindly:
+            rows = self._unknown(number, sample(self.sketches[number], self.target, 8, rng))
+            if len(rows):
+                return rows[0]
+        left = np.flatnonzero(pool.left)
+        if not len(left):
+            return None
+        near = left[pool.near[left]]
+        if len(near) and rng.random() < self.settings.near:
+            left = near
+        k = left[0]
+        taken = pool.places[~pool.left]
+        if len(taken):
+            ahead = left[:256]
+            apart = np.abs(pool.places[ahead, None, :] - taken[None, :, :]).sum(axis=2).min(axis=1)
+            if (apart >= self.settings.distance).any():
+                k = ahead[np.argmax(apart >= self.settings.distance)]
+        pool.left[k] = False
+        row = pool.rows[k]
+        self._predicted[(number, tuple(row.tolist()))] = pool.scores[k]
+        return row
+
+    def _unknown(self, number: int, rows: np.ndarray) -> np.ndarray:
+        """Those of the rows that were neither measured nor proposed, without repeats, in their order."""
+        found = {key: None for row in rows.tolist() if (number, key := tuple(row)) not in self._known}
+        return np.array(list(found), dtype=np.int64).reshape(len(found), rows.shape[1])
+
+    # --- evolving ---
+
+    def _survey(self, rng: np.random.Generator) -> None:
+        """Let the model that is trusted most compare the sketches that were not tried with the others: a formula once, one that
+        learns again before each batch."""
+        most = max(self._models, key=lambda m: m.trust, default=None)
+        untried = np.flatnonzero(self._bandit.trials == 0)
+        if most is None or not len(untried) or (self._surveyed and (most is not self._models[0] or len(self._models) == 1)):
+            return
+        self._surveyed = True
+        best = np.full(len(self.sketches), -np.inf)
+        for number, island in enumerate(self._islands):
+            rows = island.best(1)
+            if not len(rows):
+                rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
+                rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
+            best[number] = float(np.max(score_rows(most.model, island.about, rows)))
+        self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
+
+    def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
+        """The rows of some generations that were not measured, best first."""
+        sketch = island.sketch
+        if not sketch.columns:
+            rows = np.ones((1, 0), dtype=np.int64)
+            return self._pool(island, rows, self._scores(island, rows), rows[:0], rng)
+        parents = island.best(settings.parents)
+        variants = self._variants(island, parents, settings, rng)
+        near = np.empty((0, sketch.columns), dtype=np.int64)
+        count = round(settings.seeded * settings.population) if len(parents) else 0
+        if count:
+            near, _ = self._mutants(sketch, parents[rng.integers(len(parents), size=count)], rng)
+            near = np.concatenate([around(sketch, self.target, parents[0]), near])
+            near = self._confined(sketch, near, variants, rng)
+        fresh = self._confined(sketch, sample(sketch, self.target, settings.population - count, rng), variants, rng)
+        rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
+        scores = self._scores(island, rows)
+        everything = [(rows, scores)]
+        for _ in range(settings.generations if self._models else 0):
+            rows, scores = self._next(island, rows, scores, variants, settings, rng)
+            everything.append((rows, scores))
+        rows, first = np.unique(np.concatenate([r for r, _ in everything]), axis=0, return_index=True)
+        return self._pool(island, rows, np.concatenate([s for _, s in everything])[first], near, rng)
+
+    def _next(
+        self,
+        island: _Island,
+        rows: np.ndarray,
+        scores: np.ndarray,
+        variants: np.ndarray,
+        settings: Settings,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A generation from the one before, with its scores."""
+        sketch = island.sketch
+        order = np.argsort(self._order(scores, rng), kind="stable")
+        rows, scores = rows[order], scores[order]
+        elite = max(1, round(settings.elite * settings.population))
+        fresh = sample(sketch, self.target, round(settings.fresh * settings.population), rng)
+        count = settings.population - elite - len(fresh)
+        pairs = round(settings.crossover * count)
+
+        def parents(number: int) -> np.ndarray:
+            return (len(rows) * rng.random(number) ** settings.pressure).astype(np.int64)
+
+        bred = parents(count - pairs)
+        mutants, made_by = self._mutants(sketch, rows[bred], rng)
+        children = crossover(sketch, self.target, rows[parents(pairs)], rows[parents(pairs)], rng)
+        new = self._confined(sketch, np.concatenate([mutants, children, fresh]), variants, rng)
+        new_scores = self._scores(island, new)
+        self._reward(scores[bred], new_scores[: len(bred)], made_by, rng)
+        rows, first = np.unique(np.concatenate([rows[:elite], new]), axis=0, return_index=True)
+        return rows, np.concatenate([scores[:elite], new_scores])[first]
+
+    def _variants(self, island: _Island, parents: np.ndarray, settings: Settings, rng: np.random.Generator) -> np.ndarray:
+        """The values of branch columns to which a population is confined, as each variant is a program that has to be made before
+        a model can score it: those of the best measured rows, others that were seen, and some that are new each time."""
+        sketch = island.sketch
+        columns = _branching(sketch)
+        if not columns:
+            return np.empty((1, 0), dtype=np.int64)
+        found = dict.fromkeys(list(dict.fromkeys(map(tuple, parents[:, columns].tolist())))[: (settings.variants + 1) // 2])
+        if not island.seen:
+            first = fit(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
+            found |= dict.fromkeys(map(tuple, first[:, columns].tolist()))
+        drawn = sample(sketch, self.target, 8 * settings.variants, rng)
+        new = [v for v in dict.fromkeys(map(tuple, drawn[:, columns].tolist())) if v not in island.seen and v not in found]
+        old = [v for v in island.seen if v not in found]
+        left = max(0, settings.variants - len(found))
+        fresh = new[: min(left, settings.unseen if island.seen else left)]
+        kept = [old[k] for k in rng.permutation(len(old))[: left - len(fresh)]]
+        found |= dict.fromkeys([*fresh, *kept])
+        island.seen |= found
+        return np.array(list(found), dtype=np.int64)
+
+    def _affordable(self, island: _Island, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows without those of new variants, but for a few variants."""
+        columns = _branching(island.sketch)
+        if not columns or not len(rows):
+            return rows
+        keys = list(map(tuple, rows[:, columns].tolist()))
+        new = [v for v in dict.fromkeys(keys) if v not in island.seen]
+        island.seen |= dict.fromkeys(new[k] for k in rng.permutation(len(new))[: self.settings.unseen])
+        return rows[[key in island.seen for key in keys]]
+
+    def _confined(self, sketch: Sketch, rows: np.ndarray, variants: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows, those of other variants made into some of `variants`."""
+        columns = _branching(sketch)
+        if not columns or not len(rows):
+            return rows
+        strays = ~(rows[:, None, columns] == variants[None]).all(axis=2).any(axis=1)
+        result = rows.copy()
+        result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
+        return fit(sketch, self.target, result)
+
+    def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """A mutant of each parent, and by mutation the numbers of those that it made."""
+        names = [name for name, mutation in self._mutations.items() if mutation.suits(sketch)]
+        mutants = parents.copy()
+        if not names or not len(parents):
+            return mutants, {}
+        drawn = rng.choice(len(names), size=len(parents), p=self._credit.weights(names))
+        made_by = {name: np.flatnonzero(drawn == n) for n, name in enumerate(names)}
+        for name, own in made_by.items():
+            if len(own):
+                mutants[own] = self._mutations[name].operate(sketch, self.target, parents[own], rng)
+        return mutants, made_by
+
+    def _reward(
+        self, parents: np.ndarray, mutants: np.ndarray, made_by: Mapping[str, np.ndarray], rng: np.random.Generator
+    ) -> None:
+        """Count how often the mutants of each operator are better than their parents, by their scores."""
+        order = self._order(np.concatenate([parents, mutants]), rng)
+        better = order[len(parents) :] < order[: len(parents)]
+        for name, own in made_by.items():
+            self._credit.reward(name, int(np.sum(better[own])), len(own))
+
+    def _pool(self, island: _Island, rows: np.ndarray, scores: np.ndarray, near: np.ndarray, rng: np.random.Generator) -> _Pool:
+        """The rows that are not known, best first."""
+        number = self._numbers[island.sketch.name]
+        new = np.array([(number, tuple(row)) not in self._known for row in rows.tolist()], dtype=bool)
+        rows, scores = rows[new], scores[new]
+        order = np.argsort(self._order(scores, rng), kind="stable")
+        rows, scores = rows[order], scores[order]
+        close = {tuple(r) for r in near.tolist()}
+        is_near = np.array([tuple(r) in close for r in rows.tolist()], dtype=bool)
+        return _Pool(rows, scores, is_near, _places(island.sketch, rows), np.ones(len(rows), dtype=bool))
+
+    # --- scores ---
+
+    def _scores(self, island: _Island, rows: np.ndarray) -> np.ndarray:
+        """The score of each row by each model: an (n, models) float64 matrix, higher is better."""
+        if not self._models or not len(rows):
+            return np.zeros((len(rows), len(self._models)))
+        start = time.perf_counter()
+        scores = np.stack([score_rows(trusted.model, island.about, rows) for trusted in self._models], axis=1)
+        self._scoring += time.perf_counter() - start
+        self._scored += len(rows)
+        self._alone += island.about.alone(rows)
+        return scores
+
+    def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One number a row, lower is better: the mean of its ranks by the models, weighted by how far each is trusted. Ties, and
+        all rows without models, are in random order."""
+        result = 1e-6 * rng.random(len(scores))
+        total = sum(trusted.trust for trusted in self._models)
+        for column, trusted in zip(scores.T, self._models, strict=True):
+            result += trusted.trust / total * ranks(-column) / max(1, len(scores))
+        return result
+
+    def _review(self, measured: dict[int, list[tuple[tuple[int, ...], float]]]) -> None:
+        """Compare the scores of a batch with what was measured."""
+        batch = []  # for each sketch the scores and the seconds of the candidates that have scores
+        for number, results in measured.items():
+            known = [(self._predicted.pop((number, row)), s) for row, s in results if (number, row) in self._predicted]
+            if known:
+                batch.append((np.stack([scores for scores, _ in known]), np.array([s for _, s in known])))
+        for k, trusted in enumerate(self._models):
+            trusted.review([(scores[:, k], seconds) for scores, seconds in batch])
+        if batch and self._models:
+            predicted = np.concatenate([scores[:, 0] for scores, _ in batch])
+            correlation = rank_correlation(predicted, np.concatenate([seconds for _, seconds in batch]))
+            if correlation is not None and len(predicted) > 2:
+                self._correlations.append(correlation)
+
+
+def _branching(sketch: Sketch) -> list[int]:
+    """The columns that pick runs of steps."""
+    return sorted({branch.column for branch in sketch.branches})
+
+
+def _places(sketch: Sketch, rows: np.ndarray) -> np.ndarray:
+    """The rows as points between which distances are counted: sizes in doublings, choices by their number."""
+    places = np.log2(np.maximum(rows, 1).astype(np.float64))
+    for choice in sketch.choices:
+        places[:, choice.column] = np.searchsorted(np.sort(choice.options), rows[:, choice.column])
+    return places

@@ -1,0 +1,69 @@
+"""Random search: rows of all sketches drawn at random, of which a cost model, if there is one, picks.
+
+It learns nothing from what was measured but what the model does; it is what `Evolution` has to be better than.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel
+
+from ..measure import Candidate, Measurement
+from ..population.programs import family
+from ..population.sample import sample
+from ..space.sketch import Sketch
+from .ranking import score_rows
+
+POOL = 1024  # rows drawn for each batch, as many of each sketch
+BLIND = 0.25  # share of the candidates that are picked without asking the model
+
+
+class Sampler:
+    """Proposes candidates drawn at random from all sketches: any of them, or with a `model` its favourites and some others."""
+
+    def __init__(self, sketches: Sequence[Sketch], target: Target, model: CostModel | None = None):
+        if not sketches:
+            raise ValueError("there is no sketch to sample from")
+        self.sketches = tuple(sketches)
+        self.target = target
+        self.model = model
+        self._seen: set[tuple[str, tuple[int, ...]]] = set()
+
+    def propose(self, n: int, rng: np.random.Generator) -> list[Candidate]:
+        """At most `n` candidates that were not proposed before; fewer where the space is small."""
+        drawn = self._drawn(rng)
+        order = rng.permutation(len(drawn)).tolist()
+        if self.model is not None:
+            ranked = sorted(order, key=lambda k: -drawn[k][0])
+            best = ranked[: n - math.ceil(BLIND * n)]
+            order = [*best, *(k for k in order if k not in set(best))]
+        picked = [drawn[k] for k in order[:n]]
+        self._seen |= {(sketch.name, row) for _, sketch, row in picked}
+        scored = self.model is not None
+        return [Candidate(s.name, row, s.trace(row).as_json(), score if scored else None) for score, s, row in picked]
+
+    def tell(self, measurements: Sequence[Measurement]) -> None:
+        """Let the model learn, and remember what was measured."""
+        for sketch in self.sketches:
+            own = [m for m in measurements if m.candidate.sketch == sketch.name and len(m.candidate.row) == sketch.columns]
+            if not own:
+                continue
+            self._seen |= {(sketch.name, tuple(m.candidate.row)) for m in own}
+            if self.model is not None:
+                rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
+                self.model.update(family(sketch), rows, np.array([m.seconds for m in own]))
+
+    def _drawn(self, rng: np.random.Generator) -> list[tuple[float, Sketch, tuple[int, ...]]]:
+        """Rows of all sketches with their scores, without repeats and those proposed before."""
+        found: list[tuple[float, Sketch, tuple[int, ...]]] = []
+        for sketch in self.sketches:
+            rows = np.unique(sample(sketch, self.target, max(1, POOL // len(self.sketches)), rng), axis=0)
+            said = np.zeros(len(rows)) if self.model is None else score_rows(self.model, family(sketch), rows)
+            keyed = ((score, sketch, tuple(row)) for score, row in zip(said.tolist(), rows.tolist(), strict=True))
+            found += [entry for entry in keyed if (sketch.name, entry[2]) not in self._seen]
+        return found

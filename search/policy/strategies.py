@@ -1,0 +1,68 @@
+"""The searches and models that have names: what `autotune(search=..., model=..., space=...)` and the command line offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import CostModel, GBDTModel, RandomModel
+
+from ..backends import search_backend
+from ..population.sample import fit
+from ..space.derivation import Opening, generate
+from ..space.rules import Rule
+from ..space.sketch import Sketch
+from ..task import Task
+from ..tuning.options import check_names
+from .evolution import Evolution
+from .random_search import Sampler
+
+if TYPE_CHECKING:
+    from .protocol import Search
+
+SEEDS = 4  # sketches whose seeds are measured first, at most
+Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
+
+# Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
+SEARCHES: dict[str, Callable[..., Search]] = {
+    "evolution": Evolution,
+    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
+}
+
+
+# What learns, and what knows something beforehand.
+MODELS: dict[str, Callable[[Target], tuple[CostModel | None, CostModel | None]]] = {
+    "gbdt": lambda target: (GBDTModel(target.machine), search_backend(target).prior(target)),
+    "tile": lambda target: (search_backend(target).prior(target), None),
+    "random": lambda target: (RandomModel(np.random.default_rng(0)), None),
+    "none": lambda target: (None, None),
+}
+
+
+def search(
+    task: Task,
+    search: str = "evolution",
+    model: str | CostModel = "gbdt",
+    space: str | Opening = "full",
+    rules: Sequence[Rule] | None = None,
+    **parts: Any,
+) -> Search:
+    """The search of a task: one of SEARCHES, with one of MODELS or a model of one's own, over the sketches of a space (a name, or
+    a function of an `OpenSchedule`) or those of other `rules`; `parts` are further arguments of the search, as those of
+    `Evolution`. ValueError, with what there is, for an unknown name."""
+    check_names(search=search, model=model, space=space)
+    target = Target(task.target)
+    learning, prior = MODELS[model](target) if isinstance(model, str) else (model, None)
+    sketches = generate(task.func, target, rules, space)
+    if search == "evolution":
+        parts.setdefault("start", seeds(sketches, target))
+    return SEARCHES[search](sketches, target, learning, prior, **parts)
+
+
+def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
+    """The rows with which a search begins: of the first sketches that have one, the seed, in canonical form."""
+    seeded = [s for s in sketches if s.seed is not None][:SEEDS]
+    return [(s, fit(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]

@@ -1,0 +1,57 @@
+"""What records of other tasks teach: their candidates as rows of their sketches, made again from the recorded functions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from tir.script.error import ScriptError
+
+from ..measure import Candidate
+from ..measure.provenance import fingerprint
+from ..records import Records
+from ..space.sketch import Sketch
+from ..task import Task
+
+TASKS = 8
+CANDIDATES = 256  # of a task, the latest
+PATIENCE = 5.0  # seconds after which no other task is looked at
+
+
+def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray, np.ndarray]]:
+    """Measured candidates of other functions on the target and processor of `task`: a sketch, an (n, columns) int64 matrix of its
+    rows, and their seconds, infinite where they failed. Functions of the same structure come first, then those measured last.
+
+    Left out is what the rules of today would not make any more: a row counts only if its trace is the recorded one. After
+    `PATIENCE` seconds no other function is looked at, so that a busy machine may learn of fewer.
+    """
+    from codegen.target import Target
+
+    from ..space.derivation import generate
+
+    own = fingerprint(task.target)
+    others = [s for s in records.list() if s.fingerprint == own and s.workload != task.key and s.valid]
+    like = {s.workload for s in records.near(task.func, task.key)}
+    begin = time.monotonic()
+    for summary in sorted(others, key=lambda s: (s.workload not in like, -s.last))[:TASKS]:
+        if time.monotonic() - begin > PATIENCE:
+            return
+        try:
+            func = records.func(summary.workload)
+        except ScriptError:  # an earlier version wrote what this one does not read
+            continue
+        found = records.of(summary.workload, task.target)[-CANDIDATES:]
+        for sketch in generate(func, Target(task.target)):
+            same = [r for r in found if r.measurement.candidate.sketch == sketch.name and is_of(r.measurement.candidate, sketch)]
+            if same:
+                rows = np.array([r.measurement.candidate.row for r in same], dtype=np.int64).reshape(len(same), sketch.columns)
+                yield sketch, rows, np.array([r.measurement.seconds for r in same])
+
+
+def is_of(candidate: Candidate, sketch: Sketch) -> bool:
+    """Whether the sketch makes the trace of the candidate from its row: sketches of other spaces and versions share names."""
+    if len(candidate.row) != sketch.columns or any(candidate.row[c.column] not in c.options for c in sketch.choices):
+        return False
+    return sketch.trace(candidate.row).as_json() == candidate.trace

@@ -1,0 +1,146 @@
+"""Functions with longer axes than they have, of the same structure: problems on which nothing about a schedule is special.
+
+A schedule of a short axis is full of special cases: levels of one iteration, tiles that cover all. What the same steps make of a
+long one holds for both, if every number remembers what it is in the function itself (`tir.arith.size.Size`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+
+from tir.arith.affine import Interval
+from tir.arith.simplify import bounds, simplify
+from tir.arith.size import Size
+from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store, Var
+from tir.traverse import blocks, loops, rewrite, walk
+
+Place = tuple[str, str, int]  # ("axis", block, number), ("loop", name, 0) or ("dimension", buffer, number)
+Rounded = Callable[[int], int]  # the least length of an axis that is at least so large and will do
+
+ATTEMPTS = 100  # to find a length that suits several axes
+
+
+def stretched(func: PrimFunc, wanted: Mapping[tuple[str, str], Rounded]) -> PrimFunc:
+    """`func` with other lengths of the axes (block, name of the variable) in `wanted`, and of what depends on them.
+
+    Axes, loops and dimensions of buffers that are counted by one another have one length. A dimension that is read or written at
+    an index computed from axes grows by as much as the index does, and an index that counts down starts further up. A function
+    that is too involved for that (its axes are not loops, or each of two lengths asks for more than the other) is returned as it
+    is.
+    """
+    lengths = _lengths(func)
+    same, grow = _relations(func, lengths)
+    if same is None:
+        return func
+    classes: dict[Place, Place] = {place: same(place) for place in lengths}
+    rounds: dict[Place, list[Rounded]] = defaultdict(list)
+    for block in blocks(func):
+        for n, it in enumerate(block.iters):
+            if (block.name, it.var.name) in wanted:
+                rounds[classes["axis", block.name, n]].append(wanted[block.name, it.var.name])
+    new = {c: lengths[c] for c in classes.values()}
+
+    def at_least(c: Place, length: int) -> int:
+        for _ in range(ATTEMPTS):  # what suits one axis need not suit another
+            suits = length
+            for rounded in rounds.get(c, ()):
+                suits = rounded(suits)
+            if suits == length:
+                break
+            length = suits
+        return length
+
+    for c in new:
+        new[c] = at_least(c, new[c])
+    for _ in range(len(new) + 1):
+        before = dict(new)
+        starts: dict[tuple[str, Expr], int] = {}  # how much further up the index of a block starts
+        for place, index, block in grow:
+            low, high = _ends(index, block, lambda n, b=block: lengths["axis", b.name, n])
+            least, most = _ends(index, block, lambda n, b=block: new[classes["axis", b.name, n]])
+            if low is not None and high is not None and least is not None and most is not None:
+                c = classes[place]
+                new[c] = max(new[c], at_least(c, lengths[place] + most - least - (high - low)))
+                if least < low:
+                    starts[block.name, index] = low - least
+        if new == before:
+            changed = {p: new[c] for p, c in classes.items() if new[c] != lengths[p] or c in rounds}
+            return _with_lengths(func, changed, starts) if changed else func
+    return func
+
+
+def _lengths(func: PrimFunc) -> dict[Place, int]:
+    """The constant extents of all axes, loops and dimensions."""
+    found: dict[Place, Expr] = {("loop", x.name, 0): x.extent for x in loops(func.body)}
+    found |= {("axis", b.name, n): it.extent for b in blocks(func) for n, it in enumerate(b.iters)}
+    found |= {("dimension", x.name, n): d for x in walk(func) if type(x) is Buffer for n, d in enumerate(x.shape)}
+    return {place: extent.value for place, extent in found.items() if type(extent) is Const}
+
+
+def _relations(func: PrimFunc, lengths: dict[Place, int]):
+    """Which places are as long as which others, by a representative of each, and the dimensions with the indices that they are
+    read and written at."""
+    parent: dict[Place, Place] = {}
+
+    def same(place: Place) -> Place:
+        while place in parent:
+            place = parent[place]
+        return place
+
+    grow: list[tuple[Place, Expr, Block]] = []
+    for block in blocks(func):
+        axes = {it.var.name: ("axis", block.name, n) for n, it in enumerate(block.iters)}
+        pairs: list[tuple[Place, Place]] = []
+        for it in block.iters:
+            if type(it.binding) is not Var:
+                return None, []
+            pairs.append((axes[it.var.name], ("loop", it.binding.name, 0)))
+        accesses = [node for node in walk(block) if isinstance(node, (Load, Store))]
+        for place, index in ((("dimension", x.buffer.name, n), i) for x in accesses for n, i in enumerate(x.indices)):
+            if type(index) is Var and index.name in axes and lengths.get(place) == lengths.get(axes[index.name]):
+                pairs.append((axes[index.name], place))
+            elif place in lengths:
+                grow.append((place, index, block))
+        for a, b in pairs:
+            if a not in lengths or b not in lengths or lengths[a] != lengths[b]:
+                return None, []
+            if same(a) != same(b):
+                parent[same(a)] = same(b)
+    return same, grow
+
+
+def _ends(index: Expr, block: Block, length: Callable[[int], int]) -> Interval:
+    """The least and the largest value of an index for some lengths of the axes."""
+    ranges: dict[str, Interval] = {it.var.name: (0, length(n) - 1) for n, it in enumerate(block.iters)}
+    return bounds(index, ranges)
+
+
+def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[tuple[str, Expr], int]) -> PrimFunc:
+    """The function with other lengths, and indices of blocks that start further up; both remember what they replace."""
+
+    def size(place: Place, extent: Expr) -> Expr:
+        if place not in lengths or type(extent) is not Const:
+            return extent
+        return extent.with_(value=Size(lengths[place], ("const", extent.value)))
+
+    def start(index: Expr, block: str) -> Expr:
+        further = starts.get((block, index))
+        return index if further is None else simplify(index + Const(Size(further, ("const", 0)), index.dtype))
+
+    def moved(node: Node, block: str) -> Node | None:
+        return node.with_(indices=tuple(start(i, block) for i in node.indices)) if isinstance(node, (Load, Store)) else None
+
+    def visit(node: Node) -> Node | None:
+        match node:
+            case Buffer(name, shape):
+                return node.with_(shape=tuple(size(("dimension", name, n), d) for n, d in enumerate(shape)))
+            case For(var, extent):
+                return node.with_(extent=size(("loop", var.name, 0), extent))
+            case Block(name, iters):
+                axes = tuple(it.with_(extent=size(("axis", name, n), it.extent)) for n, it in enumerate(iters))
+                return rewrite(node, lambda inner: moved(inner, name)).with_(iters=axes)
+            case _:
+                return None
+
+    return rewrite(func, visit)

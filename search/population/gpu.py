@@ -1,0 +1,274 @@
+"""Populations for GPUs: rows whose blocks of threads, registers and shared memory fit the device.
+
+Thread and register tiles are grown from one element by small factors, each on an axis drawn at random, until a drawn number of
+threads, and of elements a thread, is reached; on tensor cores warps and fragments are. `fit` brings any row within the limits,
+which are columns of booleans over the whole matrix: what is too much is halved, the largest part first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codegen.target import Target
+from costmodel import Access
+from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
+from schedule.machine import GPU, WARP_SCHEDULERS
+from schedule.open_trace import Role, Tile
+from schedule.templates.gpu.launch import WIDEST
+from tir.memory import WARP
+
+from ..space.sketch import Sketch
+from .geometry import by_block
+
+Weights = tuple[tuple[int, float], ...]  # numbers, and how often each is drawn
+
+THREADS: Weights = ((32, 0.08), (64, 0.17), (128, 0.3), (256, 0.33), (512, 0.09), (1024, 0.03))  # of a block
+ELEMENTS: Weights = ((1, 0.03), (2, 0.05), (4, 0.1), (8, 0.15), (16, 0.25), (32, 0.22), (64, 0.15), (128, 0.05))  # of a thread
+VIRTUAL: Weights = ((1, 0.4), (2, 0.25), (4, 0.2), (8, 0.1), (16, 0.05))
+DEPTHS: Weights = ((1, 0.03), (2, 0.05), (4, 0.12), (8, 0.3), (16, 0.3), (32, 0.15), (64, 0.05))  # steps through shared memory
+GROUPS: Weights = ((1, 0.4), (2, 0.15), (4, 0.2), (8, 0.2), (16, 0.05))  # rows of blocks that run together
+WARPS: Weights = ((1, 0.05), (2, 0.1), (4, 0.4), (8, 0.4), (16, 0.05))  # of a block, on tensor cores
+FRAGMENTS: Weights = ((1, 0.05), (2, 0.1), (4, 0.2), (8, 0.25), (16, 0.3), (32, 0.1))  # of a warp, each 16 by 16
+INSTRUCTIONS: Weights = ((1, 0.2), (2, 0.5), (4, 0.3))  # along the sum, from one tile of shared memory
+FACTORS = (2, 3, 5, 7)
+EXACT = 0.9  # how often an axis that cannot be padded is cut only where that leaves no rest
+IDLE = 8  # of so many blocks, one at most is there only because rows of blocks come in groups
+ROUNDS = 24
+
+
+def draw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
+    """Draw the tile sizes of `rows`, in place."""
+    n = len(rows)
+    for block in dict.fromkeys(t.block for t in sketch.tiles):
+        tiles = [t for t in sketch.tiles if t.block == block]
+        spatial, reduce = [t for t in tiles if not t.reduce], [t for t in tiles if t.reduce]
+        for t in tiles:
+            rows[:, t.columns] = 1
+        if any("f" in t.roles for t in spatial):
+            _grow(rows, spatial, "w", _drawn(WARPS, n, rng), rng)
+            _grow(rows, spatial, "f", _drawn(FRAGMENTS, n, rng), rng)
+            _grow(rows, reduce, "r", _drawn(INSTRUCTIONS, n, rng), rng)
+        else:
+            _grow(rows, spatial, "t", _drawn(THREADS, n, rng), rng)
+            elements = _drawn(ELEMENTS, n, rng)
+            virtual = np.minimum(_drawn(VIRTUAL, n, rng), elements)
+            _grow(rows, spatial, "v", virtual, rng)
+            _grow(rows, spatial, "s", elements // virtual, rng)
+            _grow(rows, reduce, "r", _drawn(DEPTHS, n, rng), rng)
+        _grow(rows, spatial, "g", _drawn(GROUPS, n, rng), rng)
+
+
+def _drawn(table: Weights, n: int, rng: np.random.Generator) -> np.ndarray:
+    values, weights = zip(*table, strict=True)
+    return rng.choice(values, size=n, p=np.array(weights) / sum(weights))
+
+
+def _grow(rows: np.ndarray, tiles: Sequence[Tile], role: str, budget: np.ndarray, rng: np.random.Generator) -> None:
+    """Multiply columns of one role by small factors, each of an axis at random, until their product reaches the budget."""
+    columns = _columns(tiles, role)
+    tiles = [t for t in tiles if role in t.roles]
+    if not tiles:
+        return
+    for _ in range(2 * int(np.ceil(np.log2(budget.max(initial=1)))) + 2):
+        left = budget // np.prod(rows[:, columns], axis=1)
+        axis = rng.integers(len(tiles), size=len(rows))
+        for k, t in enumerate(tiles):
+            mine = _columns([t], role)
+            own = np.flatnonzero((axis == k) & (left > 1))
+            if not len(own):
+                continue
+            used = np.prod(rows[np.ix_(own, t.columns)], axis=1)
+            factor = _factor(t, used, rng)
+            fits = (factor <= left[own]) & (used * factor <= _most(t))
+            column = np.array(mine)[rng.integers(len(mine), size=len(own))]
+            rows[own, column] *= np.where(fits, factor, 1)
+
+
+def _columns(tiles: Sequence[Tile], role: str) -> list[int]:
+    """The columns of a role."""
+    return [c for t in tiles for c, r in zip(t.columns, t.roles, strict=True) if r == role]
+
+
+def _factor(t: Tile, used: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """By what the part of an axis in use grows: doubled where it can be padded, else mostly by a factor of what is left."""
+    n = len(used)
+    if t.padded:
+        return np.full(n, 2)
+    found = np.ones(n, dtype=np.int64)
+    for f in rng.permutation(FACTORS):
+        found = np.where((found == 1) & (t.extent % (used * f) == 0), f, found)
+    return np.where((found == 1) & (rng.random(n) > EXACT), 2, found)
+
+
+def _most(t: Tile) -> int:
+    """The largest tile of an axis."""
+    return 1 << (t.extent - 1).bit_length() if t.padded else t.extent
+
+
+def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
+    """Bring rows within the limits of the device, in place; twice changes nothing more."""
+    for t in sketch.tiles:
+        left = np.full(len(rows), _most(t), dtype=np.int64)
+        for column in reversed(t.columns):
+            rows[:, column] = np.clip(rows[:, column], 1, left)
+            left //= rows[:, column]
+    limits = target.machine
+    for tiled in _tiled(sketch):
+        # Threads only grow to a warp, all else only shrinks; what shrinks may make room for threads.
+        for _ in range(ROUNDS):
+            before = rows.copy()
+            _fit_block(tiled, limits, rows)
+            if (rows == before).all():
+                break
+    for limit in sketch.limits:
+        for column in limit.columns:
+            others = np.prod(rows[:, limit.columns], axis=1) // rows[:, column]
+            _give_way(sketch, rows, column, limit.most // others)
+
+
+def _give_way(sketch: Sketch, rows: np.ndarray, column: int, most: np.ndarray) -> None:
+    """Take the largest option of a choice that is no larger than it was, and at most `most`, the smallest if there is none."""
+    options = np.sort([o for c in sketch.choices if c.column == column for o in c.options])
+    wanted = np.maximum(options[0], np.minimum(rows[:, column], most))
+    rows[:, column] = options[np.searchsorted(options, wanted, side="right") - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """A tiled block of a sketch, and what it reads through shared memory, by the tiles of its axes."""
+
+    sketch: Sketch
+    tiles: list[Tile]
+    reads: list[Access]
+    axes: list[tuple[int, ...]]  # the columns of each axis of the block that make up its tile, none where it has one iteration
+    units: tuple[int, ...]
+    stages: int | None  # the columns of how many tiles take turns, and of how many blocks share the registers
+    resident: int | None
+
+    def columns(self, roles: str) -> list[int]:
+        return [c for role in roles for c in _columns(self.tiles, role)]
+
+    @property
+    def cores(self) -> bool:
+        """Whether tensor cores multiply."""
+        return bool(self.columns("f"))
+
+    def threads(self, rows: np.ndarray) -> np.ndarray:
+        """The threads of a block, a vector."""
+        return np.prod(rows[:, self.columns("tw")], axis=1) * (WARP if self.cores else 1)
+
+    def held(self, rows: np.ndarray) -> np.ndarray:
+        """The registers of a thread that hold accumulators, and fragments of factors, a vector."""
+        if not self.cores:
+            return np.prod(rows[:, self.columns("vs")], axis=1)
+        across, down = (rows[:, c] for c in self.columns("f"))
+        return FRAGMENT_REGISTERS * (2 * across * down + across + down)
+
+    def shared(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes of shared memory at most, a vector: each tile starts where a vector may."""
+        sizes = [np.prod(rows[:, columns], axis=1) * unit for columns, unit in zip(self.axes, self.units, strict=True)]
+        total = np.zeros(len(rows), dtype=np.int64)
+        for access in self.reads:
+            elements = np.ones(len(rows), dtype=np.int64)
+            for n, dim in enumerate(access.dims):
+                span = np.ones(len(rows), dtype=np.int64)
+                for axis, coefficient in dim:
+                    span = span + coefficient * (sizes[axis] - 1)
+                if n == len(access.dims) - 1 and n:
+                    span = self._row(span, access.nbytes)
+                elements = elements * span
+            total += -(-elements * access.nbytes // WIDEST) * WIDEST
+        return total * (1 if self.stages is None else rows[:, self.stages])
+
+    def _row(self, span: np.ndarray, nbytes: int) -> np.ndarray:
+        """The elements of a row, which may be skewed; for tensor cores it ends 16 bytes off a multiple of 64, or 32 off one of
+        128."""
+        if not self.cores:
+            return -(-span // 8) * 8 + 4
+        rest = (16 // nbytes - span) % (64 // nbytes)
+        return span + (np.maximum(rest, (8 - span) % 32) if nbytes == 4 else rest)
+
+
+def _tiled(sketch: Sketch) -> list[_Tiled]:
+    found = []
+    for block, nest in by_block(sketch).items():
+        tiles = [t for t in sketch.tiles if t.block == block]
+        if not tiles:
+            continue
+        axes = [
+            tuple(c for c, role in zip(columns, roles, strict=True) if role != "g")
+            for columns, roles in zip(nest.columns, nest.roles, strict=True)
+        ]
+        reads = [a for a, width in zip(nest.accesses, nest.widths, strict=True) if width is not None]
+        found.append(_Tiled(sketch, tiles, reads, axes, nest.units, nest.stages, sketch.column_of(block, Role.RESIDENT)))
+    return found
+
+
+def _fit_block(tiled: _Tiled, limits: GPU, rows: np.ndarray) -> None:
+    if not tiled.cores:
+        _fill_warp(tiled, rows)
+    elements = tiled.columns("vsf")
+    _shrink(rows, tiled.columns("tw"), lambda r: tiled.threads(r) > limits.threads)
+    _shrink(rows, tiled.columns("v"), lambda r: np.prod(r[:, tiled.columns("v")], axis=1) > limits.virtual)
+
+    def crowded(r: np.ndarray) -> np.ndarray:
+        each = np.minimum(limits.registers, limits.register_file // _allocated(tiled.threads(r)))
+        return tiled.held(r) > np.maximum(4, each - reserved(tiled.cores))
+
+    _shrink(rows, elements, crowded)
+    if tiled.stages is not None:
+        one = np.maximum(1, tiled.shared(rows) // rows[:, tiled.stages])
+        _give_way(tiled.sketch, rows, tiled.stages, limits.shared // one)
+    _shrink(rows, tiled.columns("r"), lambda r: tiled.shared(r) > limits.shared)
+    _shrink(rows, elements, lambda r: tiled.shared(r) > limits.shared)
+    if tiled.resident is not None:
+        blocks = limits.register_file // (_allocated(tiled.threads(rows)) * (tiled.held(rows) + reserved(tiled.cores)))
+        _give_way(tiled.sketch, rows, tiled.resident, blocks)
+    for t in tiled.tiles:
+        if "g" in t.roles:
+            _shrink(rows, _columns([t], "g"), lambda r, t=t: _idle(t, r))
+
+
+def _allocated(threads: np.ndarray) -> np.ndarray:
+    """The threads for which a block gets registers: each of the four schedulers of a multiprocessor has as many warps."""
+    return -(-threads // (WARP_SCHEDULERS * WARP)) * (WARP_SCHEDULERS * WARP)
+
+
+def _idle(t: Tile, rows: np.ndarray) -> np.ndarray:
+    """Whether more than one of IDLE blocks along an axis is there only because blocks come in groups."""
+    group = np.prod(rows[:, _columns([t], "g")], axis=1)
+    blocks = -(-t.extent // (np.prod(rows[:, t.columns], axis=1) // group))
+    return -(-blocks // group) * group * (IDLE - 1) > blocks * IDLE
+
+
+def _fill_warp(tiled: _Tiled, rows: np.ndarray) -> None:
+    """Double threads, of the last axis first, until there is a warp; elements of a thread become threads where the axis is used
+    up."""
+    for t in reversed([t for t in tiled.tiles if not t.reduce]):
+        thread = t.columns[t.roles.index("t")]
+        others = [c for c in t.columns if c != thread]
+        for _ in range(5):
+            few = tiled.threads(rows) < WARP
+            room = 2 * np.prod(rows[:, t.columns], axis=1) <= _most(t)
+            rows[few & room, thread] *= 2
+            for column in others:
+                taken = few & ~room & (rows[:, column] % 2 == 0)
+                rows[taken, column] //= 2
+                rows[taken, thread] *= 2
+                few &= ~taken
+
+
+def _shrink(rows: np.ndarray, columns: list[int], too_much: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Halve the largest of some columns where the rows are too much."""
+    for _ in range(ROUNDS):
+        over = np.flatnonzero(too_much(rows))
+        if not len(over) or not columns:
+            return
+        part = rows[np.ix_(over, columns)]
+        largest = np.argmax(part, axis=1)
+        some = np.arange(len(over))
+        part[some, largest] = np.maximum(1, part[some, largest] // 2)
+        rows[np.ix_(over, columns)] = part

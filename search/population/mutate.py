@@ -1,0 +1,205 @@
+"""Mutations and crossover: operators from matrices of rows to matrices of rows (Ansor, section 5.1).
+
+`mutations` is the table of mutations. Another table may be given to `Evolution`, with operators of one's own.
+
+Every operator returns rows in the canonical form of `sample.fit`, so that all of them are legal. A row in which an operator finds
+nothing to change comes back as it was; the search drops such copies with all other repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from codegen.target import Target
+from schedule.open_trace import Choice, Role, Tile
+
+from ..space.sketch import Sketch
+from .sample import fit, lanes, sample
+
+FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
+
+T = TypeVar("T")
+Operator = Callable[[Sketch, Target, np.ndarray, np.random.Generator], np.ndarray]
+
+
+def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Move a factor of one level of an axis to another level of it; the outermost level takes part."""
+    result = rows.copy()
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
+        levels = _levels(t, result[own])
+        some = np.arange(len(levels))
+        source = np.argmax(rng.random(levels.shape) * (levels > 1), axis=1)
+        drain = (source + rng.integers(1, levels.shape[1], size=len(levels))) % levels.shape[1]
+        length = levels[some, source]
+        candidates = np.concatenate([np.broadcast_to(FACTORS, (len(levels), len(FACTORS))), length[:, None]], axis=1)
+        fits = length[:, None] % candidates == 0
+        factor = candidates[some, np.argmax(rng.random(fits.shape) * fits, axis=1)]
+        levels[some, source] //= factor
+        levels[some, drain] *= factor
+        result[np.ix_(own, t.columns)] = levels[:, 1:]
+    return fit(sketch, target, result)
+
+
+def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Double or halve one inner level of an axis."""
+    result = rows.copy()
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
+        column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
+        size = result[own, column]
+        result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
+    return fit(sketch, target, result)
+
+
+def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Take the next larger or smaller size for one inner level of an axis, imperfect ones included; a vector gets longer or
+    shorter by as many elements as it has lanes."""
+    result = rows.copy()
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
+        position = rng.integers(len(t.columns), size=len(own))
+        larger = rng.random(len(own)) < 0.5
+        for k, column in enumerate(t.columns):
+            here = own[position == k]
+            up, down = _beside(sketch, target, t, result[here], k)
+            result[here, column] = np.where(larger[position == k], up, down)
+    return fit(sketch, target, result)
+
+
+def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sizes next to those of an inner level: of which other numbers of tiles come out."""
+    size = rows[:, t.columns[position]]
+    if t.vector and position == len(t.columns) - 1:
+        width = lanes(sketch, target, t, rows)
+        return size + width, np.maximum(1, size - width)
+    left = -(-t.extent // np.prod(rows[:, t.columns[position + 1 :]], axis=1))
+    count = -(-left // size)
+    return np.maximum(size + 1, -(-left // np.maximum(1, count - 1))), np.maximum(
+        1, np.minimum(size - 1, -(-left // (count + 1)))
+    )
+
+
+def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw all levels of one axis anew."""
+    result = rows.copy()
+    drawn = sample(sketch, target, len(rows), rng)
+    for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
+        result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
+    return fit(sketch, target, result)
+
+
+def choose(roles: Set[Role]) -> Operator:
+    """The operator that takes another option of one choice of these roles."""
+
+    def operate(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        result = rows.copy()
+        for c, own in _assigned(_open_choices(sketch, roles), len(rows), rng):
+            options = np.array(c.options)
+            at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
+            result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
+        return fit(sketch, target, result)
+
+    return operate
+
+
+def _open_tiles(sketch: Sketch) -> list[Tile]:
+    return [t for t in sketch.tiles if t.columns]
+
+
+def _open_choices(sketch: Sketch, roles: Set[Role]) -> list[Choice]:
+    return [c for c in sketch.choices if len(c.options) > 1 and c.role in roles]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """An operator, with the sketches of which it can change rows and its initial probability relative to the others."""
+
+    operate: Operator
+    suits: Callable[[Sketch], bool]
+    probability: float = 1.0
+
+
+TILE_OPERATORS: dict[str, Operator] = {"move": move, "scale": scale, "step": step, "redraw": redraw}
+PARALLEL = frozenset({Role.PARALLEL})
+LOCATION = frozenset({Role.LOCATION})
+PRAGMA = frozenset({Role.PRAGMA, Role.STAGES, Role.RESIDENT})
+OTHERS = frozenset(Role) - PARALLEL - LOCATION - PRAGMA  # packing, widths of vectors and the like, which MetaSchedule lacks
+
+
+def mutations() -> dict[str, Mutation]:
+    """The mutations by name, all equally likely at first.
+
+    MetaSchedule's initial probabilities are 0.9 for tile sizes together, 0.05 for compute locations, 0.03 for unrolling (0.08 on
+    a GPU) and 0.02 for parallel loops. With pretended times the search came less far with these.
+    """
+    roles = {"parallel": PARALLEL, "compute location": LOCATION, "pragma": PRAGMA, "choose": OTHERS}
+    table = {name: Mutation(o, lambda sketch: bool(_open_tiles(sketch))) for name, o in TILE_OPERATORS.items()}
+    return table | {
+        name: Mutation(choose(own), lambda sketch, own=own: bool(_open_choices(sketch, own))) for name, own in roles.items()
+    }
+
+
+def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One child of each pair of rows, which has the genes of either: those of a block together as often as not (Ansor's
+    node-based crossover), else axis by axis."""
+    if not sketch.columns:
+        return mothers.copy()
+    by_block, by_axis = _genes(sketch)
+    together = rng.random(len(mothers)) < 0.5
+    coarse = rng.random((len(mothers), by_block.max() + 1))[:, by_block] < 0.5
+    fine = rng.random((len(mothers), by_axis.max() + 1))[:, by_axis] < 0.5
+    return fit(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))
+
+
+def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each column's gene, by block and by axis."""
+    blocks = {name: n for n, name in enumerate(dict.fromkeys(t.block for t in sketch.tiles))}
+    by_block, by_axis = np.zeros(sketch.columns, dtype=np.int64), np.zeros(sketch.columns, dtype=np.int64)
+    for n, t in enumerate(sketch.tiles):
+        by_block[list(t.columns)], by_axis[list(t.columns)] = blocks[t.block], n
+    for n, c in enumerate(sketch.choices):
+        by_block[c.column] = blocks.get(c.block, len(blocks) + n)
+        by_axis[c.column] = len(sketch.tiles) + n
+    return by_block, by_axis
+
+
+def around(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
+    """All rows one step from a row, without repeats and without itself: one level doubled, halved, or of the next larger
+    or smaller size; a factor of two moved between two levels of an axis; one choice taken otherwise."""
+    found = []
+    for t in sketch.tiles:
+        for position, column in enumerate(t.columns):
+            up, down = _beside(sketch, target, t, row[None, :], position)
+            found += [_with(row, {column: v}) for v in (2 * row[column], max(1, row[column] // 2), int(up[0]), int(down[0]))]
+        for a in t.columns:
+            found += [_with(row, {a: row[a] // 2, b: row[b] * 2}) for b in t.columns if a != b and row[a] % 2 == 0]
+    for c in sketch.choices:
+        found += [_with(row, {c.column: v}) for v in c.options]
+    if not found:
+        return np.empty((0, sketch.columns), dtype=np.int64)
+    rows = np.unique(fit(sketch, target, np.array(found, dtype=np.int64)), axis=0)
+    return rows[(rows != row).any(axis=1)]
+
+
+def _with(row: np.ndarray, values: dict[int, int]) -> np.ndarray:
+    result = row.copy()
+    for column, value in values.items():
+        result[column] = value
+    return result
+
+
+def _assigned(things: Sequence[T], n: int, rng: np.random.Generator) -> list[tuple[T, np.ndarray]]:
+    """The numbers 0 .. n-1 assigned to things at random: each thing with those that it gets."""
+    if not things:
+        return []
+    which = rng.integers(len(things), size=n)
+    return [(thing, own) for k, thing in enumerate(things) if len(own := np.flatnonzero(which == k))]
+
+
+def _levels(t: Tile, rows: np.ndarray) -> np.ndarray:
+    """The lengths of all levels of an axis, the outermost first: an (n, 1 + inner levels) matrix."""
+    inner = rows[:, t.columns]
+    outer = -(-t.extent // np.prod(inner, axis=1))
+    return np.concatenate([outer[:, None], inner], axis=1)

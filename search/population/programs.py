@@ -1,0 +1,96 @@
+"""A sketch, as cost models see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+
+import numpy as np
+
+from costmodel import Family, Program, program
+from costmodel.loopnest import Known
+from schedule import ScheduleError, replay
+from tir.ir import PrimFunc
+
+from ..space.sketch import Sketch
+from ..task import key
+from .geometry import nests
+from .symbolic import Alignment, Memory, aligned, alignments, symbolic
+
+
+@lru_cache(maxsize=512)
+def family(sketch: Sketch) -> Family:
+    """What a cost model is given about a sketch; the same object for equal sketches.
+
+    Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
+    tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. What is the same in other
+    sketches of the function is built once.
+    """
+    memory, described = _shared(sketch.func)
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Program | None] = {}
+
+    @cache
+    def decides(variant: tuple[int, ...]) -> tuple[Alignment, ...]:
+        try:
+            return alignments(sketch, variant, memory)
+        except ScheduleError:
+            return ()
+
+    def shared(variant: tuple[int, ...], how: tuple[int, ...]) -> Program | None:
+        if (variant, how) not in known:
+            like = dict(zip(decides(variant), how, strict=True))
+            try:
+                known[variant, how] = program(symbolic(sketch, variant, memory, like), described)
+            except ScheduleError:
+                known[variant, how] = None
+        return known[variant, how]
+
+    def groups(rows: np.ndarray) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], np.ndarray]]:
+        """The rows by their variant and how they are aligned."""
+        for variant, of_variant in _groups(sketch.variants(rows)):
+            for how, mine in _groups(aligned(decides(variant), rows[of_variant])):
+                yield variant, how, of_variant[mine]
+
+    def programs(rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+        for variant, how, members in groups(rows):
+            found = shared(variant, how)
+            if found is not None:
+                yield members, found
+            else:
+                yield from ((members[one], own) for one, own in _replayed(sketch, rows[members]))
+
+    def alone(rows: np.ndarray) -> int:
+        if None not in known.values():
+            return 0
+        return sum(len(members) for variant, how, members in groups(rows) if known.get((variant, how), ...) is None)
+
+    return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, alone)
+
+
+def concrete(sketch: Sketch) -> Family:
+    """The same without symbolic programs: every row is replayed, and is a program of its own."""
+    return replace(family(sketch), programs=partial(_replayed, sketch), alone=len)
+
+
+def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:
+    for n, row in enumerate(rows):
+        try:
+            yield np.array([n]), program(replay(sketch.func, sketch.trace(row)).func)
+        except ScheduleError:
+            continue
+
+
+@lru_cache(maxsize=64)
+def _shared(func: PrimFunc) -> tuple[Memory, Known]:
+    """What the sketches of a function have in common: what their steps make, and what is found out about nests."""
+    return Memory(), Known()
+
+
+def _groups(keys: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """The different rows of a matrix, and the numbers of the rows that are alike."""
+    members: dict[tuple[int, ...], list[int]] = {}
+    for n, group in enumerate(map(tuple, keys.tolist())):
+        members.setdefault(group, []).append(n)
+    for group in sorted(members):
+        yield group, np.array(members[group])

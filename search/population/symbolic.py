@@ -1,0 +1,219 @@
+"""The program of a sketch with symbolic tile sizes, built once for all rows of a variant.
+
+The trace is replayed through the real primitives with numbers that remember their formulas (`tir.arith.size.Size`) in place of
+plain ones, so that every extent, stride and shape of the result tells how it depends on the row. It is replayed on a longer
+problem of the same structure (`enlarged`), with tiles of several iterations on every level and several tiles, so that no special
+case arises, however short the axes of the function itself are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from math import gcd, prod
+
+import numpy as np
+
+from schedule.open_schedule import is_spatial
+from schedule.open_trace import Tile, filled, open_in
+from schedule.places import named, renamed, take
+from schedule.primitive import loop_at, replace_path
+from schedule.primitives.loops.reorder import reordered
+from schedule.trace import Step
+from tir.arith.affine import coefficient, polynomial
+from tir.arith.size import Size, columns_of, formula
+from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
+from tir.traverse import blocks, loads, path_to, variables, walk
+
+from ..space.sketch import Sketch
+from .enlarged import Rounded, stretched
+
+PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
+MARKS = {"parallel": Kind.PARALLEL, "vectorize": Kind.VECTORIZED, "unroll": Kind.UNROLLED, "bind": Kind.THREAD}
+LEVELS = 4  # different numbers of iterations; levels of an axis have each its own
+
+
+# What the steps taken so far make, by the next one and the numbers in it: a function, the step with names, and what the steps
+# after it make.
+Replayed = dict[tuple, "tuple[PrimFunc, Step, Replayed]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Multiples:
+    """How many of the loops of an axis around a stage move an index that is divided by a multiple of the divisor; `inside` has
+    the columns that are inside of each loop, outermost first."""
+
+    inside: tuple[tuple[int, ...], ...]
+    divisor: int
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        return sum(np.prod(rows[:, columns], axis=1) % self.divisor == 0 for columns in self.inside)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """Whether nothing moves an index that is divided inside of a stage: all of these columns are 1."""
+
+    columns: tuple[int, ...]
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        return (rows[:, self.columns] == 1).all(axis=1)
+
+
+Alignment = Multiples | Still  # what decides how much of a divided index changes where a stage is computed
+Ways = Mapping[Alignment, int]  # what `of` says for rows that share a program
+
+
+@dataclass
+class Memory:
+    """What was made for one variant of a sketch and serves others, and other sketches of the function: problems long enough for
+    witnesses (by the tiles of these), and what runs of steps make of them."""
+
+    longer: dict[tuple, PrimFunc] = field(default_factory=dict)
+    replayed: dict[PrimFunc, Replayed] = field(default_factory=dict)
+
+
+def symbolic(
+    sketch: Sketch,
+    variant: Sequence[int],
+    memory: Memory | None = None,
+    like: Ways | None = None,
+) -> PrimFunc:
+    """The program of a variant, with constants that are `Size`; of its rows that are `aligned` so, where that matters. Raises
+    ScheduleError where no witness is legal.
+    """
+    memory = memory or Memory()
+    row = witness(sketch, variant, like)
+    still = _still(like or {})
+    numbers = [1 if c in still else Size.column(n, c) for c, n in enumerate(row)]
+    tiled = sketch.tiles, tuple(row[c] for t in sketch.tiles for c in t.columns)
+    if tiled not in memory.longer:
+        longer = stretched(sketch.func, _lengths(sketch, row))
+        memory.longer[tiled] = next((known for known in memory.replayed if known == longer), longer)
+    func = memory.longer[tiled]
+    below = memory.replayed.setdefault(func, {})
+    made: dict[str, str] = {}
+    for step in sketch.planned(variant):
+        key = step, tuple((row[c], c in still) for _, value in step.args for c in open_in(value))
+        if key not in below:
+            if step.name in UNCHECKED:
+                below[key] = UNCHECKED[step.name](func, named(func, step, made)), step, {}
+            else:
+                below[key] = *take(func, step, lambda s: filled(s, numbers.__getitem__), made), {}
+        func, taken, below = below[key]
+        made |= renamed(step, taken)
+    return func
+
+
+def _marked(func: PrimFunc, step: Step) -> PrimFunc:
+    """The function after a step that only marks a loop."""
+    arguments = dict(step.args)
+    loop, above = loop_at(func, arguments["loop"])
+    return replace_path(func, above, loop.with_(kind=MARKS[step.name], thread=arguments.get("thread_axis", "")))
+
+
+def _reordered(func: PrimFunc, step: Step) -> PrimFunc:
+    """The function after a step that only changes the order of loops."""
+    above, chain, order = reordered(func, dict(step.args)["ordered_loops"])
+    return replace_path(func, above, nest(order, chain[-1].body))
+
+
+# What only marks loops or changes their order. Whether that is legal is not asked again, which would take longer than all the
+# rest: the rows of a sketch are legal, and each that is measured is replayed with all checks.
+UNCHECKED: dict[str, Callable[[PrimFunc, Step], PrimFunc]] = {**dict.fromkeys(MARKS, _marked), "reorder": _reordered}
+
+
+def _lengths(sketch: Sketch, row: Sequence[int]) -> dict[tuple[str, str], Rounded]:
+    """For each tiled axis the lengths that have more than one tile of the row, the last one of a single iteration unless tiles
+    are to divide; where an axis is one that steps make of those of the block, for the first of these."""
+    found: dict[tuple[str, str], Rounded] = {}
+    for block in blocks(sketch.func):
+        axes = {it.var.name: is_spatial(it) for it in block.iters}
+        for t in sketch.tiles:
+            if t.block == block.name:
+                parts = t.parts or [name for name, spatial in axes.items() if spatial != t.reduce]
+                found[block.name, t.axis if t.axis in axes else parts[0]] = _tiles_of(t, prod(row[c] for c in t.columns))
+    return found
+
+
+def _tiles_of(t: Tile, tile: int) -> Rounded:
+    rest = 0 if t.perfect else 1
+
+    def rounded(length: int) -> int:
+        count = -(-(length + t.missing) // t.unit)
+        return (max(2, -(-(count - rest) // tile)) * tile + rest) * t.unit - t.missing
+
+    return rounded
+
+
+def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[Alignment, ...]:
+    """What decides how much of an index that is divided changes in the tiles in which a variant computes stages; its program is
+    made with `memory`. Raises ScheduleError where that is refused."""
+    divided = _divided(sketch)
+    if not divided:
+        return ()
+    func = symbolic(sketch, variant, memory)
+    bindings = {(b.name, it.var.name): it.binding for b in blocks(func) for it in b.iters}
+    found: dict[Alignment, None] = {}
+    for name in (dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"):
+        around = {s.name for s in path_to(func.body, name) if isinstance(s, For)}
+        for index in divided:
+            inside = [_inside(bindings.get((t.block, t.axis), Const(0)), around) for t, _ in index]
+            found |= {Multiples(i, divisor): None for i, (_, divisor) in zip(inside, index, strict=True) if i}
+            if all(inside):
+                found[Still(tuple(sorted({c for i in inside for c in i[-1]})))] = None
+    return tuple(found)
+
+
+def _inside(binding: Expr, around: set[str]) -> tuple[tuple[int, ...], ...]:
+    """Of the loops that drive an axis and are `around` a stage, the columns of the levels inside each, outermost first."""
+    steps = [c for atoms, c in polynomial(binding).items() if any(variables(atom) & around for atom in atoms)]
+    return tuple(tuple(sorted(set(columns_of(formula(step))))) for step in sorted(steps, reverse=True))
+
+
+def _divided(sketch: Sketch) -> list[list[tuple[Tile, int]]]:
+    """The indices that blocks divide: of each, the tiled axes that move it by no multiple of the divisor, with what the steps of
+    these have to be a multiple of."""
+    found: list[list[tuple[Tile, int]]] = []
+    for block in blocks(sketch.func):
+        for n in (n for load in loads(block.body) for index in load.indices for n in walk(index)):
+            if isinstance(n, Binary) and n.op in ("//", "%") and isinstance(n.b, Const):
+                p, divisor = polynomial(n.a), n.b.value
+                steps = [(t, (coefficient(p, t.axis) or 0) * t.unit) for t in sketch.tiles if t.block == block.name]
+                found.append([(t, divisor // gcd(step, divisor)) for t, step in steps if step % divisor])
+    return [index for n, index in enumerate(found) if index and index not in found[:n]]
+
+
+def aligned(found: Sequence[Alignment], rows: np.ndarray) -> np.ndarray:
+    """What each alignment is in each row, an (n, alignments) matrix; rows that agree in it share a program."""
+    return np.stack([a.of(rows) for a in found], axis=1) if found else np.empty((len(rows), 0), dtype=np.int64)
+
+
+def witness(sketch: Sketch, variant: Sequence[int], like: Ways | None = None) -> list[int]:
+    """A row of a variant with tiles of more than one iteration on every level, and numbers that have nothing in common with each
+    other or the function, but for what rows have that are `aligned` so. Its tiles need not fit the function itself."""
+    row = [1] * sketch.columns
+    known = {n.value for n in walk(sketch.func) if isinstance(n, Const) and isinstance(n.value, int) and n.value > 1}
+    primes = cycle(islice((p for p in PRIMES if all(n % p for n in known)), LEVELS))
+    for tile in sketch.tiles:
+        for column in tile.columns:
+            row[column] = next(primes)
+    for a, way in (like or {}).items():
+        if isinstance(a, Multiples) and way:
+            row[min(a.inside[way - 1])] *= a.divisor  # its outermost column is inside of no further loop
+    for column in _still(like or {}):
+        row[column] = 1
+    for choice in sketch.choices:
+        row[choice.column] = max(choice.options)
+    picked: dict[int, int] = {}  # by column; a branch inside of a run that is not picked has the number 0
+    for branch, number in zip(sketch.branches, variant, strict=True):
+        picked[branch.column] = max(number, picked.get(branch.column, 0))
+    for column, number in picked.items():
+        row[column] = number
+    return row
+
+
+def _still(like: Ways) -> set[int]:
+    """The columns that are 1 in all rows that are `aligned` so."""
+    return {c for a, still in like.items() if isinstance(a, Still) and still for c in a.columns}

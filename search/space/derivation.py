@@ -1,0 +1,216 @@
+"""The search space of a function: its sketches, derived block by block by rules, then annotated."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+
+from codegen.target import Target
+from schedule import ScheduleError, templates
+from schedule.open_schedule import OpenSchedule, extent
+from schedule.templates import annotate, gpu
+from schedule.templates.gpu import elements
+from tir.ir import PrimFunc, Var
+from tir.nearest import no_such
+from tir.traverse import blocks
+
+from . import annotation
+from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
+from .sketch import Sketch
+
+RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
+MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
+
+
+Opening = Callable[[OpenSchedule], object]  # a user's search space: steps on a schedule, with open numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A search space: the rules that derive its sketches, and what marks their loops in the end. Where there are `templates`,
+    which schedule the blocks of a function that they know, and give the others, the first sketches begin with what they make."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    annotate: Callable[[OpenSchedule], None]
+    templates: Callable[[OpenSchedule], list[str]] | None = None
+
+
+SPACES: dict[str, Space] = {
+    s.name: s
+    for s in (
+        Space("full", DEFAULT, annotate.annotate, templates.build),
+        Space("ansor", ANSOR, annotation.annotate),
+        Space("limited", LIMITED, annotation.annotate_in_place),
+    )
+}
+
+# The rules of the spaces for GPUs are the templates, with open numbers.
+GPU_SPACES: dict[str, Space] = {
+    name: Space(name, (*rules, Skip()), elements.bind_rest) for name, rules in (("full", gpu.TEMPLATES), ("ansor", gpu.ANSOR))
+}
+
+
+def named(name: str, kind: str = "llvm") -> Space:
+    """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
+    level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
+    first two. ValueError if there is none."""
+    from ..backends import search_backend
+
+    known = search_backend(kind).spaces
+    if name not in known:
+        raise ValueError(no_such(f"space for {kind}", name, known))
+    return known[name]
+
+
+def generate(
+    func: PrimFunc,
+    target: str | Target,
+    rules: Sequence[Rule] | None = None,
+    space: str | Space | Opening = "full",
+    most: int = MAX_SKETCHES,
+) -> list[Sketch]:
+    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
+    branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
+    know.
+
+    `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
+    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
+    so many. Or `space` is a function that calls the primitives of an `OpenSchedule`: then what it leaves open is the only sketch.
+
+    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
+    always does); ScheduleError where a step of a function is refused.
+    """
+    target = Target(target)
+    if not isinstance(space, (str, Space)):
+        return [opened(func, target, space)]
+    chosen = space if isinstance(space, Space) else named(space, target.kind)
+    derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
+    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, most)]
+    if derivation.templates is not None:  # rules may come to the same as they
+        sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
+    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
+
+
+def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
+    """The sketch that a function makes of the open schedule of `func`."""
+    _check(func)
+    schedule = OpenSchedule(func, target)
+    opening(schedule)
+    return schedule.finish(getattr(opening, "__name__", "open schedule"), func)
+
+
+def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:
+    """The sketch of `func` that a finished derivation makes."""
+    space.annotate(state)
+    return state.finish(name, func)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A derivation under way: a schedule with blocks still to visit, and how often it departs from the rules' first choice."""
+
+    schedule: OpenSchedule
+    departures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """What derives the sketches of a function, step by step: `start`, and `expand` as long as blocks are pending.
+
+    Any order of going through the tree serves a search: `best_first` is one, a beam or a tree search another. `templates` are
+    those of a `Space`.
+    """
+
+    func: PrimFunc
+    target: Target
+    rules: tuple[Rule, ...]
+    templates: Callable[[OpenSchedule], list[str]] | None = None
+
+    def start(self) -> list[Partial]:
+        """What derivations begin with: what templates made of the blocks that they know, if any; then nothing scheduled yet.
+        ValueError if a size is symbolic."""
+        _check(self.func)
+        nothing = OpenSchedule(self.func, self.target)
+        nothing.pending = nothing.left()
+        if self.templates is None:
+            return [Partial(nothing)]
+        known = OpenSchedule(self.func, self.target)
+        known.pending = self.templates(known)
+        return [Partial(known), Partial(nothing)] if known.scheduled else [Partial(nothing)]
+
+    def expand(self, partial: Partial) -> list[Partial]:
+        """What the rules make of the last pending block, most preferred first; nothing where none is pending."""
+        if not partial.schedule.pending:
+            return []
+        if len(partial.schedule.rules) > RULES_A_BLOCK * len(blocks(self.func)):
+            raise ValueError(f"the derivation of {self.func.name} does not end; the last rule: {partial.schedule.rules[-1]}")
+        state = partial.schedule.copy()
+        made = _branches(state, state.pending.pop(), self.rules)
+        return [Partial(new, partial.departures + min(n, 1)) for n, new in enumerate(made)]
+
+
+Value = Callable[[Partial], float]  # of a derivation under way: lower is developed first
+
+
+def departures(partial: Partial) -> float:
+    """The value of limited discrepancy search: how often the first choice was not taken."""
+    return partial.departures
+
+
+def best_first(derivation: Derivation, most: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
+    """The first finished derivations, at `most` so many, of which the one with the least value is always developed further; among
+    equals the newest, and of its expansion the most preferred."""
+    order = itertools.count(0, -1)
+    work = [(value(start), next(order), start) for start in reversed(derivation.start())]
+    heapify(work)
+    finished: list[OpenSchedule] = []
+    while work and len(finished) < most:
+        *_, partial = heappop(work)
+        if not partial.schedule.pending:
+            finished.append(partial.schedule)
+        for new in reversed(derivation.expand(partial)):
+            heappush(work, (value(new), next(order), new))
+    return finished
+
+
+def _check(func: PrimFunc) -> None:
+    symbols = [p.name for p in func.params if isinstance(p, Var)]
+    if symbols:
+        raise ValueError(
+            f"{func.name} takes its size{'s' if symbols[1:] else ''} {', '.join(symbols)} when it is called, but tuning needs "
+            "constant shapes: make the function with numbers instead"
+        )
+    for b in blocks(func):
+        for it in b.iters:
+            extent(it)
+
+
+def _made(rule: Rule, state: OpenSchedule, block: str) -> list[OpenSchedule]:
+    """The states that a rule makes; none where a step is refused, as that of splitting a loop that the author annotated."""
+    try:
+        made = rule.apply(state, block)
+    except ScheduleError:
+        return []
+    if not isinstance(made, Sequence) or not all(isinstance(s, OpenSchedule) for s in made):
+        raise TypeError(f"apply of the rule {rule.name!r} should give a list of schedule.OpenSchedule, got {made!r}")
+    return list(made)
+
+
+def _branches(state: OpenSchedule, block: str, rules: Sequence[Rule]) -> list[OpenSchedule]:
+    """The states that the rules make of the next block, most preferred first."""
+    branches: list[OpenSchedule] = []
+    for rule in rules:
+        verdict = rule.applies(state, block)
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"applies of the rule {rule.name!r} should give a search.space.rules.Verdict, got {verdict!r}")
+        made = [] if verdict is Verdict.SKIP else _made(rule, state, block)
+        branches += made
+        if verdict is Verdict.ONLY and made:
+            break
+    if not branches:
+        names = ", ".join(rule.name for rule in rules)
+        raise ValueError(f"no rule applies to block `{block}` (tried: {names}); end the rules with Skip(), which always does")
+    return branches

@@ -1,0 +1,111 @@
+"""Inline a block into its consumers: where computing it again costs nothing, and where it may pay."""
+
+from __future__ import annotations
+
+from schedule import ScheduleError
+from schedule.open_schedule import OpenSchedule, extent
+from schedule.rewriting.window import affine_index
+from schedule.templates import Template
+from schedule.templates.structure import reuses_data
+from tir.arith.affine import coefficient, polynomial
+from tir.ir import Block, Call, Const, Expr, Node, Select, Store
+from tir.traverse import loads, variables, walk
+
+from .rule import Verdict
+
+
+class Inline(Template):
+    """Rule 2 of Ansor (table 1): a strictly inlineable stage is always inlined.
+
+    Strictly inlineable: no reduction, not an output, every index read a constant or an axis plus a constant, the axes in order
+    and none twice, no costly intrinsic and no choice, so that computing it again at each use costs nothing to speak of; or it
+    reads nothing at all. `costly` are the intrinsics too costly to compute again, None for all of them. With `once`, so is any
+    stage of which each element is read once, by one consumer: nothing is computed again then.
+    """
+
+    name = "inline"
+
+    def __init__(self, costly: tuple[str, ...] | None = None, once: bool = False):
+        self.costly = costly
+        self.once = once
+
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
+        b = state.block(block)
+        if b.is_reduction or state.is_output(block) or block in state.scheduled:
+            return Verdict.SKIP
+        if self.once and _read_once(state, block):
+            return Verdict.ONLY if _legal(state, block) else Verdict.SKIP
+        if loads(b.body) and any(isinstance(n, Select) or self._is_costly(n) for n in walk(b.body)):
+            return Verdict.SKIP
+        axes = [it.var.name for it in b.iters]
+        for load in loads(b.body):
+            read = [affine_index(i, axes) for i in load.indices if not isinstance(i, Const)]
+            used = [found[0] for found in read if found is not None]
+            if len(used) < len(read) or used != [axis for axis in axes if axis in used]:
+                return Verdict.SKIP
+        return Verdict.ONLY if _legal(state, block) else Verdict.SKIP
+
+    def _is_costly(self, node: Node) -> bool:
+        return isinstance(node, Call) and (self.costly is None or node.op in self.costly)
+
+    def change(self, new: OpenSchedule, block: str) -> None:
+        new.compute_inline(block)
+
+
+class InlineAgain(Template):
+    """A stage that several consumers read point by point, or one consumer more than once, may be computed again in each of them
+    instead of being kept: the exponentials of a softmax, say, of which one consumer takes the sum. Ansor leaves such stages where
+    they are. Not for what a block reads that reuses data."""
+
+    name = "inline again"
+
+    def applies(self, state: OpenSchedule, block: str) -> Verdict:
+        b = state.block(block)
+        if b.is_reduction or state.is_output(block) or block in state.scheduled or not isinstance(b.body, Store):
+            return Verdict.SKIP
+        consumers = [state.block(c) for c in state.get_consumers(block)]
+        buffer = b.body.buffer.name
+        if not consumers or any(reuses_data(c) or not _point_by_point(c, buffer) for c in consumers):
+            return Verdict.SKIP
+        return Verdict.APPLY if _legal(state, block) else Verdict.SKIP
+
+    def change(self, new: OpenSchedule, block: str) -> None:
+        new.compute_inline(block)
+
+
+def _legal(state: OpenSchedule, block: str) -> bool:
+    try:
+        state.copy().compute_inline(block)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _read_once(state: OpenSchedule, block: str) -> bool:
+    """Whether a block has one consumer, which reads each element once."""
+    body, consumers = state.block(block).body, state.get_consumers(block)
+    return isinstance(body, Store) and len(consumers) == 1 and _point_by_point(state.block(consumers[0]), body.buffer.name)
+
+
+def _point_by_point(consumer: Block, buffer: str) -> bool:
+    """Whether each point of a consumer reads one element of a buffer, and each another one."""
+    places = {x.indices for x in loads(consumer.body) if x.buffer.name == buffer}
+    lengths = {it.var.name: extent(it) for it in consumer.iters}
+    if len(places) != 1:
+        return False
+    (indices,) = places
+    used = [name for i in indices for name in variables(i)]
+    apart = len(set(used)) == len(used) and {name for name, n in lengths.items() if n > 1} <= set(used)
+    return apart and all(_counts(i, lengths) for i in indices)
+
+
+def _counts(index: Expr, lengths: dict[str, int]) -> bool:
+    """Whether an index is another one for each value of its axes: a number of which they are the digits."""
+    p = polynomial(index)
+    steps = sorted((abs(coefficient(p, name) or 0), lengths.get(name, 0)) for name in variables(index))
+    reach = 1
+    for step, length in steps:
+        if step < reach:
+            return False
+        reach = step * (length - 1) + reach
+    return True

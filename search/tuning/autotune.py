@@ -1,0 +1,84 @@
+"""The front door of tuning: `autotune` sets a run up, lets it happen, and gives back what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tir.ir import PrimFunc
+
+from ..measure import Candidate, Limits, Measurer
+from ..measure.reference import Workload
+from ..policy.protocol import Search
+from ..records import Records
+from ..task import Task
+from .budget import Budget
+from .events import Callback
+from .options import Options, check_budget, check_options
+from .result import NothingFound, Result
+from .session import default_candidate, drive, sessions
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from costmodel import CostModel
+    from schedule import OpenSchedule
+
+    from ..space.rules import Rule
+
+__all__ = ["NothingFound", "Result", "Search", "autotune", "default_candidate"]
+
+
+def autotune(
+    func: PrimFunc,
+    target: str | Target = "llvm",
+    trials: int | None = 64,
+    seconds: float | None = None,
+    *,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    search: str | Search | Callable[[Task], Search] | None = None,
+    model: str | CostModel | None = None,
+    space: str | Callable[[OpenSchedule], object] | None = None,
+    rules: Sequence[Rule] | None = None,
+    first: Sequence[Candidate] | None = None,
+    limits: Limits | None = None,
+    workload: Workload | None = None,
+    workers: int | None = None,
+    builder: str | None = None,
+    measurer: Callable[[Task], Measurer] | None = None,
+) -> Result:
+    """Search for the fastest schedule of `func`, measuring candidates on this machine.
+
+    The budget is `trials` new candidates, `seconds` of wall time, or whichever ends first. The first candidates are `first`, by
+    default the schedule that needs no measurement (`tir.default_schedule`), so that the result is never worse than that; then
+    those of the search; at the end some next to the best; then the leaders race, timed in turns.
+
+    `records`, a file or an open `Records`, is told of each candidate as it ends. What it holds of this function on this target
+    and processor the search is told at the start, so that a run goes on where the last one ended; the best recorded schedule is
+    in the final race.
+
+    `search` is "evolution" (the default) or "random", with the cost `model` "gbdt", "tile", "random", "none" or an object, in the
+    `space` "full", "ansor" or "limited", of a function that schedules with open numbers (`OpenSchedule`), or of other sketch
+    `rules`; or an object with the two methods of `Search`, or what makes
+    one of the task. `limits` bounds what one candidate may take; `workload` names the computation, so that float64 numpy is the
+    reference; `workers` build at once, with the module `builder`; or `measurer` makes another measurer of the task.
+
+    Ctrl-C ends the run and returns the best so far, or is passed on where there is none yet. The same seed gives the same data
+    and the same proposals as long as measurements don't influence them. Raises NothingFound if no candidate is valid, ValueError
+    for a bad budget, target or option, VerifyError (of `tir.verify`) for a function that is not well formed, RecordsError for a
+    file that cannot be used, WorkerError where workers cannot be started.
+    """
+    if measurer is not None and not (limits is workers is builder is None):
+        raise ValueError("limits, workers and builder are those of the local measurer; another measurer brings its own")
+    check_budget(trials, seconds)
+    options = Options(
+        records, seed, callbacks, search, model, space, rules, first, limits, workers=workers, builder=builder, measurer=measurer
+    )
+    check_options(options)
+    budget = Budget(trials, seconds, race=(limits or Limits()).race)
+    task = Task.of(func, target, workload=workload)
+    with sessions([task], budget, options, [callbacks]) as (session,):
+        interrupted = drive([session], session.turns())
+    return session.result(interrupted)

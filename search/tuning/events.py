@@ -1,0 +1,96 @@
+"""What a tuning run tells its callbacks, in order: Started, Prepared, then Measured, NewBest and RoundEnded as it goes, and
+Finished.
+
+A callback is any function of one event:
+
+    def show(event):
+        match event:
+            case NewBest(measurement, trials):
+                print(f"after {trials} trials: {measurement.seconds:.6f} s")
+
+    tir.autotune(func, callbacks=[show])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..measure import Measurement
+from ..task import Task
+
+if TYPE_CHECKING:
+    from .result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The run has begun; `trials` and `seconds` are its budget, None where unlimited."""
+
+    task: Task
+    trials: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The data are ready. `baseline` is the program as written; `numpy` seconds a call, if the workload has a numpy version;
+    `peak` the measured floating-point operations a second of the machine; `earlier` how many candidates of earlier runs the
+    search knows."""
+
+    baseline: Measurement
+    numpy: float | None
+    peak: float | None
+    sketches: int | None
+    earlier: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A candidate has ended, as the `trials`-th of the run; `outcomes` counts all so far, `best` is seconds (None while there
+    is none)."""
+
+    measurement: Measurement
+    trials: int
+    outcomes: dict[str, int]
+    best: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewBest:
+    """A candidate is the fastest so far, and its results are right."""
+
+    measurement: Measurement
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A batch of candidates has been measured. `correlation` is that of the cost model's ranking with what was measured, -1 to 1;
+    `scored_per_second` how many candidates it judges; None where unknown."""
+
+    trials: int
+    outcomes: dict[str, int]
+    best: float | None
+    elapsed: float
+    correlation: float | None = None
+    scored_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShootOut:
+    """The leading candidates are about to be timed in turns."""
+
+    contenders: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run has ended."""
+
+    result: Result
+
+
+Event = Started | Prepared | Measured | NewBest | RoundEnded | ShootOut | Finished
+Callback = Callable[[Event], None]

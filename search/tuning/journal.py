@@ -1,0 +1,178 @@
+"""What a run has found out about its task: measurements, the best of them, its records, and what callbacks are told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ..measure import BASELINE, NO_BASELINE, Baseline, Measurement, Measurer, count
+from ..measure.provenance import same_compiler, versions
+from ..records import Records, RecordsError
+from ..task import Task
+from .budget import Budget
+from .events import Callback, Event, Measured, NewBest
+from .result import PHASES, NothingFound, Result
+
+
+class Journal:
+    """Keeps what is known of a task, in memory and in `records`; callbacks are told as it grows.
+
+    `measurements` are the trials of this run, copies left out, and `outcomes` counts them. `earlier` are candidates of earlier
+    runs that the search is told of, `again` those that need not be measured again. `best` is the fastest checked candidate,
+    of earlier runs too. `problem` is what went wrong on the way. The rest are fields of `Result`.
+    """
+
+    def __init__(self, task: Task, budget: Budget, records: Records | None, seed: int, callbacks: Sequence[Callback]):
+        self.task, self.records = task, records
+        self._budget, self._callbacks = budget, callbacks
+        self.measurements: list[Measurement] = []
+        self.outcomes = count(())
+        self.baseline: Measurement | None = None
+        self.baseline_stopped: float | None = None
+        self.numpy: float | None = None
+        self.peak: float | None = None
+        self.tolerance: float | None = None
+        self.phases = dict.fromkeys(PHASES, 0.0)
+        self.scored_per_second: float | None = None
+        self.scored: dict[str, int] = {}
+        self.rules: dict[str, tuple[str, ...]] = {}
+        self.problem = ""
+        self._copied = False  # whether a candidate was the program as written, or another valid one, again
+        self._broken: set[int] = set()  # identities of what broke in a race
+        own = versions()
+        # What another compiler made of a trace says how fast it is, about; what failed then may work now.
+        known = records.of(task.key, task.target) if records is not None else []
+        told = [r for r in known if r.measurement.outcome == "ok" or same_compiler(r.versions, own)]
+        self.earlier = [r.measurement for r in told]
+        self.again = [r.measurement for r in told if same_compiler(r.versions, own)]
+        self._identifiers = {id(r.measurement): r.id for r in told}  # of the rows in the records
+        self._run = records.start(task, seed) if records is not None else ""
+        self.best = self._fastest()
+
+    def emit(self, event: Event) -> None:
+        for callback in self._callbacks:
+            callback(event)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time spent within as that of a phase."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phases[name] += time.monotonic() - start
+
+    @property
+    def progress(self) -> tuple[int, dict[str, int], float | None]:
+        """Trials, how many had each outcome, and the seconds of the best, as events tell them."""
+        return len(self.measurements), dict(self.outcomes), None if self.best is None else self.best.seconds
+
+    # --- what becomes known ------------------------------------------------------------------------------------------------
+
+    def prepared(self, baseline: Baseline, limit: float) -> None:
+        """The program as written has run, or was stopped after `limit` seconds."""
+        m = self.baseline = baseline.measurement
+        self.tolerance, self.problem = baseline.tolerance, self.problem or baseline.note
+        self.baseline_stopped = limit if m.outcome == "run_timeout" and m.message != NO_BASELINE else None
+
+    def measure_peak(self, measurer: Measurer) -> None:
+        """Keep the highest rate of arithmetic seen so far: other processes can only lower what one look finds."""
+        dtype = "float64" if any(b.dtype == "float64" for b in self.task.func.buffers) else "float32"
+        self.peak = max((p for p in (self.peak, measurer.peak(dtype)) if p is not None), default=None)
+
+    def add(self, measurement: Measurement) -> None:
+        """A candidate has ended. The same program as an earlier one cost no run, and counts as none."""
+        if measurement.duplicate:
+            self._copied |= measurement.outcome == "ok"
+            return
+        measurement = replace(measurement, ended=self._budget.elapsed)
+        self.measurements.append(measurement)
+        self.outcomes[measurement.outcome] += 1
+        self._budget.measured += 1
+        if (identifier := self._keep(Records.add, self._run, measurement)) is not None:
+            self._identifiers[id(measurement)] = identifier
+        checked = measurement.outcome == "ok" and measurement.max_error is not None
+        better = checked and (self.best is None or measurement.seconds < self.best.seconds)
+        if better:
+            self.best = measurement
+        self.emit(Measured(measurement, *self.progress))
+        if better:
+            self.emit(NewBest(measurement, len(self.measurements)))
+
+    def _keep(self, write: Callable[..., Any], *values: Any) -> Any:
+        """Call a method of the records that writes to them; a full disk or a damaged file is no reason to lose the search."""
+        if self.records is None:
+            return None
+        try:
+            return write(self.records, *values)
+        except RecordsError as error:
+            self.records, self.problem = None, f"not all was recorded: {error}"
+            return None
+
+    # --- the race ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def sound(self) -> list[Measurement]:
+        """What was measured, now and earlier, but for what broke in a race."""
+        return [m for m in (*self.measurements, *self.earlier) if id(m) not in self._broken]
+
+    @property
+    def written(self) -> Measurement | None:
+        """The program as written, if it is valid and did not break in a race."""
+        m = self.baseline
+        return m if m is not None and m.outcome == "ok" and id(m) not in self._broken else None
+
+    @property
+    def found(self) -> bool:
+        """Whether any candidate was valid, now or earlier, copies included."""
+        return self.outcomes["ok"] > 0 or self._copied or any(m.outcome == "ok" for m in self.earlier)
+
+    def raced(
+        self, entries: Sequence[tuple[Measurement, Measurement]], winner: tuple[Measurement, Measurement] | None, certain: bool
+    ) -> None:
+        """Candidates raced: each as it was before, and in the race. The `winner` is the best, and in the records nothing that is
+        known of here counts as faster, if that is `certain`."""
+        told = {self._identifiers[id(before)]: after for before, after in entries if self.recorded(before)}
+        identifier = None
+        if winner is not None:
+            before, self.best = winner
+            identifier = self._identifiers.get(id(before))
+            if identifier is None and self.best.candidate == BASELINE:  # what is to be found again has to be recorded
+                identifier = self._keep(Records.add, self._run, self.best)
+                told |= {} if identifier is None else {identifier: self.best}
+        if told:
+            self._keep(Records.race, self._run, told, identifier if certain else None)
+
+    def discard(self, broken: Sequence[Measurement]) -> None:
+        """Candidates that were valid broke in a race: the best is one of the others."""
+        self._broken |= {id(m) for m in broken}
+        self.best = self._fastest()
+
+    def _fastest(self) -> Measurement | None:
+        checked = (m for m in self.sound if m.outcome == "ok" and m.max_error is not None)
+        return min(checked, key=lambda m: m.seconds, default=None)
+
+    def recorded(self, m: Measurement) -> bool:
+        """Whether a measurement is in the records."""
+        return id(m) in self._identifiers
+
+    # --- the end -----------------------------------------------------------------------------------------------------------
+
+    def result(self, interrupted: bool) -> Result:
+        """The result; NothingFound if no candidate was valid, KeyboardInterrupt if there was no time for even one."""
+        baseline = self.baseline if self.baseline is not None and self.baseline.outcome == "ok" else None
+        best = self.best or baseline
+        if interrupted and best is None:
+            raise KeyboardInterrupt("before anything was found")
+        if best is None or not (interrupted or self.found):
+            raise NothingFound(self.task, self.measurements)
+        return Result(
+            task=self.task, trace=best.candidate.trace, seconds=best.seconds, outcomes=dict(self.outcomes),
+            baseline=None if baseline is None else baseline.seconds, baseline_stopped=self.baseline_stopped, numpy=self.numpy,
+            max_error=best.max_error, tolerance=self.tolerance, peak=self.peak, elapsed=self._budget.elapsed,
+            interrupted=interrupted, problem=self.problem, measurements=tuple(self.measurements), earlier=len(self.earlier),
+            phases=dict(self.phases), scored_per_second=self.scored_per_second, scored=dict(self.scored), rules=self.rules,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""The final race: who is in it, who wins it, and what is recorded of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..measure import BASELINE, BROKEN, Candidate, Measurement, Measurer
+from .budget import Budget
+from .events import ShootOut
+from .journal import Journal
+
+LEADERS = 4  # candidates in the race, at most, beside the first ones
+MARGIN = 1.15  # how much slower than the best a candidate may be to be in it
+CHANCE = 4.0  # how much slower a first candidate may be
+DISTURBED = 2.0  # times as slow as before is no property of a program, if all of them are
+
+Entry = tuple[Measurement, Measurement]  # of one candidate: before the race, and in it
+
+
+def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[Candidate]) -> None:
+    """Time the leading candidates (then numpy) in turns in one process, and let the fastest of them be the best. Where all of
+    them fail and some break, those next to them race. `first` are the first candidates of the run."""
+    while contenders := leaders(journal.best, journal.sound, first, journal.written if journal.found else None):
+        journal.emit(ShootOut(tuple(contenders)))
+        with journal.phase("race"):
+            known = journal.task.workload is not None
+            comparison = measurer.compare([m.candidate for m in contenders], numpy=known, seconds=budget.race)
+            journal.measure_peak(measurer)
+        entries = list(zip(contenders, comparison.candidates, strict=True))
+        busy = disturbed([entry for entry in entries if journal.recorded(entry[0])])
+        valid = [entry for entry in entries if entry[1].outcome == "ok"]
+        journal.raced(entries, winner(valid, first) if valid else None, certain=not busy)
+        if comparison.numpy:
+            journal.numpy = statistics.median(comparison.numpy)
+        if comparison.tolerance is not None:
+            journal.tolerance = comparison.tolerance
+        if valid:
+            journal.baseline = next((after for _, after in valid if after.candidate == BASELINE), journal.baseline)
+            return
+        broken = [before for before, after in entries if after.outcome in BROKEN]
+        if not broken:
+            return
+        journal.discard(broken)
+
+
+def leaders(
+    best: Measurement | None, measured: Sequence[Measurement], first: Sequence[Candidate], written: Measurement | None
+) -> list[Measurement]:
+    """The few fastest of what was `measured`, `best` before all, each program once; of the first candidates, which were timed
+    when the machine may have been busier than ever after, all that are not far slower; and the program as `written` if it is
+    about as fast. Where there is no best, that one alone."""
+    if best is None:
+        return [] if written is None else [written]
+    valid = sorted((m for m in measured if m.outcome == "ok"), key=lambda m: m.seconds)
+    found = [best]
+
+    def take(candidates: Sequence[Measurement]) -> None:
+        for m in candidates:
+            if not any(m is f or (m.digest and m.digest == f.digest) for f in found):
+                found.append(m)
+
+    take([m for m in valid if not m.cut and m.seconds <= MARGIN * best.seconds])
+    del found[LEADERS:]
+    take([m for m in valid if m.seconds <= CHANCE * best.seconds and m.candidate in first])
+    known = any(m.candidate == BASELINE for m in found)  # of an earlier run
+    return [*found, written] if written is not None and written.seconds <= MARGIN * best.seconds and not known else found
+
+
+def winner(raced: Sequence[Entry], first: Sequence[Candidate]) -> Entry:
+    """The fastest of those that raced: all were disturbed alike, and disturbances only ever slow down. One of the first
+    candidates, which nobody searched for, gives way only to one that was faster in three of four rounds: the fastest of several
+    that are alike is one that had luck."""
+    fastest = min(raced, key=_lower_quartile)
+    default = min((entry for entry in raced if entry[1].candidate in first), key=_lower_quartile, default=fastest)
+    gains = [d / f for d, f in zip(default[1].samples, fastest[1].samples, strict=False)]
+    return fastest if np.quantile(gains, 0.25) > 1 else default
+
+
+def disturbed(raced: Sequence[Entry]) -> bool:
+    """Whether everything took much longer than before: then the machine was busy."""
+    return bool(raced) and all(after.seconds > DISTURBED * before.seconds for before, after in raced)
+
+
+def _lower_quartile(entry: Entry) -> float:
+    return float(np.quantile(entry[1].samples, 0.25))

@@ -1,0 +1,96 @@
+"""What a tuning run found, or why it found nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..measure import Measurement, count
+from ..task import Task
+
+if TYPE_CHECKING:
+    from codegen import Kernel
+    from schedule import Schedule
+
+PHASES = ("prepare", "propose", "build", "run", "race")
+MEASURING = ("run", "race")
+
+
+class NothingFound(RuntimeError):
+    """No candidate was valid. `outcomes` counts what became of them, `reasons` gives the commonest message of each kind."""
+
+    def __init__(self, task: Task, measurements: Sequence[Measurement]):
+        self.task = task
+        self.outcomes = count(measurements)
+        self.reasons: dict[str, str] = {}
+        for kind in self.outcomes:
+            messages = Counter(m.message for m in measurements if m.outcome == kind and m.message)
+            if messages:
+                self.reasons[kind] = messages.most_common(1)[0][0]
+        kinds = ", ".join(f"{n} {kind}" for kind, n in self.outcomes.items() if n) or "no candidate was proposed"
+        lines = [f"no valid candidate for {task.name}: {kinds}"]
+        lines += [f"  {kind}: {message.splitlines()[0]}" for kind, message in self.reasons.items()]
+        super().__init__("\n".join(lines))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found. `seconds` is the median time of the best schedule, `trace` that schedule as JSON data (None: as written).
+
+    `outcomes` counts the trials by kind. `baseline` is the program as written in seconds (`baseline_stopped` the seconds after
+    which it was stopped, if it was), `numpy` the workload in numpy, timed in turns with the best; None where not measured.
+    `max_error` and `tolerance` are relative to the size of each element (`tir.workloads`). `peak` is the machine's
+    floating-point operations a second, as measured. `interrupted` says that Ctrl-C ended the run before its budget was used up;
+    `problem`, if not empty, what else did, or why not all was recorded.
+
+    `measurements` are the trials in order, `earlier` how many recorded ones of this task the search was told of before. `phases`
+    are the seconds spent on each of PHASES; `scored_per_second` is how many candidates the cost model judges, if the search says
+    so; `scored` is how many rows it judged: `symbolic`, by formulas that many rows share, and `concrete`, each lowered by itself;
+    `rules` are the sketch rules that made each sketch, by its name.
+    """
+
+    task: Task
+    trace: Any
+    seconds: float
+    outcomes: dict[str, int]
+    baseline: float | None
+    baseline_stopped: float | None
+    numpy: float | None
+    max_error: float | None
+    tolerance: float | None
+    peak: float | None
+    elapsed: float
+    interrupted: bool
+    problem: str
+    measurements: tuple[Measurement, ...] = field(repr=False)
+    earlier: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+    scored_per_second: float | None = None
+    scored: dict[str, int] = field(default_factory=dict)
+    rules: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The best schedule, replayed on the function."""
+        from schedule import Schedule, Trace, replay
+
+        return Schedule(self.task.func) if self.trace is None else replay(self.task.func, Trace.from_json(self.trace))
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The best kernel, built in this process when first asked for."""
+        import codegen
+
+        return codegen.build(self.schedule.func, codegen.Target(self.task.target))
+
+    @property
+    def trials(self) -> int:
+        return sum(self.outcomes.values())
+
+    @property
+    def measuring(self) -> float:
+        """The share of the elapsed time that went to running candidates, to time and to check them, 0 to 1."""
+        return sum(self.phases.get(name, 0.0) for name in MEASURING) / self.elapsed if self.elapsed else 0.0

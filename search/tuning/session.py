@@ -1,0 +1,318 @@
+"""The tuning of one task: propose candidates, measure them, write them down, tell the search. It goes in steps, so that several
+tasks can share a budget; here is also how a run of such sessions goes from start to end."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.backend import backend
+from costmodel import WarmUp
+from schedule import ScheduleError
+from tir.ir import PrimFunc
+from tir.verify import VerifyError, verify
+
+from ..measure import BuildsAhead, Candidate, Limits, LocalMeasurer, Measurement, Measurer, Pauses, WorkerError
+from ..policy.protocol import Polishes, Search, WarmStarts
+from ..policy.ranking import correlation
+from ..policy.warm_start import examples, is_of
+from ..records import Records
+from ..space.sketch import Sketch
+from ..task import Task
+from .budget import Budget
+from .events import Callback, Finished, Prepared, RoundEnded, Started
+from .journal import Journal
+from .options import Options
+from .race import LEADERS, race
+from .result import Result
+
+IDLE = 100  # candidates in a row that were copies of earlier ones before the space counts as exhausted
+WRITTEN = 0.06  # share of a budget in seconds, at most, that the program as written gets
+ONE_THREAD = 3.0  # seconds that one thread of a GPU gets for the program as written
+
+
+Turn = tuple["Session", int, bool]  # who measures, how many candidates, and whether next to the best
+Beginning = tuple[Search, Sequence[Candidate], Sequence[Candidate]]  # a search, the first candidates, and the first of the search
+
+
+class Session:
+    """A task that is tuned as far as it is asked to; a context manager that ends its worker processes.
+
+    Nothing is started before the first `step`. `error` is why it cannot go on, if workers can't.
+    """
+
+    def __init__(self, task: Task, budget: Budget, options: Options, records: Records | None, callbacks: Sequence[Callback]):
+        self.task = task
+        self.error: WorkerError | None = None
+        self._budget, self._options = budget, options
+        self._limits = _limits(task, options.limits or Limits(), budget)
+        self._journal = Journal(task, budget, records, options.seed, callbacks)
+        self._rng = np.random.default_rng(options.seed)
+        self._stack = ExitStack()
+        self._measurer: Measurer | None = None
+        self._search: Search | None = None
+        self._first: Sequence[Candidate] = ()  # the candidates measured before those of the search
+        self._measured = 0  # copies included
+        self._idle = 0  # candidates in a row that were copies of earlier ones
+        self._exhausted = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def best(self) -> Measurement | None:
+        """The fastest checked candidate so far, of earlier runs too."""
+        return self._journal.best
+
+    @property
+    def trials(self) -> int:
+        """How many candidates this session has measured, copies of earlier ones left out."""
+        return len(self._journal.measurements)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the search has nothing new to propose, or nothing can be measured."""
+        return self.error is not None or self._exhausted
+
+    def turns(self) -> Iterator[Turn]:
+        """Turns until the budget or the space is used up, where the whole budget is for this task."""
+        while not self._budget.spent and not self.exhausted:
+            polishes = self._search is None or isinstance(self._search, Polishes)
+            spent = sum(self._journal.phases[name] for name in ("propose", "build", "run"))
+            yield (self, *self._budget.share(polishes, spent / self._measured if self._measured else 0.0))
+
+    def step(self, n: int, polish: bool = False) -> None:
+        """Measure at most `n` more candidates, next to the best if `polish`. The first step also prepares the data, and measures
+        the first candidates, all of them."""
+        try:
+            if self._search is None:
+                self._start(n)
+            else:
+                self._continue(self._search, n, polish)
+        except WorkerError as error:
+            self.error, self._journal.problem = error, str(error)
+
+    def pause(self) -> None:
+        """Let go of the worker processes until the next step, where the measurer can."""
+        if isinstance(self._measurer, Pauses):
+            self._measurer.pause()
+
+    def race(self) -> None:
+        """Let the leading candidates race."""
+        try:
+            if self._measurer is not None and self.error is None:
+                race(self._journal, self._measurer, self._budget, self._first)
+        except WorkerError as error:
+            self.error, self._journal.problem = error, str(error)
+
+    def result(self, interrupted: bool) -> Result:
+        """What was found; NothingFound if nothing was, WorkerError if for want of workers, KeyboardInterrupt if for want of
+        time."""
+        if self.error is not None and (self.best is None or self._measurer is None):
+            raise self.error
+        result = self._journal.result(interrupted)
+        self._journal.emit(Finished(result))
+        return result
+
+    # --- the beginning -------------------------------------------------------------------------------------------------
+
+    def _start(self, n: int) -> None:
+        """Prepare, tell the search what is known, and measure the first candidates and others of the search, about `n` in all."""
+        journal, budget = self._journal, self._budget
+        own = (budget.trials, budget.seconds) if budget.tasks == 1 else (None, None)
+        journal.emit(Started(self.task, *own))
+        self._measurer = self._stack.enter_context(self._make_measurer())
+        self._measurer.remember(journal.again)
+        with journal.phase("prepare"):
+            self._search, self._first, proposed = self._prepare(self._measurer, n)
+        if self._first:
+            self._round(self._first)
+        if proposed and not (self._first and budget.late):  # a budget that is used up is good for one candidate
+            self._round(proposed)
+
+    def _make_measurer(self) -> Measurer:
+        o = self._options
+        if o.measurer is None:
+            return LocalMeasurer(self.task, workers=o.workers, builder=o.builder, limits=self._limits, seed=o.seed)
+        made = o.measurer(self.task)
+        if not all(hasattr(made, method) for method in ("__enter__", "prepare", "measure", "compare")):
+            raise ValueError(f"measurer takes what makes a search.Measurer of a task; it made {made!r}")
+        return made
+
+    def _prepare(self, measurer: Measurer, n: int) -> Beginning:
+        """While the program as written runs, on one thread, another makes the search and has its first candidates built."""
+        journal = self._journal
+        prepared = threading.Event()
+        aside = ThreadPoolExecutor(1)
+        beginning = aside.submit(self._begin, measurer, n, prepared)
+        try:
+            baseline = measurer.prepare()
+            prepared.set()
+            search, first, proposed = beginning.result()
+        finally:
+            prepared.set()
+            aside.shutdown(wait=False)  # Ctrl-C does not wait for what it does
+        journal.prepared(baseline, self._limits.baseline)
+        if self.task.workload is not None:
+            samples = measurer.compare([], numpy=True, rounds=3, seconds=1.0).numpy
+            journal.numpy = statistics.median(samples) if samples else None
+        journal.measure_peak(measurer)
+        sketches = len(search.sketches) if hasattr(search, "sketches") else None
+        journal.emit(Prepared(baseline.measurement, journal.numpy, journal.peak, sketches, len(journal.earlier)))
+        return search, first, proposed
+
+    def _begin(self, measurer: Measurer, n: int, prepared: threading.Event) -> Beginning:
+        """The search, told what is known. The candidates are built until the program as written has run."""
+        journal = self._journal
+        search, first = self._make_search()
+        if isinstance(search, WarmUp):
+            search.warm_up()
+        if journal.records is not None and isinstance(search, WarmStarts):
+            with Records(journal.records.path, create=False) as records:  # a connection serves one thread
+                search.warm_start(examples(records, self.task))
+        own = {s.name: s for s in getattr(search, "sketches", ()) if isinstance(s, Sketch)}
+        journal.rules = {"default": ("no search: tir.default_schedule",), **{name: s.rules for name, s in own.items()}}
+        # Candidates of other sketches that have the name of one of the search's are left out.
+        known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
+        if known:
+            search.tell(known)
+        first = first[: self._budget.left]
+        proposed = _candidates(search.propose(n - len(first), self._rng)) if n > len(first) else ()
+        if isinstance(measurer, BuildsAhead):
+            measurer.build_ahead([*first, *proposed], prepared.is_set)
+        return search, first, proposed
+
+    def _make_search(self) -> tuple[Search, Sequence[Candidate]]:
+        """What proposes candidates, and those to begin with."""
+        o = self._options
+        search: Any = o.search
+        if search is None or isinstance(search, str):
+            from ..policy import strategies
+
+            search = strategies.search(self.task, search or "evolution", o.model or "gbdt", o.space or "full", o.rules)
+        elif isinstance(search, type) or not isinstance(search, Search):
+            search = search(self.task)
+        if o.first is not None:
+            return search, o.first(self.task) if callable(o.first) else o.first
+        try:
+            return search, [default_candidate(self.task)]
+        except ScheduleError as error:  # no reason not to search
+            self._journal.problem = f"there is no default schedule: {error}"
+            return search, []
+
+    # --- rounds --------------------------------------------------------------------------------------------------------
+
+    def _continue(self, search: Search, n: int, polish: bool) -> None:
+        """One round of at most `n` candidates, next to the best if `polish` and the search can."""
+        with self._journal.phase("propose"):
+            proposed: Sequence[Candidate] = ()
+            if polish and isinstance(search, Polishes):
+                proposed = _candidates(search.polish(n, self._rng))
+            proposed = proposed or _candidates(search.propose(n, self._rng))
+        before = self.trials
+        if proposed:
+            self._round(proposed)
+        self._idle = 0 if self.trials > before else self._idle + len(proposed)
+        self._exhausted = not proposed or self._idle >= IDLE
+
+    def _round(self, proposed: Sequence[Candidate]) -> None:
+        """Measure candidates, tell the search what became of them, and callbacks what the search says of itself."""
+        journal, measurer, search = self._journal, self._measurer, self._search
+        told: list[Measurement] = []
+        built, ran = measurer.build_seconds, measurer.run_seconds
+        for measurement in measurer.measure(proposed):
+            told.append(measurement)
+            self._measured += 1
+            journal.add(measurement)
+            best = 0.0 if journal.best is None else journal.best.seconds
+            self._budget.rounds[self.task.key] = LEADERS * best + (journal.numpy or 0.0)
+            if self._budget.late:
+                break
+        journal.phases["build"] += measurer.build_seconds - built
+        journal.phases["run"] += measurer.run_seconds - ran
+        with journal.phase("propose"):
+            search.tell(told)
+        journal.scored_per_second = getattr(search, "scored_per_second", None)
+        journal.scored = dict(getattr(search, "scored", {}))
+        ranked = getattr(search, "rank_correlation", None)
+        ranked = correlation(told) if ranked is None else ranked
+        journal.emit(RoundEnded(*journal.progress, self._budget.elapsed, ranked, journal.scored_per_second))
+
+
+def _candidates(proposed: Sequence[Candidate]) -> Sequence[Candidate]:
+    """What a search proposed; TypeError if that is anything but candidates, which is a mistake of a search of one's own."""
+    if not isinstance(proposed, Sequence) or not all(isinstance(c, Candidate) for c in proposed):
+        raise TypeError(f"a search proposes a list of search.Candidate, empty where it has no more; got {proposed!r}")
+    return proposed
+
+
+@contextmanager
+def sessions(
+    tasks: Sequence[Task], budget: Budget, options: Options, callbacks: Sequence[Sequence[Callback]]
+) -> Iterator[list[Session]]:
+    """A session of each task, with its callbacks. VerifyError, before anything is done, if one of them is not well formed."""
+    for task in tasks:
+        _check(task.func)
+    with ExitStack() as stack:
+        records = options.records
+        if isinstance(records, (str, Path)):
+            records = stack.enter_context(Records(records))
+        made = (Session(task, budget, options, records, own) for task, own in zip(tasks, callbacks, strict=True))
+        yield [stack.enter_context(session) for session in made]
+
+
+def drive(tuned: Sequence[Session], turns: Iterable[Turn]) -> bool:
+    """A run: give the turns, then let the leaders of each session race. Only one at a time has worker processes. Ctrl-C ends it;
+    returns whether it did."""
+    active: Session | None = None
+
+    def activate(session: Session) -> Session:
+        nonlocal active
+        if active is not None and active is not session:
+            active.pause()
+        active = session
+        return session
+
+    try:
+        for session, n, polish in turns:
+            activate(session).step(n, polish)
+        for session in tuned:
+            activate(session).race()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def default_candidate(task: Task) -> Candidate:
+    """The schedule that needs no measurement, as a candidate."""
+    return Candidate("default", (), task.default_trace())
+
+
+def _limits(task: Task, limits: Limits, budget: Budget) -> Limits:
+    """The limits with one for the program as written, which is only there to be compared with: it may not eat up a budget in
+    seconds, and on a GPU it is for one thread."""
+    device, known = backend(task.target).device is not None, task.workload is not None
+    most = limits.baseline
+    if budget.seconds is not None and (known or not device):
+        most = min(most, 10.0, max(2.0, WRITTEN * budget.seconds / budget.tasks))
+    if known and device:
+        most = min(most, ONE_THREAD)
+    return replace(limits, baseline=most)
+
+
+def _check(func: PrimFunc) -> None:
+    """VerifyError for a program that is wrong, as one that leaves its arrays; one without iterations has nothing to be wrong."""
+    report = verify(func)
+    if any(not f.message.endswith("extents must be at least 1") for f in report.errors):
+        raise VerifyError(report)

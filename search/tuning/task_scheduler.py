@@ -1,0 +1,244 @@
+"""Tuning several functions under one budget: a scheduler gives each round to the task from which most is hoped for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tir.ir import PrimFunc
+
+from ..measure import Candidate, Limits, Measurer, WorkerError
+from ..measure.reference import Workload
+from ..policy.protocol import Search
+from ..records import Records
+from ..task import Task
+from .allocation import Allocation, History, Objective, choose, expel, group
+from .budget import BATCH, Budget
+from .events import Event
+from .options import Options, check_budget, check_options
+from .result import NothingFound, Result
+from .session import Session, Turn, drive, sessions
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from costmodel import CostModel
+
+LEAST = 4  # candidates of a round, unless the budget is too small for that
+ROUNDS = 4  # a task, on average, at least
+STRATEGIES = ("gradient", "round-robin")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function to tune among others. `weight` says how often it is called, `workload` which named computation it is, if it is
+    one."""
+
+    func: PrimFunc
+    weight: float = 1.0
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round that a task got: its number among the tasks that differ, its trials, its best seconds after it (infinite while
+    there is no valid candidate), and the objective over all tasks (infinite while one has none)."""
+
+    task: int
+    trials: int
+    seconds: float
+    objective: float
+
+
+@dataclass(frozen=True)
+class TasksResult:
+    """What a run over several tasks found: a `Result` for each function, in the order given (None where nothing valid was found),
+    the objective over their times, the rounds in order, whether Ctrl-C ended the run, and for each function without a result
+    the reason, empty for the others."""
+
+    results: tuple[Result | None, ...]
+    objective: float
+    rounds: tuple[Round, ...] = field(repr=False)
+    elapsed: float = 0.0
+    interrupted: bool = False
+    problems: tuple[str, ...] = ()
+
+    @property
+    def trials(self) -> int:
+        return sum(r.trials for r in self.rounds)
+
+
+def tune_tasks(
+    tasks: Sequence[PrimFunc | Subject],
+    target: str | Target = "llvm",
+    trials: int | None = None,
+    seconds: float | None = None,
+    *,
+    objective: Objective | None = None,
+    strategy: str = "gradient",
+    allocation: Allocation | None = None,
+    records: str | Path | Records | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callable[[Task, Event], None]] = (),
+    search: str | Callable[[Task], Search] | None = None,
+    model: str | CostModel | None = None,
+    space: str | None = None,
+    first: Callable[[Task], Sequence[Candidate]] | None = None,
+    limits: Limits | None = None,
+    measurer: Callable[[Task], Measurer] | None = None,
+) -> TasksResult:
+    """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
+
+    What is made small is `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
+    times the weight of its `Subject`. Equal functions are tuned once. Each task gets a round first; then the one from which the
+    steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds the
+    constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a task,
+    and that callbacks get the task with each event.
+
+    Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
+    VerifyError (of `tir.verify`) for a function that is not well formed.
+    """
+    if not isinstance(tasks, Sequence):
+        raise ValueError(f"tasks takes a list of functions or Subjects, got a {type(tasks).__name__}")
+    subjects = [t if isinstance(t, Subject) else Subject(t) for t in tasks]
+    _check(subjects, trials, seconds, objective, strategy)
+    options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
+    check_options(options)
+    if isinstance(search, Search) and not isinstance(search, type):
+        raise ValueError(f"several tasks need a search each: a name, or what makes one of a task; got {search!r}")
+    own = [Task.of(s.func, target, workload=s.workload) for s in subjects]
+    unique = list({(t.key, t.workload): t for t in own}.values())
+    place = [next(n for n, u in enumerate(unique) if (u.key, u.workload) == (t.key, t.workload)) for t in own]
+
+    def value(found: Sequence[float]) -> float:
+        each = [found[n] for n in place]
+        return objective(each) if objective is not None else float(np.dot([s.weight for s in subjects], each))
+
+    budget = Budget(trials, seconds, race=(limits or Limits()).race, tasks=len(unique))
+    labelled = [[partial(callback, task) for callback in callbacks] for task in unique]
+    with sessions(unique, budget, options, labelled) as tuned:
+        scheduler = _Scheduler(tuned, budget, value, strategy, allocation or Allocation(), seed)
+        interrupted = drive(tuned, scheduler.turns())
+    found = [_result(session, interrupted) for session in tuned]
+    total = _total(value, [math.inf if r is None else r.seconds for r, _ in found])
+    results, problems = zip(*(found[n] for n in place), strict=True)
+    return TasksResult(results, total, tuple(scheduler.rounds), budget.elapsed, interrupted, problems)
+
+
+def _check(
+    subjects: Sequence[Subject], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
+) -> None:
+    if not subjects:
+        raise ValueError("there is nothing to tune: tasks is empty")
+    check_budget(trials, seconds)
+    if trials is not None and trials < len(subjects):
+        raise ValueError(f"{len(subjects)} tasks need at least one trial each, got trials={trials}")
+    if objective is not None and not callable(objective):
+        raise ValueError(f"objective takes a function of the list of seconds, got {objective!r}")
+    if strategy not in STRATEGIES:
+        raise ValueError(f"no strategy is named {strategy!r}; there are: {', '.join(STRATEGIES)}")
+    if bad := [s.weight for s in subjects if not s.weight > 0]:
+        raise ValueError(f"the weight of a task must be positive, got {bad[0]}")
+
+
+def _size(trials: int | None, tasks: int) -> int:
+    """Candidates of a round: where the budget is small fewer, so that each task gets a first round and there are some to give."""
+    if trials is None:
+        return BATCH
+    return min(BATCH, trials // tasks, max(LEAST, trials // (ROUNDS * tasks)))
+
+
+def _total(value: Objective, seconds: Sequence[float]) -> float:
+    return value(seconds) if all(map(math.isfinite, seconds)) else math.inf
+
+
+def _result(session: Session, interrupted: bool) -> tuple[Result | None, str]:
+    """What a session found, and why it found nothing."""
+    try:
+        return session.result(interrupted), ""
+    except (NothingFound, WorkerError, KeyboardInterrupt) as error:
+        return None, str(error)
+
+
+class _Scheduler:
+    """Decides who is next in one call of `tune_tasks`."""
+
+    def __init__(
+        self, tuned: Sequence[Session], budget: Budget, value: Objective, strategy: str, allocation: Allocation, seed: int
+    ):
+        self._sessions, self._budget, self._value = tuned, budget, value
+        self._strategy, self._allocation = strategy, allocation
+        self._rng = np.random.default_rng(seed)
+        self._histories = [History(s.task.flop, group(s.task.func, s.task.flop)) for s in tuned]
+        self._size = _size(budget.trials, len(tuned))
+        self._polished: set[int] = set()
+        self.rounds: list[Round] = []
+
+    def turns(self) -> Iterator[Turn]:
+        """Rounds of tasks until the budget or all spaces are used up."""
+        while not self._budget.spent:
+            task = self._polish()
+            polish = task is not None
+            if task is None and (task := self._choose()) is None:
+                return
+            session = self._sessions[task]
+            before = session.trials
+            yield session, self._size if self._budget.left is None else min(self._size, self._budget.left), polish
+            self._ended(task, session.trials - before)
+
+    def _choose(self) -> int | None:
+        if self._strategy == "round-robin":
+            alive = [n for n, h in enumerate(self._histories) if not h.dead]
+            return min(alive, key=lambda n: self._histories[n].rounds, default=None)
+        return choose(self._histories, self._value, self._allocation, self._rng)
+
+    def _polish(self) -> int | None:
+        """In the last part of the budget, the tasks one after the other, those that weigh most first."""
+        if not self._budget.polishing or any(not h.rounds for h in self._histories):
+            return None
+        seconds = np.array([h.seconds if math.isfinite(h.seconds) else 0.0 for h in self._histories])
+        gains = [self._value(seconds) - self._value(np.where(np.arange(len(seconds)) == n, 0.9, 1.0) * seconds)
+                 for n in range(len(seconds))]  # fmt: skip
+        left = [n for n in np.argsort(gains)[::-1].tolist() if n not in self._polished and not self._histories[n].dead]
+        self._polished.update(left[:1])
+        return left[0] if left else None
+
+    def _ended(self, task: int, trials: int) -> None:
+        """Write down a round, and who gets no more."""
+        session, history = self._sessions[task], self._histories[task]
+        history.best.append(math.inf if session.best is None else session.best.seconds)
+        patience = self._allocation.patience
+        hopeless = not math.isfinite(history.seconds) and history.rounds >= 3
+        history.dead = session.exhausted or hopeless or (patience is not None and history.idle >= patience)
+        expel(self._histories, self._allocation)
+        self.rounds.append(Round(task, trials, history.seconds, _total(self._value, [h.seconds for h in self._histories])))
+
+
+def geometric_mean_speedup(references: Sequence[float]) -> Objective:
+    """The objective that makes the geometric mean of the speed-ups over reference seconds large (Ansor, table 2, f3)."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        return -math.exp(sum(math.log(r / max(s, 1e-12)) for r, s in zip(references, seconds, strict=True)) / len(references))
+
+    return objective
+
+
+def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: Sequence[float]) -> Objective:
+    """The objective that sums the times of networks, each given as pairs of a task's number and how often it is called, and sees
+    no gain in one that is below its limit in seconds (Ansor, table 2, f2)."""
+
+    def objective(seconds: Sequence[float]) -> float:
+        times = (sum(count * seconds[n] for n, count in group) for group in groups)
+        return sum(max(t, limit) for t, limit in zip(times, limits, strict=True))
+
+    return objective
+
+
+__all__ = [
+    "Allocation", "Objective", "Round", "Subject", "TasksResult", "geometric_mean_speedup", "latency_requirements", "tune_tasks",
+]  # fmt: skip

@@ -1,0 +1,106 @@
+"""Dot products of narrow numbers become one instruction, where the processor has it, and compute the same everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tir
+from schedule import Schedule
+from tests.schedule.harness import same_numbers
+from tests.schedule.primitives.blocks.test_tensorize import dot, tiled
+from tir import te
+from tir.interpreter import run
+
+VNNI = ("+avx512f", "+avx512vl", "+avx512vnni")
+BF16 = ("+avx512f", "+avx512vl", "+avx512bf16")
+
+HOST = set(tir.Target("llvm").mattr.split(","))
+needs = {
+    "vpdpbusd": pytest.mark.skipif(not HOST.issuperset(VNNI), reason="this processor has no AVX-512 VNNI"),
+    "vdpbf16ps": pytest.mark.skipif(not HOST.issuperset(BF16), reason="this processor has no AVX-512 BF16"),
+}
+
+
+def scheduled(kind: str, m: int = 7, k: int = 5):
+    """The function and the schedule with the intrinsic."""
+    func = dot(m, 32, k) if kind == "vpdpbusd" else dot(m, 32, k, 2, "bfloat16", "bfloat16", "float32")
+    s = Schedule(func)
+    s.tensorize(tiled(s), "dot_16x4_vnni" if kind == "vpdpbusd" else "dot_16x2_bf16")
+    s.decompose_reduction("C_o", "ko")
+    return func, s.func
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=needs[k]) for k in needs])
+@pytest.mark.parametrize("k", [1, 5, 13])
+def test_one_instruction(kind, k):
+    before, after = scheduled(kind, k=k)
+    kernel = tir.build(after)
+    assert kind in kernel.asm()
+    assert ".gather" not in kernel.llvm_ir()
+    same_numbers(before, after)
+
+
+@pytest.mark.parametrize("kind", sorted(needs))
+def test_other_processors_run_plain_vector_code(kind):
+    before, after = scheduled(kind)
+    target = tir.Target("llvm", mcpu="x86-64-v3")
+    kernel = tir.build(after, target)
+    assert kind not in kernel.asm() and "x86.avx512" not in kernel.llvm_ir()
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 3, [d.value for d in p.shape]) for p in before.buffers]
+    if kind == "vpdpbusd":
+        arrays = [a.astype(p.dtype) for a, p in zip(arrays, before.buffers, strict=True)]
+    else:
+        narrow = [(a.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for a in arrays[:2]]
+        arrays = [*narrow, arrays[2].astype(np.float32)]
+    other = [a.copy() for a in arrays]
+    kernel(*arrays)
+    run(before, *other)
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, other, strict=True))
+
+
+@pytest.mark.parametrize("kind", [pytest.param("vdpbf16ps", marks=needs["vdpbf16ps"])])
+def test_rounding_is_that_of_the_program(kind):
+    """Each product is exact in float32 and each sum is rounded, the second pair first, as the program says."""
+    _, after = scheduled(kind, k=13)
+    rng = np.random.default_rng(1)
+    a, b = (
+        (rng.standard_normal(shape).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        for shape in ((7, 26), (13, 32, 2))
+    )
+    c, d = np.zeros((7, 32), np.float32), np.zeros((7, 32), np.float32)
+    tir.build(after)(a, b, c)
+    run(after, a, b, d)
+    assert np.array_equal(c, d)
+
+
+@needs["vpdpbusd"]
+def test_extreme_bytes_wrap_and_do_not_saturate():
+    _, after = scheduled("vpdpbusd", k=13)
+    a, b = np.full((7, 52), 255, np.uint8), np.full((13, 32, 4), -128, np.int8)
+    b[:, ::2] = 127
+    c = np.zeros((7, 32), np.int32)
+    tir.build(after)(a, b, c)
+    assert np.array_equal(c, a.astype(np.int32) @ b.transpose(0, 2, 1).reshape(52, 32).astype(np.int32))
+
+
+@needs["vpdpbusd"]
+def test_what_is_no_dot_product_stays_as_it_is():
+    """Signs exchanged, elements of a lane not side by side: no instruction, the same numbers."""
+    for func in (dot(7, 32, 5, 4, "int8", "int8"), dot(7, 32, 5, 4, "int8", "uint8")):
+        s = Schedule(func)
+        s.vectorize(tiled(s))
+        s.unroll("ki")
+        same_numbers(func, s.func)
+    A, B = te.placeholder((7, 4), "uint8", name="A"), te.placeholder((4, 16), "int8", name="B")
+
+    def row(i, j):
+        terms = [A[i, k].astype("int32") * B[k, j].astype("int32") for k in range(4)]
+        return terms[0] + terms[1] + terms[2] + terms[3] + A[i, 0].astype("int32")
+
+    func = te.create_prim_func([A, B, te.compute((7, 16), row, name="C")])
+    s = Schedule(func)
+    s.vectorize("j")
+    assert "vpdpbusd" not in tir.build(s.func).asm()
+    same_numbers(func, s.func)

@@ -1,0 +1,225 @@
+import numpy as np
+import pytest
+
+from schedule import Schedule
+from tests.schedule.harness import Checked, check, refuse, same_numbers, without_header
+from tests.schedule.programs import matmul, symbolic, vector
+from tir.ir import Const, For, Kind, Store, Var
+from tir.traverse import path_to, replace_stmt
+
+
+def test_divisible():
+    s = Checked(vector(12))
+    assert s.split("i", [3, 4]) == ["i_0", "i_1"]
+    check(
+        s,
+        """
+        for i_0, i_1 in T.grid(3, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(12, i_0 * 4 + i_1)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_not_divisible_gives_a_predicate():
+    s = Checked(vector(13))
+    s.split("i", [None, 4])
+    check(
+        s,
+        """
+        for i_0, i_1 in T.grid(4, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(13, i_0 * 4 + i_1)
+                T.where(i_0 * 4 + i_1 < 13)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+    )
+
+
+def test_reduction_split_twice():
+    s = Checked(matmul(7, 13, 5))
+    s.split("k", [None, 2])
+    assert s.split("k_0", [2, None]) == ["k_0_0", "k_0_1"]
+    check(
+        s,
+        """
+        for i, j, k_0_0, k_0_1, k_1 in T.grid(7, 13, 2, 2, 2):
+            with T.block("C"):
+                v_i = T.axis.spatial(7, i)
+                v_j = T.axis.spatial(13, j)
+                v_k = T.axis.reduce(5, k_0_0 * 4 + k_0_1 * 2 + k_1)
+                T.where(k_0_0 * 4 + k_0_1 * 2 + k_1 < 5 and k_0_0 * 2 + k_0_1 < 3)
+                with T.init():
+                    C[v_i, v_j] = T.float32(0.0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+        """,
+    )
+
+
+def test_symbolic_extent():
+    s = Checked(symbolic())
+    s.split("i", [None, 4])
+    check(
+        s,
+        """
+        for i_0, i_1 in T.grid((n + 3) // 4, 4):
+            with T.block("B"):
+                v_i = T.axis.spatial(n, i_0 * 4 + i_1)
+                T.where(i_0 * 4 + i_1 < n)
+                B[v_i] = A[v_i] * T.float32(2.0)
+        """,
+        sizes={"n": 11},
+    )
+
+
+@pytest.mark.parametrize("extent", [1, 7, 13, 109])
+@pytest.mark.parametrize("factors", [[None], [None, 1], [None, 3], [5, None], [2, None, 7], [None, 109], [None, 200]])
+def test_any_factors(extent, factors):
+    before = vector(extent)
+    s = Schedule(before)
+    names = s.split("i", factors)
+    assert len(names) == len(factors) and s.get_loops("B") == names
+    same_numbers(before, s.func)
+
+
+def test_unit_loops_are_kept_or_dropped():
+    s = Schedule(vector(7))
+    s.split("i", [None, 7])
+    assert "T.axis.spatial(7, i_0 * 7 + i_1)" in s.script
+    s = Schedule(vector(7))
+    s.split("i", [None, 7], preserve_unit_iters=False)
+    assert "T.axis.spatial(7, i_1)" in s.script
+    same_numbers(vector(7), s.func)
+
+
+def lowered(n: int = 7):
+    """B = 2 A without blocks."""
+    func = vector(n)
+    loop = path_to(func, "i")[-1]
+    block = path_to(func, "B")[-1]
+    i = loop.var
+    A, B = func.params
+    return func.with_(body=replace_stmt(func.body, block, Store(B, (i,), A[i] * Const(2.0, "float32"))))
+
+
+def test_statements_in_no_block_get_an_if():
+    before = lowered()
+    s = Schedule(before)
+    s.split("i", [None, 4])
+    assert (
+        without_header(s.script).split("\n", 3)[3]
+        == """\
+    for i_0, i_1 in T.grid(2, 4):
+        if i_0 * 4 + i_1 < 7:
+            B[i_0 * 4 + i_1] = A[i_0 * 4 + i_1] * T.float32(2.0)"""
+    )
+    same_numbers(before, s.func)
+
+
+def test_extent_that_depends_on_the_loop():
+    """A triangle: the inner extent changes with the loop that is split."""
+    func = matmul(7, 13, 5)
+    loop = path_to(func, "j")[-1]
+    before = func.with_(body=replace_stmt(func.body, loop, loop.with_(extent=Var("i") + 1)))
+    s = Schedule(before)
+    s.split("i", [None, 2])
+    assert "for j, k in T.grid(i_0 * 2 + i_1 + 1, 5):" in s.script
+    same_numbers(before, s.func)
+
+
+def test_names_are_fresh():
+    s = Schedule(matmul())
+    s.split("i", [None, 2])
+    s.split("i_0", [None, 2])
+    s.fuse("i_0_0", "i_0_1")
+    assert s.split("i_1", [None, 1]) == ["i_1_0", "i_1_1"]
+    assert len(set(s.get_loops("C"))) == len(s.get_loops("C"))
+
+
+def test_refusals():
+    s = Schedule(matmul())
+    refuse(s, "split('i', []): at least one factor is needed\n  hint: split('i', [None, 4])")
+    refuse(
+        s,
+        "split('i', [None, None]): at most one factor may be None, got [None, None]\n  hint: split('i', [None, 4])",
+    )
+    refuse(
+        s,
+        "split('i', [None, 0]): factors must be at least 1, got 0\n  hint: split('i', [None, 4])",
+    )
+    refuse(s, "split('i', 4): `factors` must be a list of integers or None, got 4")
+    refuse(s, "split('i', [2.0, 4]): `factors` must be a list of integers or None, got [2.0, 4]")
+    refuse(
+        s,
+        """
+split('i', [2, 3]): the factors make 6 iterations, but `i` has 7
+    8 |     for i, j, k in T.grid(7, 13, 5):
+      |         ^ 7 iterations
+  hint: make one factor None, and it is inferred
+""",
+    )
+    refuse(
+        s,
+        "split('ii', [2, 4]): `ii` is no loop of this function; its loops are `i`, `j` and `k`\n  hint: did you mean `i`?",
+    )
+    refuse(s, "split('C', [2, 4]): `C` is a block, not a loop; its loops are `i`, `j` and `k`")
+    s = Schedule(symbolic())
+    refuse(
+        s,
+        """
+split('i', [2, 3]): the extent of `i` is not a constant, so one factor must be None
+    8 |     for i in range(n):
+      |     ^^^^^^^^^^^^^^^^^^ runs over n
+  hint: split('i', [None, 3])
+""",
+    )
+
+
+def test_marked_and_annotated_loops_are_refused():
+    s = Schedule(vector())
+    s.parallel("i")
+    refuse(
+        s,
+        """
+split('i', [None, 4]): `i` is parallel, and only serial loops can be split
+    8 |     for i in T.parallel(13):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^ parallel
+  hint: loops are split first and marked afterwards
+""",
+    )
+    s = Schedule(vector())
+    s.annotate("i", "key", 1)
+    refuse(
+        s,
+        """
+split('i', [None, 4]): `i` is annotated with `key`, which would be lost
+    8 |     for i in T.serial(13, annotations={"key": 1}):
+      |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ annotated
+  hint: unannotate('i', 'key') first, and annotate the new loops
+""",
+    )
+
+
+def test_factors_may_be_numpy_integers():
+    s = Schedule(vector())
+    s.split("i", (None, np.int64(4)))
+    assert s.trace[0].bound == {"loop": "i", "factors": [None, 4]}
+
+
+def test_wrong_number_of_arguments():
+    from schedule.primitives.loops.split import split
+
+    with pytest.raises(
+        TypeError, match=r"split\(loop, factors, preserve_unit_iters=True\): missing a required argument: 'factors'"
+    ):
+        split(vector(), "i")
+
+
+def test_kind_is_kept_inside():
+    s = Schedule(matmul())
+    s.vectorize("j")
+    s.split("i", [None, 2])
+    kinds = {n: path_to(s.func, n)[-1].kind for n in s.get_loops("C")}
+    assert kinds["j"] is Kind.VECTORIZED
+    assert all(isinstance(path_to(s.func, n)[-1], For) for n in kinds)

@@ -1,0 +1,353 @@
+"""The evolutionary search: what it proposes, what it learns from, and that a seed decides both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.target import Target
+from costmodel import Boosting, GBDTModel, RandomModel, TileModel
+from schedule import Trace, replay
+from search.measure import Candidate, Measurement
+from search.policy import strategies
+from search.policy.bandit import FAILURES, Bandit, Uniform
+from search.policy.credit import FixedCredit
+from search.policy.evolution import Evolution, Settings
+from search.policy.ranking import TrustedModel
+from search.population.mutate import Mutation, around
+from search.population.programs import concrete
+from search.population.sample import fit
+from search.task import Task
+from tests.search.once import generate
+from tests.search.programs import matmul, total
+from tir import workloads
+
+ROOT = Path(__file__).parents[3]
+TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
+
+
+class Likes:
+    """A model that prefers rows close to `wanted`, in doublings, and remembers what it is told."""
+
+    def __init__(self, *wanted):
+        self.wanted, self.told, self.judged = np.log2(wanted), [], 0
+
+    def score(self, family, rows):
+        self.judged += len(rows)
+        width = min(len(self.wanted), rows.shape[1])
+        return -np.abs(np.log2(np.maximum(rows[:, :width], 1)) - self.wanted[:width]).sum(axis=1)
+
+    def update(self, family, rows, seconds):
+        self.told.append((rows.tolist(), seconds.tolist()))
+
+
+def evolution(func=None, model=None, prior=None, **settings) -> Evolution:
+    return Evolution(generate(func or matmul(40, 13, 109), TWO), TWO, model, prior, Settings(**settings))
+
+
+def measured(candidate, seconds=1.0, outcome="ok") -> Measurement:
+    return Measurement(candidate, outcome, (seconds,))
+
+
+@pytest.mark.parametrize("model", [Likes(2, 4), None], ids=["model", "none"])
+def test_candidates_are_new_and_legal(model):
+    search, rng = evolution(model=model), np.random.default_rng(0)
+    seen = set()
+    for _ in range(4):
+        batch = search.propose(16, rng)
+        assert len(batch) == 16 == len({(c.sketch, c.row) for c in batch})
+        assert not seen & {(c.sketch, c.row) for c in batch}
+        seen |= {(c.sketch, c.row) for c in batch}
+        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+    for c in batch[:4]:
+        replay(matmul(40, 13, 109), Trace.from_json(c.trace))
+
+
+def test_a_small_space_is_exhausted():
+    search, rng = evolution(total()), np.random.default_rng(0)
+    found = []
+    while batch := search.propose(16, rng):
+        found += [(c.sketch, c.row) for c in batch]
+    space = {(s.name, ()) for s in search.sketches if not s.columns}
+    assert len(found) == len(set(found)) >= len(search.sketches) and space <= set(found)
+    assert search.polish(16, rng) == []
+
+
+def test_generations_find_what_the_model_wants():
+    """No row of the first generation is what the model likes best; that of the last is, or is as good."""
+    wanted = (1, 2, 6, 3, 16, 4, 2)
+    func = workloads.make("gmm", (113, 109, 127)).func
+    missed, found = (
+        max(
+            c.score
+            for c in evolution(func, Likes(*wanted), generations=n).propose(8, np.random.default_rng(0))
+            if c.score is not None
+        )
+        for n in (0, 6)
+    )
+    assert missed < found
+
+
+def test_a_model_is_not_asked_for_blind_candidates():
+    batch = evolution(model=Likes(2, 4), blind=0.25).propose(16, np.random.default_rng(0))
+    assert [c.score is None for c in batch] == [False] * 12 + [True] * 4
+    batch = evolution(model=Likes(2, 4), blind=0.01).propose(16, np.random.default_rng(0))
+    assert sum(c.score is None for c in batch) == 1  # a share never comes to nothing
+
+
+def test_batches_are_diverse():
+    """All but the blind candidates of one sketch are about a doubling apart, although their neighbours score higher."""
+    search = evolution(model=Likes(2, 4, 4, 1, 16, 16, 8))
+    batch = search.propose(12, np.random.default_rng(0))
+    for sketch in search.sketches:
+        choices = [c.column for c in sketch.choices]
+        rows = np.array([c.row for c in batch[:11] if c.sketch == sketch.name], dtype=float)
+        if len(rows) > 1:
+            places = np.log2(np.maximum(rows, 1))
+            places[:, choices] = rows[:, choices]
+            apart = np.abs(places[:, None] - places[None]).sum(axis=2) + 10 * np.eye(len(rows))
+            assert apart.min() >= Settings().distance
+
+
+def test_children_of_the_best_are_proposed():
+    search, rng = evolution(model=RandomModel(np.random.default_rng(1)), blind=0.0), np.random.default_rng(0)
+    first = search.propose(16, rng)
+    best = first[3]
+    search.tell([measured(c, 1.0 if c is best else 9.0) for c in first])
+    sketch = next(s for s in search.sketches if s.name == best.sketch)
+    tiles = [list(t.columns) for t in sketch.tiles]
+
+    def axes(row):
+        return sum(any(row[c] != best.row[c] for c in columns) for columns in tiles)
+
+    near = [c for c in search.propose(16, rng) if c.sketch == best.sketch]
+    assert len(near) >= 8 and sum(axes(c.row) <= 2 for c in near) >= 4
+
+
+def test_polish_takes_single_steps_from_the_best():
+    search, rng = evolution(model=Likes(2, 4), unseen=100), np.random.default_rng(0)
+    batch = search.propose(8, rng)
+    assert search.polish(5, rng) == []  # nothing was measured yet
+    search.tell([measured(c, 1.0 + n) for n, c in enumerate(batch)])
+    sketch = next(s for s in search.sketches if s.name == batch[0].sketch)
+    steps = {tuple(r) for r in around(sketch, TWO, np.array(batch[0].row)).tolist()}
+    steps -= {c.row for c in batch if c.sketch == sketch.name}
+    polished = search.polish(len(steps), rng)
+    assert {(c.sketch, c.row) for c in polished} == {(sketch.name, row) for row in steps}
+    more = search.polish(3, rng)  # around the second best
+    assert len(more) == 3 and not {(c.sketch, c.row) for c in more} & {(c.sketch, c.row) for c in polished}
+
+
+def test_failures_teach_the_models_but_have_no_children():
+    model, prior = Likes(2, 4), Likes(4, 2)
+    search, rng = evolution(model=model, prior=prior), np.random.default_rng(0)
+    batch = search.propose(4, rng)
+    search.tell([measured(c, 1.0, "ok" if n == 1 else "wrong_result") for n, c in enumerate(batch)])
+    for m in (model, prior):
+        told = [(tuple(row), s) for rows, seconds in m.told for row, s in zip(rows, seconds, strict=True)]
+        assert sorted(told) == sorted((c.row, 1.0 if n == 1 else float("inf")) for n, c in enumerate(batch))
+    parents = [island.best(12).tolist() for island in search._islands]
+    assert [row for rows in parents for row in rows] == [list(batch[1].row)]
+
+
+def test_measurements_of_other_sketches_are_passed_over():
+    model = Likes(2, 4)
+    search = evolution(model=model)
+    search.tell([measured(Candidate("default", (), [])), measured(Candidate("sketch 0", (1, 2), []))])
+    assert model.told == [] and sum(search.shares.values()) == 0
+
+
+def test_a_learned_model_compares_sketches_that_were_not_tried():
+    """Once it is trusted, what it says of the others counts: here that one of them is a hundred times as fast."""
+
+    class Knows(Likes):
+        def score(self, family, rows):
+            return np.full(len(rows), 5.0 if family.name == "sketch 2" else 0.0) - 1e-3 * rows.sum(axis=1)
+
+    class Never(Likes):
+        def score(self, family, rows):
+            return np.full(len(rows), -5.0 if family.name == "sketch 2" else 0.0) + 1e-3 * rows.sum(axis=1)
+
+    search = Evolution(generate(matmul(40, 13, 109), TWO, space="ansor"), TWO, Knows(1), Never(1))
+    assert search.shares.keys() == {"sketch 0", "sketch 1", "sketch 2"}
+    rng = np.random.default_rng(0)
+    batch = [c for c in search.propose(16, rng) if c.sketch != "sketch 2"]
+    before = search._bandit.losses.copy()
+    search.tell([measured(c, 1.0 if c.score is None else 2.0 ** (-1e3 * c.score - 160)) for c in batch])
+    search.propose(1, rng)
+    assert before[2] > search._bandit.losses[2]
+
+
+def test_what_was_told_before_the_first_proposal_is_not_proposed():
+    """A resumed run: nothing of the first is measured again."""
+    first = evolution(model=TileModel(TWO.machine)).propose(16, np.random.default_rng(0))
+    search = evolution(model=TileModel(TWO.machine))
+    search.tell([measured(c, 1.0) for c in first])
+    again = search.propose(16, np.random.default_rng(0))
+    assert not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in again}
+
+
+def test_a_display_is_told():
+    search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2), generations=1), np.random.default_rng(0)
+    assert search.scored_per_second is None and search.rank_correlation is None
+    batch = search.propose(16, rng)
+    search.tell([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
+    assert search.scored["symbolic"] > 0 == search.scored["concrete"] and search.scored_per_second > 0
+    assert search.rank_correlation == pytest.approx(1.0)
+    assert sum(search.shares.values()) == 16
+    batch = search.propose(16, rng)
+    search.tell([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong
+    assert search.rank_correlation == pytest.approx(0.0)
+
+
+def test_a_search_needs_sketches():
+    with pytest.raises(ValueError, match="there is no sketch to search"):
+        Evolution([], TWO)
+
+
+# --- parts that can be replaced -------------------------------------------------------------------------------------------
+
+
+def test_mutations_of_ones_own_and_who_rewards_them():
+    """A table with one operator: it makes all mutants, and its successes are counted."""
+    asked, rewards = [], []
+
+    def halve(sketch, target, rows, rng):
+        asked.append(len(rows))
+        return fit(sketch, target, np.maximum(1, rows // 2))
+
+    class Counted(FixedCredit):
+        def reward(self, name, wins, tries):
+            rewards.append((name, wins, tries))
+
+    search = Evolution(
+        generate(matmul(40, 13, 109), TWO), TWO, Likes(1, 1, 1, 1, 1), mutations={"halve": Mutation(halve, lambda sketch: True)},
+        credit=Counted({"halve": 1.0}),
+    )  # fmt: skip
+    search.propose(16, np.random.default_rng(0))
+    assert sum(asked) > 100 and {name for name, _, _ in rewards} == {"halve"}
+    assert sum(tries for _, _, tries in rewards) == sum(asked) > sum(wins for _, wins, _ in rewards) > 0
+
+
+def test_sketches_may_get_equal_shares():
+    search, rng = evolution(model=Likes(2, 4)), np.random.default_rng(0)
+    search = Evolution(search.sketches, TWO, Likes(2, 4), bandit=Uniform)
+    for _ in range(3):
+        search.tell([measured(c, 1.0 if c.sketch == "sketch 0" else 100.0) for c in search.propose(len(search.sketches), rng)])
+    assert set(search.shares.values()) == {3}
+
+
+def test_rows_may_be_described_one_by_one():
+    sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:1]
+    model = GBDTModel(TWO.machine, boosting=Boosting(trees=3, least=4))
+    search, rng = Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete), np.random.default_rng(0)
+    for _ in range(2):
+        search.tell([measured(c, 1.0 + n) for n, c in enumerate(search.propose(8, rng))])
+    assert search.scored["concrete"] > 0 == search.scored["symbolic"]
+
+
+def test_polish_may_be_left_out():
+    search, rng = evolution(model=Likes(2, 4), polish=False), np.random.default_rng(0)
+    search.tell([measured(c) for c in search.propose(8, rng)])
+    assert search.polish(4, rng) == [] and len(search.propose(4, rng)) == 4
+
+
+# --- how far models are trusted -------------------------------------------------------------------------------------------
+
+
+def test_the_model_that_proves_right_is_listened_to():
+    right, wrong = TrustedModel(Likes(1), 1, 1), TrustedModel(Likes(1), 6, 2)
+    assert wrong.trust > right.trust
+    seconds = np.array([1.0, 2.0, 3.0, float("inf")])
+    for _ in range(3):
+        right.review([(-np.arange(4.0), seconds)])
+        wrong.review([(np.arange(4.0), seconds)])
+    assert right.trust > 0.5 > 0.01 > wrong.trust > 0
+
+
+def test_noise_and_ties_count_for_nothing():
+    judge = TrustedModel(Likes(1), 1, 1)
+    judge.review([(np.array([1.0, 2.0]), np.array([1.0, 1.01])), (np.array([3.0, 3.0]), np.array([1.0, 9.0]))])
+    inf = float("inf")
+    judge.review([(np.array([1.0, 2.0]), np.array([inf, inf])), (np.zeros(0), np.zeros(0))])
+    assert judge.right == judge.wrong > 0
+
+
+# --- the bandit -----------------------------------------------------------------------------------------------------------
+
+
+def deal(bandit: Bandit, n: int) -> list[int]:
+    picked = np.zeros(len(bandit.trials), dtype=np.int64)
+    for _ in range(n):
+        picked[bandit.order(picked)[0]] += 1
+    return picked.tolist()
+
+
+def test_all_sketches_get_trials_at_first():
+    assert min(deal(Bandit(3), 12)) >= 3
+    assert deal(Bandit(100), 16)[:8] == [1] * 8  # in the order of preference, where there are many
+
+
+def test_what_a_model_thinks_slow_waits():
+    bandit = Bandit(3)
+    bandit.predict([0.0, 0.8, 0.0])
+    first, slow, last = deal(bandit, 16)
+    assert slow < min(first, last) and first >= last
+
+
+def test_the_fastest_sketch_gets_most_and_no_other_is_forgotten():
+    bandit = Bandit(3)
+    for sketch, seconds in ((0, 1.5), (1, 1.0), (2, 1.1)):
+        bandit.tell(sketch, seconds)
+    for _ in range(30):
+        for sketch, n in enumerate(deal(bandit, 8)):
+            for _ in range(n):
+                bandit.tell(sketch, (1.5, 1.0, 1.1)[sketch])
+    slow, fast, close = bandit.trials
+    assert fast > close > slow > 1
+
+
+def test_one_bad_trial_does_not_bury_a_sketch():
+    bandit = Bandit(2)
+    bandit.tell(0, 3.0)
+    for _ in range(60):
+        bandit.tell(1, 1.0)
+    assert deal(bandit, 8)[0] >= 1
+    for _ in range(10):
+        bandit.tell(0, 3.0)
+    assert deal(bandit, 8) == [0, 8]
+
+
+def test_a_sketch_that_never_works_is_given_up():
+    bandit = Bandit(2)
+    for _ in range(FAILURES):
+        bandit.tell(0, float("inf"))
+    bandit.tell(1, 1.0)
+    assert deal(bandit, 100) == [0, 100]
+
+
+# --- the same for the same seed -------------------------------------------------------------------------------------------
+
+
+def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
+    search, rng = strategies.search(Task.of(workloads.make("gmm", (7, 13, 109)).func, TWO)), np.random.default_rng(3)
+    found = []
+    for _ in range(3):
+        batch = search.propose(16, rng)
+        found.append([(c.sketch, c.row) for c in batch])
+        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+    return [*found, [(c.sketch, c.row) for c in search.polish(4, rng)]]
+
+
+def test_a_seed_decides_the_candidates_in_every_process():
+    """Sets and dicts have other orders in each, by which nothing may go."""
+    found = proposals()
+    code = f"from {__name__} import proposals; print(proposals())"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{found}\n" and [len(batch) for batch in found] == [16, 16, 16, 4]

@@ -1,0 +1,77 @@
+"""TrustedModels: how far a model is trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from costmodel import RandomModel
+from search.policy.ranking import LEAST, MEMORY, START, TrustedModel, score_rows
+
+SCORES = np.array([4.0, 3.0, 2.0, 1.0])
+SECONDS = np.array([1.0, 2.0, 3.0, np.inf])
+
+
+def trusted(right: float = 1.0, wrong: float = 1.0) -> TrustedModel:
+    return TrustedModel(RandomModel(np.random.default_rng(0)), right, wrong)
+
+
+def test_trust_is_earned():
+    j = trusted()
+    assert j.trust == LEAST**2
+    j.review([(SCORES, SECONDS)])
+    assert (j.right, j.wrong) == (MEMORY + 6, MEMORY)
+    before = j.trust
+    j.review([(-SCORES, SECONDS)])
+    assert j.trust < before
+    for _ in range(20):
+        j.review([(-SCORES, SECONDS)])
+    assert j.trust == LEAST**2
+
+
+class Says:
+    """A model that says what it is told to."""
+
+    def __init__(self, said):
+        self.said = said
+
+    def score(self, family, rows):
+        return self.said
+
+    def update(self, family, rows, seconds):
+        pass
+
+
+def test_what_a_model_says_is_a_number_for_each_row():
+    rows = np.ones((3, 2), dtype=np.int64)
+    assert score_rows(Says([1, np.nan, -np.inf]), None, rows).tolist() == [1.0, -np.inf, -np.inf]
+    for said, got in (
+        ([1.0, 2.0], r"float64 of the shape \(2,\)"),
+        (np.ones((3, 1)), r"float64 of the shape \(3, 1\)"),
+        (None, r"object of the shape \(\)"),
+    ):
+        with pytest.raises(TypeError, match=f"^a model scores 3 rows as 3 numbers; got {got}$"):
+            score_rows(Says(said), None, rows)
+
+
+def test_what_is_not_to_be_tried_is_ordered_too():
+    j = trusted()
+    with np.errstate(all="raise"):
+        j.review([(np.array([1.0, -np.inf, -np.inf]), SECONDS[:3])])
+    assert (j.right, j.wrong) == (MEMORY + 2, MEMORY)
+
+
+def test_equal_times_say_nothing():
+    j = trusted()
+    j.review([(SCORES, np.array([1.0, 1.01, np.inf, np.inf])), (SCORES[:1], SECONDS[:1])])
+    assert (j.right, j.wrong) == (MEMORY + 4, MEMORY)
+
+
+@pytest.mark.parametrize(("scores", "right"), [(SCORES, 1.0), (-SCORES, 0.0), (np.array([4.0, 3.0, 1.0, 2.0]), 5 / 6)])
+def test_another_task_says_how_far_it_is_trusted_at_first(scores, right):
+    j = trusted()
+    j.begin([(scores, SECONDS)])
+    assert (j.right, j.wrong) == pytest.approx((START * right, START * (1 - right)))
+    constant = trusted(6, 2)
+    constant.begin([(np.zeros(4), SECONDS)])  # has no opinion: as before
+    assert (constant.right, constant.wrong) == (6, 2)

@@ -1,0 +1,363 @@
+"""Whether two iterations of a loop nest can touch one element.
+
+Accesses are index tuples over loop variables (block variables and lets substituted). Two instances of a nest are compared
+through a relation: for each loop of interest the first instance's variable is less than, greater than, equal to, or unrelated
+to the second's. An index pair never coincides if in some dimension the difference of the two polynomials is provably not zero:
+by its bounds, or because a sum of terms c x with |x| small enough represents each number once (mixed radix; Euclid's division).
+Loops whose variables appear under // or % by constants, as those made by fuse do, are first written in the digits of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from math import gcd
+
+from tir.analysis.around import Around, accesses
+from tir.ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
+from tir.traverse import children, loads, substitute, variables, walk_stmts
+
+from ..arith.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, to_expr
+from ..arith.digits import cuts, determined, in_digits
+from ..arith.points import points_of
+from ..arith.simplify import ranges_of, simplify
+
+Indices = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read or write of an element, its indices over loop variables; `condition`s are those of the blocks around it."""
+
+    buffer: Buffer
+    indices: Indices
+    writes: bool
+    conditions: tuple[Expr, ...] = ()
+
+    @property
+    def verb(self) -> str:
+        return "writes" if self.writes else "reads"
+
+    def at(self, element: Iterable[int]) -> str:
+        """An element of the buffer, as text."""
+        return f"{self.buffer.name}[{', '.join(map(str, element)) or '()'}]"
+
+
+@dataclass(slots=True)
+class Unit:
+    """What is ordered as a whole below a loop: a block, or what a statement that is in no block computes itself."""
+
+    stmt: Stmt
+    parts: tuple[Node, ...]  # the block itself, or the expressions of the statement
+    env: dict[str, Expr]  # of the lets around it
+    _accesses: dict[str, list[Access]] | None = field(default=None, repr=False)
+
+    @property
+    def by_buffer(self) -> dict[str, list[Access]]:
+        """The accesses, different ones only, by the name of their buffer."""
+        if self._accesses is None:
+            found: list[Access] = []
+            for n, around in (x for part in self.parts for x in accesses(part, Around(bound=(self.env,)))):
+                indices = tuple([around.closed(i) for i in n.indices])
+                conditions = tuple([around.closed(b.predicate) for b in around.blocks])
+                found.append(Access(n.buffer, indices, isinstance(n, Store), conditions))
+            self._accesses = {}
+            for a in {(a.buffer.name, a.indices, a.writes): a for a in reversed(found)}.values():
+                self._accesses.setdefault(a.buffer.name, []).insert(0, a)
+        return self._accesses
+
+    @property
+    def accesses(self) -> list[Access]:
+        return [a for of_buffer in self.by_buffer.values() for a in of_buffer]
+
+
+def units(stmt: Stmt) -> list[Unit]:
+    """The units below a statement, in program order. Blocks without iteration variables are looked into."""
+    result: list[Unit] = []
+
+    def visit(s: Stmt, env: dict[str, Expr]) -> None:
+        if isinstance(s, Store) or (isinstance(s, Block) and s.iters):
+            result.append(Unit(s, (s,), env))
+            return
+        below = list(children(s))
+        parts = tuple(c for c in below if isinstance(c, Expr) and type(c) is not Var and type(c) is not Const)
+        if parts:
+            result.append(Unit(s, parts, env))
+        inside = {**env, s.var.name: _resolved(s.value, env)} if isinstance(s, Let) else env
+        for c in below:
+            if isinstance(c, Stmt):
+                visit(c, inside)
+
+    visit(stmt, {})
+    return [u for u in result if isinstance(u.stmt, Block) or u.accesses]
+
+
+def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
+    if type(expr) is Var:
+        return env.get(expr.name, expr)
+    return substitute(expr, env) if env else expr  # type: ignore[return-value]
+
+
+def local_buffers(stmt: Stmt) -> set[str]:
+    """The buffers allocated within a statement: each of its instances has its own."""
+    of_blocks = {b.name for s in walk_stmts(stmt) if type(s) is Block for b in s.allocs}
+    return of_blocks | {s.buffer.name for s in walk_stmts(stmt) if type(s) is Allocate}
+
+
+# --- instances -----------------------------------------------------------------------------------------------------------
+
+LESS, GREATER, SAME, ANY = "<", ">", "=", "*"
+Case = tuple[dict[str, Polynomial], dict[str, Polynomial], Ranges]  # what the variables of either instance become; their ranges
+
+
+class Instances:
+    """Pairs of instances of a loop nest: `nest` are the loops of interest, `around` those outside (the same in both instances),
+    `below` those inside (unrelated in the two)."""
+
+    def __init__(self, around: Iterable[For], nest: Iterable[For], below: Iterable[For], indices: Iterable[Indices]):
+        self.around, self.nest, self.below_loops = list(around), list(nest), list(below)
+        self.ranges: dict[str, Interval] = ranges_of([*self.around, *self.nest, *self.below_loops])
+        self.below = {loop.name for loop in self.below_loops}
+        self.digits: dict[str, list[tuple[str, int | None]]] = {}  # most significant first: variable, size
+        self.expansion: dict[str, Expr] = {}
+        divided = cuts(e for ix in indices for e in ix)
+        for loop in self.nest:
+            _, high = self.ranges[loop.name]
+            size = None if high is None else high + 1
+            weights = [1]
+            for w in divided.get(loop.name, ()):
+                if w % weights[-1] == 0 and (size is None or w < size):
+                    weights.append(w)
+            digits = [loop.var]
+            if len(weights) > 1:
+                digits, self.expansion[loop.name] = in_digits(loop.var, weights)
+            counts = [*(b // a for a, b in pairwise(weights)), None if size is None else -(-size // weights[-1])]
+            self.digits[loop.name] = [(d.name, n) for d, n in zip(digits, counts, strict=True)][::-1]
+            for name, n in self.digits[loop.name]:
+                self.ranges[name] = (0, None if n is None else n - 1)
+        self._polynomials: dict[Expr, Polynomial] = {}
+        self._distinct: dict[tuple, tuple[bool, Indices, Indices]] = {}
+        self._renamings: dict[tuple[int, int, str], Polynomial] = {}
+        self._known_cases: dict[tuple, list[Case]] = {}
+
+    def polynomial(self, e: Expr) -> Polynomial:
+        """An index as a polynomial in which loops of several digits are written in these."""
+        known = self._polynomials.get(e)
+        if known is None:
+            known = self._polynomials[e] = _composed(polynomial(e), self._expanded)
+        return known
+
+    def _expanded(self, atom: Expr) -> Polynomial | None:
+        if type(atom) is not Var:
+            return polynomial(simplify(_resolved(atom, self.expansion), self.ranges))
+        return polynomial(self.expansion[atom.name]) if atom.name in self.expansion else None
+
+    def distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
+        """Whether `a` in the first instance and `b` in the second are provably different, their loops being as `relation` says
+        (SAME where it says nothing)."""
+        for x, y in zip(a, b, strict=True):
+            if type(x) is Var and type(y) is Var and x.name == y.name and relation.get(x.name) in (LESS, GREATER):
+                return True
+        key = (id(a), id(b), *relation.items())
+        known = self._distinct.get(key)
+        if known is None:
+            known = self._distinct[key] = (self._are_distinct(a, b, relation), a, b)  # kept, so that the ids stay theirs
+        return known[0]
+
+    def _are_distinct(self, a: Indices, b: Indices, relation: Mapping[str, str]) -> bool:
+        pairs = [(self.polynomial(x), self.polynomial(y)) for x, y in zip(a, b, strict=True)]
+        same = [p for p, _ in pairs] if a == b else []
+        return all(self._differ(pairs, case) or self._contradicted(same, case) for case in self._cases(relation))
+
+    def _contradicted(self, polynomials: list[Polynomial], case: Case) -> bool:
+        """Whether instances that agreed in all of `polynomials` would agree in a variable in which they differ in this case."""
+        first, second, _ = case
+        changed = {**first, **second}
+        plain = [p for p in polynomials if not any(loads(atom) for m in p for atom in m)]  # memory may have changed
+        known = set().union(*map(names_in, plain)) - changed.keys()
+        return any(len(changed[name]) > 1 for name in changed.keys() & determined(plain, known, self.ranges))
+
+    def _differ(self, pairs: list[tuple[Polynomial, Polynomial]], case: Case) -> bool:
+        """Whether some pair provably differs in this case."""
+        first, second, ranges = case
+        return any(_nonzero(add(self._renamed(p, first, "l"), self._renamed(q, second, "r"), -1), ranges) for p, q in pairs)
+
+    def _renamed(self, p: Polynomial, mapping: dict[str, Polynomial], side: str) -> Polynomial:
+        key = (id(p), id(mapping), side)  # both are kept for as long as this object lives
+        known = self._renamings.get(key)
+        if known is None:
+            known = self._renamings[key] = _renamed(p, mapping, side)
+        return known
+
+    def _cases(self, relation: Mapping[str, str]) -> list[Case]:
+        """The renamings of the variables of the two instances that together cover the relation."""
+        key = tuple(relation.items())
+        known = self._known_cases.get(key)
+        if known is None:
+            known = self._known_cases[key] = list(self._make_cases(relation))
+        return known
+
+    def _make_cases(self, relation: Mapping[str, str]) -> Iterator[Case]:
+        ranges = dict(self.ranges)
+        first: dict[str, Polynomial] = {}
+        second: dict[str, Polynomial] = {}
+
+        def free(name: str) -> None:
+            ranges[name + "'"] = ranges[name]
+            second[name] = _variable(name + "'")
+
+        for name in self.below:
+            free(name)
+        choices: list[list[tuple[str, int]]] = []
+        for loop in self.nest:
+            match relation.get(loop.name, SAME):
+                case "*":
+                    for name, _ in self.digits[loop.name]:
+                        free(name)
+                case "<" | ">":
+                    choices.append([(loop.name, n) for n, (_, s) in enumerate(self.digits[loop.name]) if s is None or s > 1])
+        for chosen in product(*choices):
+            f, s, r = dict(first), dict(second), dict(ranges)
+            for loop_name, place in chosen:
+                name, size = self.digits[loop_name][place]
+                step = name + "+"
+                r[step] = (1, None if size is None else size - 1)
+                r[name] = (0, None if size is None else size - 2)
+                further = s if relation[loop_name] == LESS else f
+                further[name] = {(Var(name),): 1, (Var(step),): 1}
+                for other, _ in self.digits[loop_name][place + 1 :]:
+                    r[other + "'"] = r[other]
+                    s[other] = _variable(other + "'")
+            yield f, s, r
+
+
+def _variable(name: str) -> Polynomial:
+    return {(Var(name),): 1}
+
+
+def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Polynomial:
+    def renamed(atom: Expr) -> Polynomial | None:
+        if type(atom) is Var:
+            return mapping.get(atom.name)
+        if loads(atom):
+            return _variable(f"{atom}@{side}")  # memory may have changed between the two
+        touched = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
+        return {(substitute(atom, touched),): 1} if touched else None
+
+    return _composed(p, renamed)
+
+
+def _composed(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynomial:
+    """A polynomial with others in the place of atoms; those for which there is None stay."""
+    result: Polynomial = {}
+    for m, c in p.items():
+        term = constant(c)
+        for atom in m:
+            value = of(atom)
+            term = multiply(term, {(atom,): 1} if value is None else value)
+        result = add(result, term)
+    return result
+
+
+def _nonzero(p: Polynomial, ranges: Ranges) -> bool:
+    """Whether a polynomial is provably never zero."""
+    terms = sorted(((abs(c), *bounds({m: c}, ranges)) for m, c in p.items() if m), key=lambda term: term[0])
+    return _never_zero(p.get((), 0), terms)
+
+
+Term = tuple[int, int | None, int | None]  # |coefficient|, lowest and highest value of the term
+
+
+def _never_zero(const: int, terms: list[Term]) -> bool:
+    """Whether const + a multiple of each coefficient, within its bounds, is never zero.
+
+    With P the terms of small coefficients and S the others, all multiples of g: a zero needs a multiple of g among the values
+    of P. If there is none the sum is never zero; if it is m alone, P = m and S = -m must both be possible.
+    """
+    low, high = _interval(const, terms)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return True
+    for cut in range(len(terms)):
+        g = gcd(*(c for c, _, _ in terms[cut:]))
+        low, high = _interval(const, terms[:cut])
+        if low is None or high is None:
+            return False
+        multiple = -(-low // g) * g
+        if multiple > high:
+            return True
+        if cut and multiple + g > high:
+            return _never_zero(const - multiple, terms[:cut]) or _never_zero(multiple, terms[cut:])
+    return False
+
+
+def _interval(const: int, terms: list[Term]) -> Interval:
+    low: int | None = const
+    high: int | None = const
+    for _, a, b in terms:
+        low = None if low is None or a is None else low + a
+        high = None if high is None or b is None else high + b
+    return low, high
+
+
+# --- questions -----------------------------------------------------------------------------------------------------------
+
+
+def spatial(block: Block, env: Mapping[str, Expr]) -> Indices:
+    """The bindings of the spatial axes of a block."""
+    return tuple(_resolved(it.binding, env) for it in block.iters if it.axis is Axis.SPATIAL)
+
+
+def clash(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
+    """The pairs of accesses of two units of which at least one writes, to one buffer that is not `ignored`."""
+    theirs = b.by_buffer
+    for name, ours in a.by_buffer.items():
+        if name in theirs and name not in ignored:
+            for x in ours:
+                for y in theirs[name]:
+                    if x.writes or y.writes:
+                        yield x, y
+
+
+def related(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int, int]]:
+    """The numbers of the pairs of units that access a common buffer, in order."""
+    users: dict[str, list[int]] = {}
+    for m, unit in enumerate(second):
+        for name in unit.by_buffer:
+            users.setdefault(name, []).append(m)
+    for n, unit in enumerate(first):
+        for m in sorted({m for name in unit.by_buffer for m in users.get(name, ())}):
+            yield n, m
+
+
+def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
+    """The marks for two accesses in conflict."""
+    if first is second:
+        return [(first.stmt, f"{' and '.join(sorted({x.verb, y.verb}))} `{x.buffer.name}`")]
+    return [(first.stmt, f"{x.verb} `{x.buffer.name}`"), (second.stmt, f"{y.verb} `{x.buffer.name}`")]
+
+
+def collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:
+    """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search finds one."""
+    ours, theirs = (touched(around, [loop], below, access) for access in (a, b))
+    ends: dict[tuple, tuple[int, int]] = {}  # by element the first and the last iteration that touches it
+    for (i,), element in ours:
+        ends[element] = ends.get(element, (i, i))[0], i
+    found = ((i, j, element) for (j,), element in theirs for i in ends.get(element, ()) if i != j)
+    return min(found, key=lambda x: max(x[:2]), default=None)
+
+
+def touched(around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access) -> list[tuple[tuple, tuple]]:
+    """Iterations of a nest, and the elements that an access touches in them, while the loops around are in their first iteration;
+    only in the first and last iterations where there are many, and none where that is not known before the program runs."""
+    loops = (*nest, *below)
+    ranges = ranges_of((*around, *loops))
+    extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}
+    needed = {x.name for x in nest}.union(*map(variables, access.indices))
+    conditions = [*access.conditions, *(x.var < x.extent for x in loops if type(x.extent) is not Const)]
+    points = points_of({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
+    elements = points.evaluate(access.indices) if points is not None and points.certain else None
+    if points is None or elements is None:
+        return []
+    places = zip(*(points.values[x.name].tolist() for x in nest), strict=True)
+    return list(zip(places, zip(*(e.tolist() for e in elements), strict=True) if elements else [()] * len(points), strict=True))

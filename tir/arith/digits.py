@@ -1,0 +1,99 @@
+"""Numbers in mixed radix: variables cut into digits, and what the values of expressions tell about the variables in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..ir import Axis, Binary, Block, Const, Expr, For, Var
+from ..traverse import substitute, variables, walk
+from .affine import Polynomial, Ranges, bounds, polynomial
+from .points import told_apart
+from .simplify import ranges_of, simplify
+
+
+def cuts(exprs: Iterable[Expr]) -> dict[str, list[int]]:
+    """For each variable that is divided by constants, ascending the weights of the digits into which that cuts it, but for 1:
+    4 and 12 for x // 4 % 3."""
+    found: dict[str, set[int]] = {}
+    for e in exprs:
+        for n in walk(e) if type(e) is not Var else ():
+            match n:
+                case Binary("//" | "%", a, Const(c)) if c > 1 and (divided := _divided(a)) is not None:
+                    name, by = divided
+                    found.setdefault(name, set()).add(by * c)
+    return {name: sorted(weights) for name, weights in found.items()}
+
+
+def _divided(e: Expr) -> tuple[str, int] | None:
+    """The variable that an expression is made of by // and %, and by what it has been divided; None for anything else."""
+    match e:
+        case Var(name):
+            return name, 1
+        case Binary("//" | "%" as op, a, Const(c)) if (divided := _divided(a)) is not None:
+            return divided if op == "%" else (divided[0], divided[1] * c)
+    return None
+
+
+def in_digits(var: Var, weights: Sequence[int]) -> tuple[list[Var], Expr]:
+    """A variable as the sum of digits of some weights, ascending from 1: the digits, and the sum."""
+    digits = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(weights))]
+    total: Expr = digits[0]
+    for digit, weight in zip(digits[1:], weights[1:], strict=True):
+        total = digit * weight + total
+    return digits, total
+
+
+def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Ranges) -> set[str]:
+    """The variables that follow from the values of some expressions and from the `known` variables.
+
+    In `c a + r` with r in an interval narrower than |c|, the value determines a and r: the terms are peeled off by decreasing
+    coefficient. From `x // c` and `x % c` follows x.
+    """
+    equations = list(values)
+    follow = set(known)
+    atoms: set[Expr] = set()
+
+    def is_known(monomial: tuple[Expr, ...]) -> bool:
+        return all(a in atoms or variables(a) <= follow for a in monomial)
+
+    changed = True
+    while changed:
+        changed = False
+        for p in equations:
+            rest = {m: c for m, c in p.items() if m and not is_known(m)}
+            while rest:
+                top = max(rest, key=lambda m: abs(rest[m]))
+                factor = abs(rest.pop(top))
+                low, high = bounds(rest, ranges)
+                if len(top) != 1 or low is None or high is None or high - low >= factor:
+                    break
+                atoms.add(top[0])
+                if isinstance(top[0], Var):
+                    follow.add(top[0].name)
+                changed = True
+        for a in tuple(atoms):
+            match a:
+                case Binary("//" | "%" as op, x, Const(c)) if c > 0:
+                    other = simplify(Binary("%" if op == "//" else "//", x, Const(c, x.dtype)), ranges)
+                    p = polynomial(x)
+                    if p not in equations and all(is_known(m) for m in polynomial(other)):
+                        equations.append(p)
+                        changed = True
+    return follow
+
+
+def counts_once(block: Block, loops: Sequence[For]) -> bool:
+    """Whether the loops among `loops` that drive the reduction of a block provably count each step at most once, the others
+    standing still."""
+    bindings = [it.binding for it in block.iters if it.axis is Axis.REDUCE]
+    if all(isinstance(e, Var) for e in bindings):
+        return True
+    driving = set().union(*(variables(e) for e in bindings))
+    mine = [x for x in loops if x.name in driving and x.extent != Const(1, x.extent.dtype)]
+    names = {x.name for x in mine}
+    ranges = ranges_of(loops)
+    if names <= determined([polynomial(simplify(e, ranges)) for e in bindings], driving - names, ranges):
+        return True
+    counts = {x.name: int(x.extent.value) for x in mine if isinstance(x.extent, Const)}
+    still = {name: Const(0) for name in driving - names}
+    return len(counts) == len(mine) and told_apart(names, [substitute(e, still) for e in bindings], counts)

@@ -1,0 +1,159 @@
+"""Points: integer expressions over arrays of values, for proofs by enumeration."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
+from ..traverse import variables
+
+# What each operation on integers makes of two of Python's numbers.
+ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
+    "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "==": operator.eq, "!=": operator.ne, "<": operator.lt,
+    "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_ON_ARRAYS = ON_NUMBERS | {"min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or}
+
+
+def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """All combinations of values of variables, of which each has `counts` from 0 up: an array a variable, in step."""
+    axes = np.meshgrid(*(np.arange(n) for n in counts.values()), indexing="ij")
+    return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
+
+
+class Opaque(ValueError):
+    """An expression whose value is not known before the program runs."""
+
+
+def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
+    """An integer or boolean expression, exactly, over arrays of the values of its variables (or over integers).
+
+    Raises Opaque where it has loads, floats, unknown variables or a division by zero.
+    """
+    match e:
+        case Const(value) if not dtypes.is_float(e.dtype):
+            return np.asarray(value)
+        case Var(name) if name in values:
+            return values[name]
+        case Cast("int32" | "int64", value) if not dtypes.is_float(value.dtype):
+            return np.asarray(evaluate(value, values)).astype(np.int64)
+        case Unary("not", a):
+            return np.logical_not(evaluate(a, values))
+        case Unary("neg", a):
+            return np.negative(evaluate(a, values))
+        case Select(c, t, f):
+            return np.where(evaluate(c, values), evaluate(t, values), evaluate(f, values))
+        case Binary(op, a, b) if op in _ON_ARRAYS:
+            x, y = evaluate(a, values), evaluate(b, values)
+            if op in ("//", "%") and not np.all(y):
+                raise Opaque(f"`{e}` divides by zero")
+            return _ON_ARRAYS[op](x, y)
+        case _:
+            raise Opaque(f"`{e}` is not made of variables and constants")
+
+
+def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows of an integer matrix, and for each row which of these it is; much faster than `np.unique(axis=0)`."""
+    if not len(rows) or not rows.shape[1]:
+        return rows[:1], np.zeros(len(rows), np.int64)
+    low = rows.min(axis=0)
+    spans = [int(n) for n in rows.max(axis=0) - low + 1]
+    if prod(spans) >= 2**62:
+        found, place = np.unique(rows, axis=0, return_inverse=True)
+        return found, place.reshape(-1)
+    key = np.zeros(len(rows), np.int64)
+    for column, span in zip((rows - low).T, spans, strict=True):
+        key = key * span + column
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    return rows[first], place.reshape(-1)
+
+
+def size(counts: Mapping[str, int]) -> int:
+    """The number of combinations."""
+    return prod(counts.values())
+
+
+def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
+    """Whether points of a grid that differ in one of these variables differ in the value of some expression, too, as trying all
+    points shows; False where there are more than `limit`, or a value is not known before the program runs."""
+    total = size(counts)
+    if total > limit:
+        return False
+    values = grid(counts)
+    try:
+        columns = [np.broadcast_to(evaluate(e, values), total) for e in by]
+    except Opaque:
+        return False
+    _, group = distinct(np.array(columns, np.int64).reshape(len(columns), total).T)
+    mine = [values[name] for name in names]
+    _, own = distinct(np.array(mine, np.int64).reshape(len(mine), total).T)
+    some = np.zeros(total, np.int64)
+    some[group] = own
+    return bool(np.all(some[group] == own))
+
+
+# --- iterations tried one by one, all at once as arrays -----------------------------------------------------------------
+
+POINTS = 100_000  # iterations that are tried where no proof is found
+
+
+@dataclass(frozen=True)
+class Points:
+    """Iterations: each variable's value in each of them. `whole` if these are all there are, `certain` if all really happen."""
+
+    values: dict[str, np.ndarray]
+    whole: bool
+    certain: bool
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def evaluate(self, exprs: Iterable[Expr]) -> list[np.ndarray] | None:
+        """The value of each expression at every point; None where one is not known before the program runs."""
+        try:
+            return [np.broadcast_to(evaluate(e, self.values), len(self)) for e in exprs]
+        except Opaque:
+            return None
+
+    def at(self, n: int, names: Iterable[str]) -> str:
+        """The variables at point `n`, as text."""
+        return ", ".join(f"{name}={int(self.values[name][n])}" for name in names if name in self.values)
+
+
+def points_of(
+    extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = POINTS
+) -> Points | None:
+    """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; the first and the last
+    of them if there are too many. None if a loop has no constant extent."""
+    used = set(needed)
+    for c in conditions:
+        used |= variables(c)
+    names = [n for n in extents if n in used]
+    full = [extent for name in names if (extent := extents[name]) is not None]
+    if len(full) < len(names):
+        return None
+    sizes = list(full)
+    while prod(sizes) > limit:
+        largest = sizes.index(max(sizes))
+        sizes[largest] = (sizes[largest] + 1) // 2
+    values = grid(dict(zip(names, sizes, strict=True)))
+    whole, certain = full == sizes, True
+    if not whole:  # the last iterations too, where mistakes are most likely
+        ends = {n: v + (f - s) for (n, v), f, s in zip(values.items(), full, sizes, strict=True)}
+        values = {n: np.concatenate([values[n], ends[n]]) for n in values}
+    keep = np.ones(len(next(iter(values.values()))) if values else 1, bool)
+    for c in conditions:
+        try:
+            keep &= evaluate(c, values)
+        except Opaque:
+            certain = False
+    return Points({n: v[keep] for n, v in values.items()}, whole, certain, int(np.count_nonzero(keep)))

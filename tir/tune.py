@@ -1,0 +1,8 @@
+"""`python -m tir.tune`: the door to `cli.tune`."""
+
+from runpy import run_module
+
+from cli.tune import *  # noqa: F403
+
+if __name__ == "__main__":
+    run_module("cli.tune", run_name="__main__")

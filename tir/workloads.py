@@ -1,0 +1,3 @@
+"""The door to `workloads`."""
+
+from workloads import *  # noqa: F403

@@ -1,0 +1,64 @@
+"""Named computations to tune, each with its formula, inputs, a numpy implementation, a float64 reference and an error bound.
+
+    instance = workloads.make("mlp", (7, 13, 109, 5))
+    inputs, outputs = instance.inputs(rng), instance.outputs()
+    kernel(*inputs, *outputs)
+    error, tolerance, ok = instance.check(outputs, inputs)
+
+Errors are measured in units of the data: each output element has a *scale*, the sum of the absolute values of the terms that
+make it up, and its error is `|computed - reference| / scale`. Against it stands the a-priori bound of Higham, Accuracy and
+Stability of Numerical Algorithms (2nd ed., section 3.1): where rounding errors accumulate over `n` operations, the result is off
+by at most `gamma(n) = n u / (1 - n u)` in that measure, whatever the order of the sums and whether or not multiplications and
+additions are fused; `u` is the unit roundoff. Each reference below derives its `n`. The inputs are drawn such that one iteration
+missing from a reduction exceeds the bound at sizes up to some thousands.
+
+Floating-point operations are counted as in the field: each `+ - * / max` and each intrinsic (exp, rsqrt) on elements is one,
+where the formula says it, including those on padding; comparisons, selections, conversions and index arithmetic count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tir.nearest import no_such
+
+from . import attention, convolutions, products, rows, transposed
+from .workload import BLOCK, DTYPES, EPSILON, INTRINSIC, Arrays, Bounded, Check, Instance, Parameter, Shape, Workload, gamma
+
+__all__ = [
+    "BLOCK", "EPSILON", "INTRINSIC", "Arrays", "Bounded", "Check", "Instance", "Parameter", "Shape", "Workload", "gamma", "get",
+    "make", "names",
+]  # fmt: skip
+
+_WORKLOADS = {
+    w.name: w
+    for w in (
+        *products.WORKLOADS,
+        *convolutions.WORKLOADS,
+        *transposed.WORKLOADS,
+        convolutions.CAPSULE,
+        *rows.WORKLOADS,
+        *attention.WORKLOADS,
+    )
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all workloads."""
+    return tuple(_WORKLOADS)
+
+
+def get(name: str) -> Workload:
+    """The workload of that name. Raises ValueError with the list of those there are."""
+    if name not in _WORKLOADS:
+        raise ValueError(no_such("workload", name, _WORKLOADS))
+    return _WORKLOADS[name]
+
+
+def make(name: str, shape: Sequence[int] | None = None, dtype: str = "float32") -> Instance:
+    """The workload `name` at `shape` (sizes in the order of its parameters, None for its default) in float32 or float64."""
+    workload = get(name)
+    sizes = workload.sizes(shape)
+    if dtype not in DTYPES:
+        raise ValueError(f"{name}: workloads compute in {' or '.join(DTYPES)}, got dtype {dtype!r}")
+    return Instance(workload, sizes, dtype, workload.build(dtype, *sizes), workload.flop(*sizes), workload.numpy(dtype, *sizes))

@@ -1,0 +1,208 @@
+"""What a workload is, an instance of it at a shape, and the bound that its errors are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tir.ir import Const, PrimFunc
+
+Arrays = tuple[np.ndarray, ...]
+Shape = tuple[int, ...]
+
+DTYPES = ("float32", "float64")
+
+INTRINSIC = 8  # roundings allowed to an intrinsic: 4 ulp are 8 unit roundoffs
+
+EPSILON = 1e-5  # added to the variance by layernorm
+
+BLOCK = 2**16  # elements that numpy works on at a time where it makes several passes, so that they stay in the cache
+
+
+class Check(NamedTuple):
+    """The largest error over all output elements in units of their scale, the bound for it, and whether it holds."""
+
+    max_error: float
+    tolerance: float
+    ok: bool
+
+
+class Bounded(NamedTuple):
+    """A float64 reference: an output, the scale of each element, and how many roundings its error may accumulate."""
+
+    value: np.ndarray
+    scale: np.ndarray
+    roundings: float
+
+
+class Parameter(NamedTuple):
+    """One size of a workload. Optional ones come last and may be left out of a shape."""
+
+    name: str
+    default: int
+    meaning: str
+    least: int = 1
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A family of computations, one a shape. The functions take the sizes in the order of `parameters`.
+
+    `build(dtype, *sizes)` is the function in the IR, its inputs before its output; `draw(rng, *sizes)` gives float64 inputs;
+    `numpy(dtype, *sizes)` a function of (inputs, outputs) that fills the outputs as fast as numpy can, its workspace allocated
+    beforehand; `reference(inputs, *sizes)` the outputs in float64 with their scales, from float64 inputs; `flop(*sizes)` the
+    number of floating-point operations; `conflict(*sizes)` why sizes that are each in range do not go together, or nothing.
+    """
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., PrimFunc]
+    draw: Callable[..., Arrays]
+    numpy: Callable[..., Callable[[Arrays, Arrays], None]]
+    reference: Callable[..., tuple[Bounded, ...]]
+    flop: Callable[..., int]
+    conflict: Callable[..., str] = lambda *sizes: ""
+
+    @property
+    def default(self) -> Shape:
+        """The sizes used where none are given, without the optional ones."""
+        return tuple(p.default for p in self.parameters if not p.optional)
+
+    @property
+    def usage(self) -> str:
+        """The names of the sizes in order, those that may be left out in brackets, as in `M,K,N[,batch]`."""
+        required = ",".join(p.name for p in self.parameters if not p.optional)
+        optional = [p.name for p in self.parameters if p.optional]
+        return required + "".join(f"[,{name}" for name in optional) + "]" * len(optional)
+
+    def sizes(self, shape: Sequence[int] | None = None) -> Shape:
+        """`shape` checked, or the default. Raises ValueError that says what was expected."""
+        if shape is None:
+            return self.default
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise ValueError(f"{self.name}: a shape is a tuple of sizes {self.usage}, got {shape!r}")
+        given = tuple(shape)
+        text = ",".join(map(str, given)) or "none"
+        least, most = len(self.default), len(self.parameters)
+        if not least <= len(given) <= most:
+            count = f"{least}" if least == most else f"{least} {'or' if most == least + 1 else 'to'} {most}"
+            raise ValueError(f"{self.name} takes {count} sizes {self.usage} (got {len(given)}: {text})")
+        for p, size in zip(self.parameters, given, strict=False):
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < p.least:
+                kind = "a positive integer" if p.least == 1 else f"an integer of at least {p.least}"
+                got = f"got {size!r} in {self.usage} = {text}"
+                raise ValueError(f"{self.name}: {p.name}, the {p.meaning}, must be {kind} ({got})")
+        sizes = tuple(int(s) for s in given)
+        if reason := self.conflict(*sizes):
+            raise ValueError(f"{self.name}: {reason} (got {self.usage} = {text})")
+        return sizes
+
+
+def sums_of_products(
+    *,
+    shapes: Callable[..., Sequence[Shape]],
+    multiply: Callable[..., Callable[..., None]],
+    terms: Callable[..., int],
+    **fields: Any,
+) -> Workload:
+    """A workload of two inputs, of which each output is a sum of products of their elements, and perhaps relu of it.
+
+    `shapes(*sizes)` are those of the inputs and of the output; `multiply(dtype, *sizes)` is a function of (input, input, output)
+    that fills the output as fast as numpy can, and serves as the reference in float64; `terms(*sizes)` is how many products make
+    an output, by at most gamma of which it is off: relu enlarges no error. `fields` are the other ones of the workload.
+    """
+
+    def numpy(dtype: str, *sizes: int) -> Callable[[Arrays, Arrays], None]:
+        run = multiply(dtype, *sizes)
+        return lambda inputs, outputs: run(*inputs, outputs[0])
+
+    def reference(inputs: Arrays, *sizes: int) -> tuple[Bounded, ...]:
+        run, output = multiply("float64", *sizes), shapes(*sizes)[-1]
+        value, scale = np.empty(output), np.empty(output)
+        run(*inputs, value)
+        run(*map(np.abs, inputs), scale)
+        return (Bounded(value, scale, terms(*sizes)),)
+
+    def draw(rng: np.random.Generator, *sizes: int) -> Arrays:
+        return tuple(rng.uniform(-1, 1, shape) for shape in shapes(*sizes)[:-1])
+
+    return Workload(draw=draw, numpy=numpy, reference=reference, **fields)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A workload at one shape and dtype: `func` is its function in the IR, `flop` counts its floating-point operations.
+
+    `numpy(inputs, outputs)` fills the outputs as fast as numpy can. It keeps a workspace: one thread at a time may call it.
+    """
+
+    workload: Workload
+    shape: Shape
+    dtype: str
+    func: PrimFunc
+    flop: int
+    numpy: Callable[[Arrays, Arrays], None]
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+    def inputs(self, rng: np.random.Generator) -> Arrays:
+        """Random inputs in call order, C-contiguous and of this dtype."""
+        return tuple(np.ascontiguousarray(a, dtype=self.dtype) for a in self.workload.draw(rng, *self.shape))
+
+    def outputs(self) -> Arrays:
+        """A new output, full of NaN, so that an element which is never written is seen."""
+        shape = [int(n.value) for n in self.func.buffers[-1].shape if isinstance(n, Const)]
+        return (np.full(shape, np.nan, self.dtype),)
+
+    def reference(self, inputs: Arrays) -> tuple[Bounded, ...]:
+        """The outputs in float64, with the scale of each element."""
+        return self.workload.reference(tuple(a.astype(np.float64) for a in inputs), *self.shape)
+
+    def checker(self, inputs: Arrays) -> Callable[[Arrays], Check]:
+        """A function from outputs to their Check, for many outputs of the same inputs: the reference is computed once."""
+        expected = self.reference(inputs)
+
+        def check(outputs: Arrays) -> Check:
+            found = [_compare(o, e, self.dtype) for o, e in zip(outputs, expected, strict=True)]
+            return max(found, key=lambda c: c.max_error / c.tolerance)
+
+        return check
+
+    def check(self, outputs: Arrays, inputs: Arrays) -> Check:
+        """The outputs against the float64 reference of `inputs`."""
+        return self.checker(inputs)(outputs)
+
+
+def gamma(roundings: float, dtype: str) -> float:
+    """Higham's `n u / (1 - n u)`: how far n roundings in `dtype` may take a result from the exact one, relative to its scale."""
+    product = roundings * float(np.finfo(dtype).eps) / 2
+    if product >= 1:
+        raise ValueError(
+            f"{roundings:.3g} roundings in {dtype} leave no correct digit: there is no error bound; use a wider dtype"
+        )
+    return product / (1 - product)
+
+
+def _compare(output: np.ndarray, expected: Bounded, dtype: str) -> Check:
+    if output.shape != expected.value.shape:
+        raise ValueError(f"the output has shape {output.shape}, but the reference has {expected.value.shape}")
+    # The reference was rounded as often, in float64.
+    tolerance = gamma(expected.roundings, dtype) + gamma(expected.roundings, "float64")
+    error = np.abs(output - expected.value)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error == 0, 0.0, error / expected.scale)
+    worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
+    return Check(worst, tolerance, worst <= tolerance)
+
+
+def rows_of(rows: int, columns: int) -> Iterator[slice]:
+    """The rows in groups of about BLOCK elements."""
+    step = max(1, BLOCK // columns)
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
