@@ -217,7 +217,8 @@ class Machine:
     @classmethod
     @cache
     def here(cls) -> Machine:
-        from codegen.target import Target, host_cores
+        from codegen.processor import host_cores
+        from codegen.target import Target
 
         target = Target("llvm")
         features = target.mattr.split(",")

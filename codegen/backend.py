@@ -1,4 +1,4 @@
-"""What differs between kinds of targets: one `Backend` record a kind, which all code that depends on the kind asks.
+"""What differs between kinds of targets: one `Backend` record a kind. No other code branches on the kind.
 
 A new kind is its own module and its record here; what the search must know of it is its record in `search/backends.py`.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc
 
 from .passes import CPU_PASSES, GPU_PASSES, Pass
+from .processor import host_processor, known_processor, vector_bits
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def _later(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module that is imported when it is first called: who has one kind of target need not load the others."""
+    """A function of a module that is imported at its first call, so that a process loads only the kinds that it uses."""
     return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
-def _processor(target: Target) -> Machine:
+def _cpu_machine(target: Target) -> Machine:
     from schedule.machine import CPU
 
     return CPU(
@@ -44,10 +45,10 @@ class Backend:
     build: Callable[[PrimFunc, Target, ObjectCache | None], Any]  # a kernel of a scheduled function
     passes: tuple[Pass, ...] = ()  # that lower a function, in order
     texts: Mapping[str, Callable[[PrimFunc, Target], str]] = field(default_factory=dict)  # stages of `dump` behind the passes
-    shown: str | None = None  # the stage that `dump` shows unless told otherwise; None: the script after each pass
-    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}  # those of the kind, of what a target was given
-    spelled: Callable[[Target], str] = lambda target: target.kind  # the target as a string
-    machine: Callable[[Target], Machine] = _processor  # what templates and cost models see of it
+    shown: str | None = None  # the stage that `dump` shows by default; None: the script after each pass
+    options: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}  # of given options, those of the kind with defaults
+    spelling: Callable[[Target], str] = lambda target: target.kind  # the target as a string
+    machine: Callable[[Target], Machine] = _cpu_machine  # the machine model that templates and cost models read
     device: Callable[[], str] | None = None  # the name of the device here, empty where there is none
     described: tuple[str, ...] = ()  # options that decide how fast kernels are on a device
     here: Callable[[], dict[str, Any]] = dict  # options that describe the device here
@@ -59,6 +60,16 @@ class Backend:
         names = [p.__name__ for p in self.passes]
         counts = [names[:n].count(name) for n, name in enumerate(names)]
         return [name if n == 0 else f"{name}_{n + 1}" for name, n in zip(names, counts, strict=True)]
+
+
+def integer_option(key: str, value: Any) -> int:
+    """The value of a target option as an int. Raises ValueError where it is none."""
+    try:
+        if isinstance(value, (bool, float)):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
 
 
 def backend(target: str | Target) -> Backend:
@@ -73,8 +84,6 @@ def backend(target: str | Target) -> Backend:
 
 
 def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    from .target import host_processor, integer, known_processor, vector_bits
-
     if given.get("fast_math"):
         raise ValueError("target option fast_math is for cuda")
     if given.get("arch"):
@@ -91,13 +100,13 @@ def _llvm_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if mattr is None:
         mattr = host_features if mcpu == host_cpu else ""
     bits = given.get("vector_bits")
-    bits = vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else integer("vector_bits", bits)
+    bits = vector_bits(mcpu, mattr, mcpu == host_cpu) if bits is None else integer_option("vector_bits", bits)
     if bits not in (64, 128, 256, 512, 1024, 2048):
         raise ValueError(f"target option vector_bits must be a power of two from 64 to 2048, got {bits}")
     return {"mcpu": mcpu, "mattr": mattr, "vector_bits": bits}
 
 
-def _llvm_spelled(target: Target) -> str:
+def _llvm_spelling(target: Target) -> str:
     text = f"llvm -num-cores {target.num_cores} -mcpu {target.mcpu}"
     usual = type(target)("llvm", num_cores=target.num_cores, mcpu=target.mcpu)
     if target.mattr != usual.mattr:
@@ -140,7 +149,7 @@ BACKENDS: dict[str, Backend] = {
             passes=CPU_PASSES,
             texts={"llvm_ir": _later("codegen.llvm.build", "llvm_ir"), "asm": _later("codegen.llvm.build", "asm")},
             options=_llvm_options,
-            spelled=_llvm_spelled,
+            spelling=_llvm_spelling,
         ),
         Backend(
             "cuda",
@@ -149,7 +158,7 @@ BACKENDS: dict[str, Backend] = {
             texts={"cuda": _later("codegen.cuda", "cuda_source")},
             shown="cuda",
             options=_cuda_options,
-            spelled=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
+            spelling=lambda t: f"cuda -arch {t.arch}{' -fast-math 1' if t.fast_math else ''}",
             machine=_cuda_machine,
             device=_later("codegen.cuda.driver", "device_name"),
             described=("arch", "fast_math"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import tempfile
 from dataclasses import dataclass, fields
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tir.nearest import nearest
 
-from .backend import BACKENDS, backend
+from .backend import BACKENDS, backend, integer_option
+from .processor import host_caches, host_cores, vector_registers
 
 if TYPE_CHECKING:
     from schedule.machine import Machine
@@ -52,7 +49,7 @@ class Target:
             object.__setattr__(self, key, value)
 
     def __str__(self) -> str:
-        return backend(self).spelled(self)
+        return backend(self).spelling(self)
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits fill a vector register."""
@@ -60,11 +57,8 @@ class Target:
 
     @property
     def registers(self) -> int:
-        """The number of vector registers: 32 with AVX-512 (for shorter vectors with its VL), and with NEON; 16 before them."""
-        if not self.mattr:
-            return 32 if _AVX512.match(self.mcpu) else 16
-        wanted = {"+neon", "+avx512vl", "+avx512f" if self.vector_bits >= 512 else "+avx512vl"}
-        return 32 if wanted & set(self.mattr.split(",")) else 16
+        """The number of vector registers."""
+        return vector_registers(self.mcpu, self.mattr, self.vector_bits)
 
     @property
     def machine(self) -> Machine:
@@ -105,91 +99,16 @@ def _parse(spec: str) -> dict:
     return given
 
 
-def integer(key: str, value: Any) -> int:
-    try:
-        if isinstance(value, (bool, float)):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"target option {key} must be an integer, got {value!r}") from None
-
-
 def _complete(given: dict) -> dict:
     """All options of a target: what is the same for all kinds, and what its backend makes of the rest."""
     for key in ("mcpu", "mattr", "arch"):
         if not isinstance(given.get(key, ""), (str, type(None))):
             raise ValueError(f"target option {key} must be a string, got {given[key]!r}")
     found = backend(given["kind"])
-    result = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": "", "fast_math": False}
+    result: dict[str, Any] = {"kind": found.kind, "mcpu": "", "mattr": "", "vector_bits": 128, "arch": "", "fast_math": False}
     caches = host_caches()
     for key, default in (("num_cores", host_cores()), ("l1", caches[0]), ("l2", caches[1]), ("l3", caches[2])):
-        result[key] = integer(key, given.get(key, default))
+        result[key] = integer_option(key, given.get(key, default))
         if result[key] < 1:
             raise ValueError(f"target option {key} must be at least 1, got {result[key]}")
     return result | found.options(given)
-
-
-_AVX512 = re.compile(
-    r"znver[4-9]|skylake-avx512|cascadelake|cooperlake|icelake|sapphirerapids|graniterapids|emeraldrapids|x86-64-v4"
-)
-_AVX2 = re.compile(r"znver[1-3]|haswell|broadwell|skylake|alderlake|raptorlake|core-avx2|x86-64-v3")
-
-
-def vector_bits(mcpu: str, mattr: str, is_host: bool) -> int:
-    if is_host or mattr:
-        for feature, bits in (("+avx512f", 512), ("+avx2", 256)):
-            if feature in mattr.split(","):
-                return bits
-        return 128
-    if _AVX512.match(mcpu):
-        return 512
-    return 256 if _AVX2.match(mcpu) else 128
-
-
-@cache
-def host_processor() -> tuple[str, str]:
-    """LLVM's name of this processor and its feature string."""
-    import llvmlite.binding as llvm
-
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-@cache
-def known_processor(mcpu: str) -> bool:
-    """Whether LLVM has a processor of that name. It only tells on the error stream, and for an unknown one aborts later."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    try:
-        errors = os.dup(2)
-    except OSError:  # there is no error stream
-        return True
-    with tempfile.TemporaryFile() as said:
-        try:
-            os.dup2(said.fileno(), 2)
-            llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(cpu=mcpu)
-        finally:
-            os.dup2(errors, 2)
-            os.close(errors)
-        said.seek(0)
-        return b"not a recognized processor" not in said.read()
-
-
-def host_cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def host_caches() -> tuple[int, int, int]:
-    """Sizes in bytes of the L1 data, L2 and L3 caches seen by the first core; common sizes where the system does not tell."""
-    sizes = {1: 32 * 1024, 2: 1024 * 1024, 3: 32 * 1024 * 1024}
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            level = int((index / "level").read_text())
-            if (index / "type").read_text().strip() != "Instruction":
-                text = (index / "size").read_text().strip()
-                sizes[level] = int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
-        except (OSError, ValueError, KeyError):
-            continue
-    return sizes[1], sizes[2], sizes[3]

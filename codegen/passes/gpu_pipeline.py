@@ -60,7 +60,7 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 def stages(loop: For) -> int:
     """How many tiles take turns in a loop, by its annotations. Raises GPUError for what is no such number."""
     n = annotation(loop.annotations, STAGES, 2 if annotation(loop.annotations, DOUBLE) else 1)
-    if not isinstance(n, int) or not 0 <= n <= MOST_STAGES:
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MOST_STAGES:
         raise GPUError(f"loop `{loop.name}`: the annotation {STAGES} must be an integer from 1 to {MOST_STAGES}, got {n!r}")
     return n
 

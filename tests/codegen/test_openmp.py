@@ -16,7 +16,7 @@ import pytest
 import codegen
 from codegen import NoOpenMP, openmp
 from codegen.llvm import cores
-from codegen.target import host_cores
+from codegen.processor import host_cores
 
 from .matmul import matmul, operands, tiled
 

@@ -3,7 +3,7 @@
 import pytest
 
 from codegen import Target
-from codegen.target import host_caches, host_cores, host_processor
+from codegen.processor import host_caches, host_cores, host_processor
 
 
 def test_the_host():
