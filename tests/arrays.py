@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from tir.simplify import simplify
 
 from tir import dtypes
+from tir.arith.simplify import simplify
 from tir.ir import Buffer, Const, PrimFunc
 from tir.traverse import substitute
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from tir.simplify import simplify
-
+from tir.arith.simplify import simplify
 from tir.ir import Block, Buffer, Const, For, Iter, Let, Node, PrimFunc, Range, Var
 from tir.traverse import rewrite, substitute
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-from tir.simplify import simplify
 
 from schedule import Schedule, ScheduleError
 from tests.arrays import integers
+from tir.arith.simplify import simplify
 from tir.interpreter import InterpreterError, run
 from tir.ir import Allocate, Block, Const, Expr, For, If, Kind, Let, Load, PrimFunc, Seq, Stmt, Store, Var, nest, seq
 from tir.traverse import loads, loops, path_to, replace_stmt, substatements, substitute, walk, walk_stmts

@@ -710,7 +710,7 @@ def test_determined_by_brute_force():
                 case 1:
                     e = e % int(rng.integers(1, 7))
             expressions.append(e)
-        from tir.simplify import simplify
+        from tir.arith.simplify import simplify
 
         found = determined([polynomial(simplify(e, ranges)) for e in expressions], set(), ranges)
         key = np.stack([evaluate(e) for e in expressions], axis=1)

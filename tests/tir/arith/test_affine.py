@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tir.simplify import simplify
 
 from tir.arith.affine import Interval, bounds, floordiv, polynomial, to_expr
+from tir.arith.simplify import simplify
 from tir.ir import Expr, Var
 
 A, B, C = (Var(name) for name in "abc")

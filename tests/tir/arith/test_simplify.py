@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tir.simplify import bounds, prove, simplify
 
 from tir.arith.affine import Ranges
 from tir.arith.points import evaluate, grid
+from tir.arith.simplify import bounds, prove, simplify
 from tir.ir import COMPARISONS, FALSE, TRUE, Binary, Cast, Const, Expr, Select, Unary, Var, binary
 from tir.traverse import variables
 

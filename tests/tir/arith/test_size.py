@@ -8,9 +8,9 @@ import operator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tir.simplify import simplify
 
 from tir.arith.affine import polynomial
+from tir.arith.simplify import simplify
 from tir.arith.size import Chosen, Formula, Size, fixed, formula, lesser, single, told
 from tir.ir import Const, Var, const
 
