@@ -39,7 +39,7 @@ _NAMES = {
     name: module
     for module, names in {
         "tir.ir": ("Axis", "Block", "Buffer", "Const", "Expr", "For", "Kind", "Node", "PrimFunc", "Stmt", "Var"),
-        "tir.simplify": ("simplify",),
+        "tir.arith.simplify": ("simplify",),
         "tir.interpreter": ("run",),
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
