@@ -29,11 +29,11 @@ import numpy as np
 
 import tir
 from search.measure import Candidate, Limits, LocalMeasurer
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.policy.bandit import Uniform
 from search.policy.evolution import Settings
 from search.policy.strategies import search
-from search.population.programs import concrete
+from search.population.programs import concrete_programs
 from search.records import Records
 from search.task import Task
 from search.tuning.autotune import autotune, default_candidate
@@ -55,7 +55,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "no bandit": {"bandit": Uniform},
     "no crossover": {"settings": Settings(crossover=0.0)},
     "no polish": {"settings": Settings(polish=False)},
-    "concrete features": {"describe": concrete},
+    "concrete features": {"describe": concrete_programs},
 }
 
 TABLE: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -94,7 +94,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result a configuration: the curves of its seeds, and how they compare with the fastest of the row."""
     program, shape = TABLE[row]
     instance = programs.instance(program, shape)
-    workload = Workload(program, shape) if programs.known(program) else None
+    workload = NamedWorkload(program, shape) if programs.known(program) else None
     task = Task.of(instance.func, tir.Target("llvm", num_cores=options.threads), workload=workload)
     with ExitStack() as stack:
         folder = Path(options.save or stack.enter_context(tempfile.TemporaryDirectory()))

@@ -178,11 +178,11 @@ def _replayed(func: PrimFunc, trace: Any) -> PrimFunc:
 def _tune(row: str, instance: Instance, target: tir.Target, options: Options) -> Any:
     """The trace that a search finds; kept in the folder `options.save` if there is one, as `python -m tir.tune --out` does."""
     from search.measure.provenance import versions
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
     from tir.files import write_atomically
     from tir.tune import FORMAT, LineProgress
 
-    named = Workload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None
+    named = NamedWorkload(instance.name, instance.shape, instance.dtype) if programs.known(instance.name) else None
     progress = [LineProgress(sys.stderr)]
     found = tir.autotune(instance.func, target, options.trials, seed=options.seed, workload=named, callbacks=progress)
     if options.save is not None:

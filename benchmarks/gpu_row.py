@@ -193,9 +193,9 @@ def _scheduled(
     if not row.trials:
         tf32 = row.name == "tf32"
         return gpu.schedule(func, device.target.arch, tf32=tf32).func, {}
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
 
-    workload = None if row.name in PRODUCTS else Workload(row.name, row.shape)
+    workload = None if row.name in PRODUCTS else NamedWorkload(row.name, row.shape)
     result = tir.autotune(
         func, device.target, row.trials, seconds, records=records, workload=workload, **{"seed": 0, **device.tuning}
     )

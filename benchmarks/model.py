@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tir
-from costmodel import Boosting, CostModel, Family, GBDTModel, Loss, ThroughputSum, TimeSum
+from costmodel import Boosting, CostModel, GBDTModel, Loss, SketchPrograms, ThroughputSum, TimeSum
 from costmodel.metrics import best_of_top, count_pairs, pair_accuracy, top_recall
 from search.backends import search_backend
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.policy.warm_start import is_of
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.records import Records
 from search.space import generate
 from search.task import Task
@@ -58,7 +58,7 @@ __all__ = ["DEFAULT", "ROWS", "measure"]
 class Known(NamedTuple):
     """Measured candidates of one sketch, a row each, with their seconds."""
 
-    about: Family
+    programs: SketchPrograms
     rows: np.ndarray
     seconds: np.ndarray
 
@@ -85,9 +85,9 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
                 for known in lessons:
                     model.update(*known)
             begin = time.perf_counter()
-            model.score(mine[0].about, mine[0].rows[:1])  # what is new is learned when it is first asked for
+            model.score(mine[0].programs, mine[0].rows[:1])  # what is new is learned when it is first asked for
             took.append(time.perf_counter() - begin)
-            found.append(figures([(model.score(k.about, k.rows), k.seconds) for k in chosen(mine, test)]))
+            found.append(figures([(model.score(k.programs, k.rows), k.seconds) for k in chosen(mine, test)]))
         means = {name: float(np.mean([f[name] for f in found])) for name in found[0]}
         return {
             "taught": name,
@@ -126,7 +126,7 @@ def chosen(known: Sequence[Known], places: np.ndarray) -> list[Known]:
         mine = places[(start <= places) & (places < start + len(k.rows))] - start
         start += len(k.rows)
         if len(mine):
-            found.append(Known(k.about, k.rows[mine], k.seconds[mine]))
+            found.append(Known(k.programs, k.rows[mine], k.seconds[mine]))
     return found
 
 
@@ -157,11 +157,11 @@ def kept(row: str, target: tir.Target, folder: Path) -> list[Known]:
         own = [m for m in measured if m.candidate.sketch == sketch.name and is_of(m.candidate, sketch)]
         if own:
             rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
-            found.append(Known(family(sketch), rows, np.array([m.seconds for m in own])))
+            found.append(Known(sketch_programs(sketch), rows, np.array([m.seconds for m in own])))
     return found
 
 
 def _task(row: str, target: tir.Target) -> Task:
     program, shape = TABLE[row]
     instance = programs.instance(program, shape)
-    return Task.of(instance.func, target, workload=Workload(program, shape) if programs.known(program) else None)
+    return Task.of(instance.func, target, workload=NamedWorkload(program, shape) if programs.known(program) else None)

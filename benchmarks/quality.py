@@ -24,7 +24,7 @@ import numpy as np
 
 import tir
 from search.measure import count
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.task import Task
 from search.tuning.result import NothingFound
@@ -71,7 +71,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     """One result: the search, what each contender took and its error, and the ratios."""
     instance = instance_of(row)
     target = tir.Target("llvm", num_cores=options.threads)
-    workload = Workload(instance.name, instance.shape) if programs.known(instance.name) else None
+    workload = NamedWorkload(instance.name, instance.shape) if programs.known(instance.name) else None
     task = Task.of(instance.func, target, workload=workload)
     result: dict[str, Any] = {
         "threads": options.threads,

@@ -26,7 +26,7 @@ from costmodel import GBDTModel, TileModel
 from costmodel.features import chunks
 from schedule import Trace, replay
 from search.policy.strategies import search as search_of
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.space import generate
 from search.task import Task
@@ -63,14 +63,14 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     populations = {s.name: sample(s, target, POPULATION, rng) for s in judged}
     start = time.perf_counter()
     for s in judged:
-        list(family(s).programs(populations[s.name]))
+        list(sketch_programs(s).programs(populations[s.name]))
     symbolic_seconds = time.perf_counter() - start
     model, formula = GBDTModel(target.machine), TileModel(target.machine)
     for s in judged:
         rows = populations[s.name][: TRAINED // len(judged)]
-        model.update(family(s), rows, np.exp(rng.standard_normal(len(rows)) - formula.score(family(s), rows)))
+        model.update(sketch_programs(s), rows, np.exp(rng.standard_normal(len(rows)) - formula.score(sketch_programs(s), rows)))
     start = time.perf_counter()
-    model.score(family(judged[0]), populations[judged[0].name][:1])
+    model.score(sketch_programs(judged[0]), populations[judged[0].name][:1])
     fit_seconds = time.perf_counter() - start
     search = search_of(Task.of(func, target))
     traces = cycle([Trace.from_json(c.trace) for c in search.propose(BATCH, rng)])
@@ -81,7 +81,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 
     def describe() -> int:
         s = next(turns["described"])
-        for members, program in family(s).programs(populations[s.name]):
+        for members, program in sketch_programs(s).programs(populations[s.name]):
             for statement in program.statements:
                 for _ in chunks(statement, populations[s.name][members], model.machine):
                     pass
@@ -93,7 +93,7 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
             for statement in program.statements
         ]
         for s in judged
-        for members, program in [next(iter(family(s).programs(populations[s.name])))]
+        for members, program in [next(iter(sketch_programs(s).programs(populations[s.name])))]
     ]
     turn = cycle(described)
 
@@ -105,11 +105,11 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
 
     def score() -> int:
         s = next(turns["scored"])
-        return len(model.score(family(s), populations[s.name]))
+        return len(model.score(sketch_programs(s), populations[s.name]))
 
     def by_formula() -> int:
         s = next(turns["by_formula"])
-        return len(formula.score(family(s), populations[s.name]))
+        return len(formula.score(sketch_programs(s), populations[s.name]))
 
     def instantiate() -> int:
         try:

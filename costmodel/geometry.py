@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TileAccess:
     """A buffer read or written in the innermost tile: per dimension, the axes in its index as (axis number, coefficient)."""
 
     dims: tuple[tuple[tuple[int, int], ...], ...]
@@ -16,7 +16,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class TiledNest:
     """A loop nest tiled as SSRSRS. Axis number n has `extents[n]` iterations, is a reduction if `reduce[n]`, and its inner tile
     sizes, outermost first, stand in the columns `columns[n]`. `vector` is the vectorised axis, None if there is none.
 
@@ -30,7 +30,7 @@ class Nest:
     extents: tuple[int, ...]
     reduce: tuple[bool, ...]
     columns: tuple[tuple[int, ...], ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[TileAccess, ...]
     vector: int | None
     element_bits: int = 32
     roles: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import numpy as np
 from schedule.machine import GPU, WARP_SCHEDULERS
 from tir.memory import WARP
 
-from .geometry import Access, Nest
+from .geometry import TileAccess, TiledNest
 from .model import Formula
 
 RESERVED, RESERVED_ON_CORES = 40, 48  # registers of a thread besides its accumulators and fragments
@@ -33,16 +33,16 @@ class GPUModel(Formula):
     def __init__(self, machine: GPU):
         self.machine = machine
 
-    def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+    def cycles(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         return LAUNCH + (self.tiled(nest, rows) if any(nest.roles) else np.full(len(rows), self.untiled(nest)))
 
-    def untiled(self, nest: Nest) -> float:
+    def untiled(self, nest: TiledNest) -> float:
         """Clocks of a nest that moves each element once."""
         elements = sum(float(np.prod(a.shape)) * a.nbytes for a in nest.accesses)
         work = float(np.prod([float(e) for e in nest.extents]))
         return max(elements / self.machine.memory, work / (self.machine.sms * WARP_SCHEDULERS * WARP * UNTILED))
 
-    def tiled(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+    def tiled(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         """Estimated clocks of a nest tiled through shared memory, a float64 vector with one entry a row."""
         gpu = self.machine
         sizes = {role: _sizes(nest, rows, role) for role in "gvtwsfr"}
@@ -81,7 +81,7 @@ def reserved(cores: bool) -> int:
     return RESERVED_ON_CORES if cores else RESERVED
 
 
-def _in_lanes(nest: Nest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _in_lanes(nest: TiledNest, sizes: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of a warp whose threads multiply by themselves: clocks of a step of the sum, registers that hold accumulators, and
     instructions that don't wait for each other.
 
@@ -109,7 +109,7 @@ def _on_cores(fragments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return np.maximum(products * MMA / WARP_SCHEDULERS, loads * LDMATRIX), FRAGMENT_REGISTERS * (products + loads), products
 
 
-def _copies(nest: Nest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _copies(nest: TiledNest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """How many copies load a block's tiles: each of as many elements as a thread moves at once, where rows of memory are
     multiples of that."""
     total = np.zeros(len(rows))
@@ -121,7 +121,7 @@ def _copies(nest: Nest, tiles: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _moved(
-    nest: Nest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
+    nest: TiledNest, tiles: np.ndarray, groups: np.ndarray, counts: np.ndarray, blocks: np.ndarray, wave: np.ndarray, l2: int
 ) -> np.ndarray:
     """Bytes from and to memory. Where the operands don't fit the second-level cache, each wave of blocks reads its rows and
     columns anew: those of a group of rows, and of as many columns as the wave gets to."""
@@ -141,7 +141,7 @@ def _moved(
     return np.maximum(least, np.ceil(blocks / wave) * read + written)
 
 
-def _sizes(nest: Nest, rows: np.ndarray, role: str) -> np.ndarray:
+def _sizes(nest: TiledNest, rows: np.ndarray, role: str) -> np.ndarray:
     """The product of the columns of a role along each axis, an (n, axes) float64 matrix."""
     result = np.ones((len(rows), len(nest.extents)))
     for axis, (columns, roles) in enumerate(zip(nest.columns, nest.roles, strict=True)):
@@ -151,7 +151,7 @@ def _sizes(nest: Nest, rows: np.ndarray, role: str) -> np.ndarray:
     return result
 
 
-def _elements(access: Access, tiles: np.ndarray) -> np.ndarray:
+def _elements(access: TileAccess, tiles: np.ndarray) -> np.ndarray:
     """The elements of a buffer that a tile touches."""
     result = np.ones(len(tiles))
     for dim in access.dims:

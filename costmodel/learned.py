@@ -11,12 +11,12 @@ import numpy as np
 from schedule.machine import GPU, Machine
 
 from .dataset import FORMULA, Dataset
-from .family import Family
 from .features import chunks, features
 from .gpu_model import GPUModel
 from .loopnest import Statement
 from .losses import Loss, TimeSum
 from .recording import allocator, interpreter
+from .sketch_programs import SketchPrograms
 from .tile_model import TileModel
 
 LEAST_PROGRAMS = 12  # before which a formula scores
@@ -68,15 +68,15 @@ class LearnedModel(ABC):
         """Compile the loops that scoring needs, which takes some seconds the first time."""
         interpreter(), allocator()
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
+    def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         if self.programs < self.least:
-            return self._formula.score(family, rows)
+            return self._formula.score(sketch, rows)
         if self._fitted < self.programs:
             self.fit()
             self._fitted = self.programs
-        formula = self._formula.score(family, rows).astype(np.float32)
+        formula = self._formula.score(sketch, rows).astype(np.float32)
         sums, legal = np.zeros(len(rows), dtype=np.float32), np.zeros(len(rows), dtype=bool)
-        for statement, members in _statements(family, rows):
+        for statement, members in _statements(sketch, rows):
             legal[members] = True
             whole = len(members) == len(rows)
             own, of_own = (rows, formula) if whole else (rows[members], formula[members])
@@ -86,18 +86,18 @@ class LearnedModel(ABC):
                 sums[members[start:stop]] += self.loss.parts(self.predict(matrix) + self.loss.start(matrix))
         return np.where(legal, self.loss.scores(sums), -np.inf).astype(np.float64)
 
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
-        formula = self._formula.score(family, rows).astype(np.float32)
-        for members, program in family.programs(rows):
+    def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
+        formula = self._formula.score(sketch, rows).astype(np.float32)
+        for members, program in sketch.programs(rows):
             block = features(program, rows[members], self.machine)  # (statements, n, features)
             column = np.broadcast_to(formula[members][None, :, None], (*block.shape[:2], 1))
-            self.data.add(family.task, np.concatenate([block, column], axis=2), seconds[members])
+            self.data.add(sketch.task, np.concatenate([block, column], axis=2), seconds[members])
 
 
-def _statements(family: Family, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
+def _statements(sketch: SketchPrograms, rows: np.ndarray) -> Iterator[tuple[Statement, np.ndarray]]:
     """The statements of all programs, each once with the numbers of the rows that have it: variants share most of them."""
     found: dict[Statement, list[np.ndarray]] = {}
-    for members, program in family.programs(rows):
+    for members, program in sketch.programs(rows):
         for statement in program.statements:
             found.setdefault(statement, []).append(members)
     for statement, parts in found.items():

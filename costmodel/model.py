@@ -7,19 +7,19 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from .family import Family
-from .geometry import Nest
+from .geometry import TiledNest
+from .sketch_programs import SketchPrograms
 
 
 @runtime_checkable
 class CostModel(Protocol):
     """Scores populations. `rows` is an (n, columns) integer matrix; higher scores are better, and only their order counts."""
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
+    def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         """A float64 vector, one score a row, comparable between the sketches of one task."""
         ...
 
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
         """Learn from measured rows; `seconds` is infinite where a candidate failed."""
         ...
 
@@ -37,14 +37,14 @@ class Formula(ABC):
     """Scores a row by minus the logarithm of the cycles that its tiled nests are estimated to take, one after the other."""
 
     @abstractmethod
-    def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+    def cycles(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         """Estimated cycles of one nest, a float64 vector with one entry a row."""
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
-        total = sum((self.cycles(nest, rows) for nest in family.nests), start=np.zeros(len(rows)))
+    def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
+        total = sum((self.cycles(nest, rows) for nest in sketch.nests), start=np.zeros(len(rows)))
         return -np.log(np.maximum(total, 1.0))
 
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
         """A formula has nothing to learn."""
         return None
 
@@ -55,8 +55,8 @@ class RandomModel:
     def __init__(self, rng: np.random.Generator):
         self._rng = rng
 
-    def score(self, family: Family, rows: np.ndarray) -> np.ndarray:
+    def score(self, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
         return self._rng.random(len(rows))
 
-    def update(self, family: Family, rows: np.ndarray, seconds: np.ndarray) -> None:
+    def update(self, sketch: SketchPrograms, rows: np.ndarray, seconds: np.ndarray) -> None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 
 from schedule.machine import CPU, LINE, LINE_CYCLES, WAYS
 
-from .geometry import Access, Nest
+from .geometry import TileAccess, TiledNest
 from .model import Formula
 from .recording import Recorder, Recording, Value, and_not, ceil, either, least, most, product, where
 
@@ -30,14 +30,14 @@ class TileModel(Formula):
     def __init__(self, machine: CPU):
         self.machine = machine
 
-    def cycles(self, nest: Nest, rows: np.ndarray) -> np.ndarray:
+    def cycles(self, nest: TiledNest, rows: np.ndarray) -> np.ndarray:
         found = np.empty((1, len(rows)))
         _recorded(nest, self.machine).run(rows, found)
         return found[0]
 
 
 @lru_cache(maxsize=4096)
-def _recorded(nest: Nest, machine: CPU) -> Recording:
+def _recorded(nest: TiledNest, machine: CPU) -> Recording:
     """A program for the cycles of a nest."""
     recorder = Recorder()
     sizes = [[recorder.column(c) for c in axis] for axis in nest.columns]
@@ -47,7 +47,7 @@ def _recorded(nest: Nest, machine: CPU) -> Recording:
 Tile = list[Value]  # a number for each axis
 
 
-def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
+def _cycles(nest: TiledNest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value:
     """Estimated cycles of a nest whose axes have inner tiles of these sizes, outermost first."""
     levels = _levels(nest, sizes)
     counts = _counts(levels)
@@ -58,18 +58,18 @@ def _cycles(nest: Nest, sizes: Sequence[Sequence[Value]], machine: CPU) -> Value
     return (most(compute, moved) + 0.3 * least(compute, moved)) * rounds / machine.cores
 
 
-def _vectors(nest: Nest, inner: Tile, machine: CPU) -> Value:
+def _vectors(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
     """Accumulators of the innermost spatial tile, in vector registers."""
     return _registers(nest, inner, [axis for axis in range(len(nest.extents)) if not nest.reduce[axis]], machine)
 
 
-def _registers(nest: Nest, inner: Tile, axes: Sequence[int], machine: CPU) -> Value:
+def _registers(nest: TiledNest, inner: Tile, axes: Sequence[int], machine: CPU) -> Value:
     """How many vector registers hold what differs along some axes of the innermost tile."""
     lanes = machine.lanes(nest.element_bits)
     return product([ceil(inner[axis] / lanes) if axis == nest.vector else inner[axis] for axis in axes])
 
 
-def _body(nest: Nest, inner: Tile, machine: CPU) -> Value:
+def _body(nest: TiledNest, inner: Tile, machine: CPU) -> Value:
     """Cycles of the innermost spatial tile for one step of the reduction."""
     vectors = _vectors(nest, inner, machine)
     elements: Value = 0.0  # that are broadcast
@@ -91,7 +91,7 @@ def _body(nest: Nest, inner: Tile, machine: CPU) -> Value:
     return most(most(issue, loading) + spilled, waiting if any(nest.reduce) else 0.0)
 
 
-def _traffic(nest: Nest, levels: list[Tile], counts: list[Value], machine: CPU) -> Value:
+def _traffic(nest: TiledNest, levels: list[Tile], counts: list[Value], machine: CPU) -> Value:
     """Cycles spent on moving cache lines.
 
     The largest tile that fits a cache is loaded anew for each of its runs, except for what the loop around it leaves there: the
@@ -128,7 +128,7 @@ PLACES = {
 }  # fmt: skip
 
 
-def _levels(nest: Nest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
+def _levels(nest: TiledNest, sizes: Sequence[Sequence[Value]]) -> list[Tile]:
     """The lengths of the loops of S0 S1 R0 S2 R1 S3, 1 where an axis has no loop there."""
     levels: list[Tile] = [[1.0] * len(nest.extents) for _ in range(6)]
     for axis, inner in enumerate(sizes):
@@ -144,12 +144,12 @@ def _counts(levels: list[Tile]) -> list[Value]:
     return list(accumulate(map(product, levels[:5]), mul, initial=1.0))
 
 
-def _aligned(access: Access) -> bool:
+def _aligned(access: TileAccess) -> bool:
     """Whether vectors along the last dimension start where lines do; others cross lines, and each such load counts twice."""
     return len(access.dims[-1]) == 1 and access.shape[-1] * access.nbytes % LINE == 0
 
 
-def _tile(nest: Nest, levels: list[Tile], depth: int) -> Tile:
+def _tile(nest: TiledNest, levels: list[Tile], depth: int) -> Tile:
     """How far each axis runs while the levels from `depth` inwards do."""
     return [least(product(axis), extent) for axis, extent in zip(zip(*levels[depth:], strict=True), nest.extents, strict=True)]
 
@@ -166,19 +166,19 @@ def _innermost(level: Tile) -> tuple[Tile, Value]:
     return around, product(around)
 
 
-def _spans(access: Access, tile: Tile) -> Tile:
+def _spans(access: TileAccess, tile: Tile) -> Tile:
     """How far each dimension of an access reaches in a tile."""
     whole = [sum((coefficient * (tile[axis] - 1) for axis, coefficient in dim), start=1.0) for dim in access.dims]
     return [least(span, size) for span, size in zip(whole, access.shape, strict=True)]
 
 
-def _lines(access: Access, tile: Tile) -> Value:
+def _lines(access: TileAccess, tile: Tile) -> Value:
     """Cache lines that one access touches in a tile."""
     *outer, last = _spans(access, tile)
     return product([*outer, ceil(last * access.nbytes / LINE)])
 
 
-def _rivals(access: Access, tile: Tile, way: int) -> Value:
+def _rivals(access: TileAccess, tile: Tile, way: int) -> Value:
     """How many lines of a tile compete for one set of a cache, as the rows of a matrix with a power-of-two length do; addresses
     `way` bytes apart fall into the same set."""
     result: Value = 1.0

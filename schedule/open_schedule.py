@@ -455,7 +455,7 @@ class OpenSchedule(Schedule):
             name, func, tuple(self.rules), entries, tuple(self.tiles), tuple(self.choices), self.columns, tuple(self.limits),
             tuple(self.made.values()),
         )  # fmt: skip
-        return replace(found, seed=tuple(found.still(np.array([row], np.int64))[0].tolist())) if seeded else found
+        return replace(found, seed=tuple(found.canonical(np.array([row], np.int64))[0].tolist())) if seeded else found
 
 
 def _is_open(value: Any) -> bool:

@@ -212,8 +212,8 @@ class OpenTrace:
         visit(self._run, np.arange(len(rows)))
         return result
 
-    def still(self, rows: np.ndarray) -> np.ndarray:
-        """The rows with the columns that they do not use, because a branch did not pick their steps, at their first value."""
+    def canonical(self, rows: np.ndarray) -> np.ndarray:
+        """The rows in canonical form: a column that a row does not use, as no branch picked its steps, has its first value."""
         return np.where(self.used(rows), rows, self.stand_ins()) if self.branches else rows
 
     @cached_property

@@ -14,28 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .measure import Candidate, Limits, LocalMeasurer, Measurement, Measurer
+    from .measure.reference import NamedWorkload
     from .policy.construction import default_schedule
     from .policy.evolution import Evolution
     from .policy.protocol import Search
-    from .policy.random_search import Sampler
+    from .policy.random_search import RandomSearch
     from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
     from .space.derivation import generate
     from .space.sketch import Sketch
     from .task import Task
     from .tuning.autotune import NothingFound, Result, autotune
-    from .tuning.task_scheduler import Subject, TasksResult, tune_tasks
+    from .tuning.task_scheduler import TasksResult, WeightedFunction, tune_tasks
 
 _NAMES = {
     name: f"search.{module}"
     for module, names in {
         "measure": ("Candidate", "Limits", "LocalMeasurer", "Measurement", "Measurer"),
+        "measure.reference": ("NamedWorkload",),
         "policy.evolution": ("Evolution",),
         "records": ("NearHit", "NoRecord", "Record", "Records", "RecordsError", "best_schedule"),
         "tuning.autotune": ("NothingFound", "Result", "autotune"),
-        "policy.random_search": ("Sampler",),
+        "policy.random_search": ("RandomSearch",),
         "policy.protocol": ("Search",),
         "space.sketch": ("Sketch",),
-        "tuning.task_scheduler": ("Subject", "TasksResult", "tune_tasks"),
+        "tuning.task_scheduler": ("WeightedFunction", "TasksResult", "tune_tasks"),
         "task": ("Task",),
         "policy.construction": ("default_schedule",),
         "space": ("generate",),
@@ -44,9 +46,9 @@ _NAMES = {
 }
 
 __all__ = [
-    "Candidate", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NearHit", "NoRecord", "NothingFound",
-    "Record", "Records", "RecordsError", "Result", "Sampler", "Search", "Sketch", "Subject", "Task", "TasksResult", "autotune",
-    "best_schedule", "default_schedule", "generate", "tune_tasks",
+    "Candidate", "Evolution", "Limits", "LocalMeasurer", "Measurement", "Measurer", "NamedWorkload", "NearHit", "NoRecord",
+    "NothingFound", "RandomSearch", "Record", "Records", "RecordsError", "Result", "Search", "Sketch", "Task", "TasksResult",
+    "WeightedFunction", "autotune", "best_schedule", "default_schedule", "generate", "tune_tasks",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node
 from tir.script import parse
 from tir.traverse import children, walk
 
-from .measure.reference import Workload
+from .measure.reference import NamedWorkload
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -30,11 +30,11 @@ class Task:
     name: str
     key: str
     flop: int
-    workload: Workload | None = None
+    workload: NamedWorkload | None = None
 
     @classmethod
     def of(
-        cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: Workload | None = None
+        cls, func: PrimFunc, target: str | Target = "llvm", *, name: str | None = None, workload: NamedWorkload | None = None
     ) -> Task:
         """The task of tuning `func` for `target`; ValueError if the target is not understood, a size of `func` is symbolic, or
         its arrays are not those of the `workload`."""
@@ -56,7 +56,7 @@ class Task:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Task:
         """The task whose `as_json` these data are. ScriptError or ValueError where they are none."""
-        workload = None if data["workload"] is None else Workload.from_json(data["workload"])
+        workload = None if data["workload"] is None else NamedWorkload.from_json(data["workload"])
         return cls.of(parse(data["script"]), data["target"], name=data["name"], workload=workload)
 
     def default_trace(self, target: str | None = None) -> Any:
@@ -66,10 +66,10 @@ class Task:
         return default_schedule(self.func, target or self.target).trace.as_json()
 
 
-def _check_workload(func: PrimFunc, workload: Workload) -> None:
+def _check_workload(func: PrimFunc, workload: NamedWorkload) -> None:
     """ValueError unless the function takes arrays such as the workload does: it is to compute the same."""
-    if not isinstance(workload, Workload):
-        raise ValueError(f"workload takes search.oracle.Workload, got {workload!r}")
+    if not isinstance(workload, NamedWorkload):
+        raise ValueError(f"workload takes search.NamedWorkload, got {workload!r}")
     mine, its = ([(str(b.dtype), const_shape(b)) for b in f.buffers] for f in (func, workload.instance().func))
     if mine != its:
         raise ValueError(f"{func.name} takes {_arrays(mine)}, but the workload {workload.name} takes {_arrays(its)}")

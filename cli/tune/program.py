@@ -14,7 +14,7 @@ from tir.ir import PrimFunc, const_shape
 from .arguments import Usage, refusing, sizes
 
 if TYPE_CHECKING:
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Program:
     shape: tuple[int, ...]
     dtype: str
     func: PrimFunc
-    workload: Workload | None
+    workload: NamedWorkload | None
 
     @property
     def title(self) -> str:
@@ -53,14 +53,14 @@ def parse_program(word: str, shape: tuple[int, ...] | str | None, dtype: str = "
 
 def _workload(name: str, shape: tuple[int, ...] | str | None, dtype: str) -> Program:
     import workloads
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
 
     try:
         known = workloads.get(name)
         lengths = known.sizes(_shape(shape, known.usage) if isinstance(shape, str) else shape)
         if not _fits(known.build(dtype, *lengths)):
             raise Usage(f"{name} at {sizes(lengths)} does not fit into the memory of this machine")
-        workload = Workload(name, lengths, dtype)
+        workload = NamedWorkload(name, lengths, dtype)
         return Program(name, lengths, dtype, workload.instance().func, workload)
     except ValueError as error:
         raise Usage(str(error)) from None

@@ -32,7 +32,7 @@ class LineProgress:
         self.phase = "starting"
 
     def __call__(self, event: Event) -> None:
-        from search.tuning.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
+        from search.tuning.events import Finished, Measured, NewBest, Prepared, RaceStarted, RoundEnded, Started
 
         match event:
             case Started(task, trials, seconds):
@@ -48,7 +48,7 @@ class LineProgress:
             case RoundEnded(best=best, correlation=correlation, scored_per_second=scored):
                 self.best, self.correlation, self.scored = best, correlation, scored  # the best may be of an earlier run
                 self.round_ended()
-            case ShootOut(contenders):
+            case RaceStarted(contenders):
                 self.phase = "final race"
                 self.race(len(contenders))
             case Finished():

@@ -27,16 +27,16 @@ DISTRIBUTIONS = ((-1.0, 1.0), (-0.05, 0.05), (0.1, 1.0), (0.9, 1.1), (0.01, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """Which named computation of `tir.workloads` a function is: the reference is then float64 numpy, and numpy can be timed
-    beside."""
+class NamedWorkload:
+    """The name, shape and dtype of a workload of `tir.workloads` that a function computes: its reference is then float64 numpy,
+    and numpy can be timed, too."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Workload:
+    def from_json(cls, data: dict[str, Any]) -> NamedWorkload:
         """The workload whose fields these are, as `dataclasses.asdict` gives them."""
         return cls(data["name"], tuple(data["shape"]), data["dtype"])
 
@@ -140,7 +140,7 @@ def stored_error(stored: np.ndarray, dtype: str, expected: np.ndarray, scale: np
     return largest
 
 
-def make_reference(func: PrimFunc, workload: Workload | None, seed: int, distribution: int, directory: Path) -> bool:
+def make_reference(func: PrimFunc, workload: NamedWorkload | None, seed: int, distribution: int, directory: Path) -> bool:
     """Write the inputs, and for a known workload the expected results, of a function into `directory`; True if the latter are
     there."""
     rng = np.random.default_rng(seed)

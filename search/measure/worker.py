@@ -47,7 +47,7 @@ from tir.script import parse
 
 from . import builder, timing, wire
 from .provenance import Provenance
-from .reference import Arrays, Workload, make_reference
+from .reference import Arrays, NamedWorkload, make_reference
 
 SECOND_LOOKS = 3  # at a short call that is about to be cut off
 PAUSE = 0.005  # seconds before each
@@ -124,7 +124,7 @@ class Worker:
     ) -> wire.Message:
         sys.path.extend(p for p in path if p not in sys.path)
         self._func = parse(script)
-        self._workload = None if workload is None else Workload.from_json(workload)
+        self._workload = None if workload is None else NamedWorkload.from_json(workload)
         self._target = target
         self._builder = importlib.import_module(builder)
         self.directory = Path(directory)

@@ -38,7 +38,7 @@ class Bandit:
         logarithm."""
         self.losses = self._order + TRUST * np.clip(losses, 0.0, LOSS_LIMIT)
 
-    def tell(self, sketch: int, seconds: float) -> None:
+    def update(self, sketch: int, seconds: float) -> None:
         """A candidate of the sketch took `seconds`, infinity if it failed."""
         self.trials[sketch] += 1
         self.best[sketch] = min(self.best[sketch], seconds)

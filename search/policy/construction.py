@@ -10,7 +10,7 @@ from tir.ir import PrimFunc, need_func
 from tir.traverse import blocks
 
 from ..backends import search_backend
-from ..population.programs import family
+from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space import annotation
 from ..space.derivation import Space, generate
@@ -41,10 +41,12 @@ def constructed(func: PrimFunc, target: Target) -> Schedule:
     model = search_backend(target).prior(target)
     choices: list[tuple[float, Sketch, list[int]]] = []
     stages = len(blocks(func))
-    sketches = generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, most=max(1, 1000 // stages**2))
+    sketches = (
+        generate(func, target) if stages <= LARGE else generate(func, target, space=FEW, max_sketches=max(1, 1000 // stages**2))
+    )
     for sketch in sketches:
         rows = sample(sketch, target, ROWS if sketch.columns else 1, np.random.default_rng(0))
-        scores = model.score(family(sketch), rows)
+        scores = model.score(sketch_programs(sketch), rows)
         top = int(np.argmax(scores))
         choices.append((float(scores[top]), sketch, rows[top].tolist()))
     # The model knows tiles, not what fusion saves: of sketches that it cannot tell apart, the first fuses most.

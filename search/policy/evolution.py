@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from codegen.target import Target
-from costmodel import CostModel, Family, WarmUp
+from costmodel import CostModel, SketchPrograms, WarmUp
 from costmodel.metrics import rank_correlation, ranks
 
 from ..measure import Candidate, Measurement
-from ..population.mutate import Mutation, around, crossover
+from ..population.mutate import Mutation, crossover, neighbours
 from ..population.mutate import mutations as mutations_of
-from ..population.programs import family
+from ..population.programs import sketch_programs
 from ..population.sample import fit, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
@@ -82,10 +82,10 @@ class Settings:
 
 @dataclass
 class _Island:
-    """A sketch, its description for cost models, its measured rows, and the variants of which it has made programs."""
+    """A sketch, its programs for cost models, its measured rows, and the variants that have been scored."""
 
     sketch: Sketch
-    about: Family
+    programs: SketchPrograms
     rows: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     seen: dict[tuple[int, ...], None] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Evolution:
         mutations: Mapping[str, Mutation] | None = None,
         credit: FixedCredit | None = None,
         bandit: Callable[[int], Bandit] = Bandit,
-        describe: Callable[[Sketch], Family] = family,
+        describe: Callable[[Sketch], SketchPrograms] = sketch_programs,
     ):
         if not sketches:
             raise ValueError("there is no sketch to search")
@@ -151,7 +151,7 @@ class Evolution:
         self._known: set[tuple[int, tuple[int, ...]]] = set()  # measured, or proposed and under way
         self._predicted: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         self._correlations: list[float] = []
-        self._scored, self._alone, self._scoring = 0, 0, 0.0
+        self._scored, self._concrete, self._scoring = 0, 0, 0.0
         self._surveyed = False
 
     # --- what a display shows ---
@@ -163,7 +163,7 @@ class Evolution:
     @property
     def scored(self) -> dict[str, int]:
         """How many rows were scored by the formulas of their sketch, and how many as programs of their own."""
-        return {"symbolic": self._scored - self._alone, "concrete": self._alone}
+        return {"symbolic": self._scored - self._concrete, "concrete": self._concrete}
 
     @property
     def rank_correlation(self) -> float | None:
@@ -202,7 +202,7 @@ class Evolution:
             chosen.append(self._candidate(int(number), row))
         return chosen
 
-    def tell(self, measurements: Sequence[Measurement]) -> None:
+    def update(self, measurements: Sequence[Measurement]) -> None:
         """Let the models learn. Candidates of sketches that the search does not have are passed over."""
         own: dict[int, list[tuple[tuple[int, ...], float]]] = {}
         for m in measurements:
@@ -216,12 +216,12 @@ class Evolution:
             rows = np.array([row for row, _ in measured], dtype=np.int64).reshape(len(measured), island.sketch.columns)
             seconds = np.array([s for _, s in measured])
             for trusted in self._models:
-                trusted.model.update(island.about, rows, seconds)
+                trusted.model.update(island.programs, rows, seconds)
             for row, s in measured:
                 self._known.add((number, row))
                 island.rows.append(row)
                 island.seconds.append(s)
-                self._bandit.tell(number, s)
+                self._bandit.update(number, s)
 
     def warm_up(self) -> None:
         """Load what the models need to learn and to score."""
@@ -232,16 +232,16 @@ class Evolution:
     def warm_start(self, examples: Iterable[tuple[Sketch, np.ndarray, np.ndarray]]) -> None:
         """Let the models learn from other tasks: sketches, (n, columns) rows of each, and the seconds these took. How far each is
         trusted at first follows from what the others teach about the first of these tasks, the one that is most like this."""
-        tasks: dict[str, list[tuple[Family, np.ndarray, np.ndarray]]] = {}
+        tasks: dict[str, list[tuple[SketchPrograms, np.ndarray, np.ndarray]]] = {}
         for sketch, rows, seconds in examples:
-            about = self._describe(sketch)
-            tasks.setdefault(about.task, []).append((about, rows, seconds))
+            programs = self._describe(sketch)
+            tasks.setdefault(programs.task, []).append((programs, rows, seconds))
         groups = list(tasks.values())
         for trusted in self._models:
             for example in (e for group in groups[1:] for e in group):
                 trusted.model.update(*example)
             if len(groups) > 1:
-                trusted.begin([(score_rows(trusted.model, about, rows), seconds) for about, rows, seconds in groups[0]])
+                trusted.begin([(score_rows(trusted.model, programs, rows), seconds) for programs, rows, seconds in groups[0]])
             for example in groups[0] if groups else ():
                 trusted.model.update(*example)
 
@@ -259,7 +259,7 @@ class Evolution:
         chosen: list[Candidate] = []
         for _, number, row in measured[: self.settings.parents]:
             island = self._islands[number]
-            rows = self._unknown(number, around(island.sketch, self.target, np.array(row, dtype=np.int64)))
+            rows = self._unknown(number, neighbours(island.sketch, self.target, np.array(row, dtype=np.int64)))
             rows = self._affordable(island, rows, rng)
             if len(rows):
                 scores = self._scores(island, rows)
@@ -324,7 +324,7 @@ class Evolution:
             if not len(rows):
                 rows = sample(island.sketch, self.target, SURVEYED if island.sketch.columns else 1, rng)
                 rows = self._confined(island.sketch, rows, self._variants(island, rows[:0], self.settings.scaled(0), rng), rng)
-            best[number] = float(np.max(score_rows(most.model, island.about, rows)))
+            best[number] = float(np.max(score_rows(most.model, island.programs, rows)))
         self._bandit.predict(np.subtract(np.max(best), best, where=best < np.max(best), out=np.zeros_like(best)))
 
     def _evolved(self, island: _Island, settings: Settings, rng: np.random.Generator) -> _Pool:
@@ -339,7 +339,7 @@ class Evolution:
         count = round(settings.seeded * settings.population) if len(parents) else 0
         if count:
             near, _ = self._mutants(sketch, parents[rng.integers(len(parents), size=count)], rng)
-            near = np.concatenate([around(sketch, self.target, parents[0]), near])
+            near = np.concatenate([neighbours(sketch, self.target, parents[0]), near])
             near = self._confined(sketch, near, variants, rng)
         fresh = self._confined(sketch, sample(sketch, self.target, settings.population - count, rng), variants, rng)
         rows = np.unique(np.concatenate([parents, near, fresh]), axis=0)
@@ -462,10 +462,10 @@ class Evolution:
         if not self._models or not len(rows):
             return np.zeros((len(rows), len(self._models)))
         start = time.perf_counter()
-        scores = np.stack([score_rows(trusted.model, island.about, rows) for trusted in self._models], axis=1)
+        scores = np.stack([score_rows(trusted.model, island.programs, rows) for trusted in self._models], axis=1)
         self._scoring += time.perf_counter() - start
         self._scored += len(rows)
-        self._alone += island.about.alone(rows)
+        self._concrete += island.programs.count_concrete(rows)
         return scores
 
     def _order(self, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What the tuning loop asks of whatever proposes candidates: the two methods of `Search`, and what it may have beside them.
 
-A search of one's own needs `propose` and `tell` and nothing else:
+A search of one's own needs `propose` and `update` and nothing else:
 
     class Fixed:
         def __init__(self, traces):
@@ -10,7 +10,7 @@ A search of one's own needs `propose` and `tell` and nothing else:
             chosen, self.left = self.left[:n], self.left[n:]
             return chosen
 
-        def tell(self, measurements):
+        def update(self, measurements):
             pass
 
     tir.autotune(func, search=Fixed(traces))
@@ -42,7 +42,7 @@ class Search(Protocol):
         """At most `n` candidates to measure next; none when the space is exhausted."""
         ...
 
-    def tell(self, measurements: Sequence[Measurement]) -> None:
+    def update(self, measurements: Sequence[Measurement]) -> None:
         """Learn what became of candidates: those proposed, the loop's own first ones, and at the start those of earlier runs.
 
         Candidates of sketches that the search does not know are to be passed over.

@@ -14,7 +14,7 @@ from codegen.target import Target
 from costmodel import CostModel
 
 from ..measure import Candidate, Measurement
-from ..population.programs import family
+from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space.sketch import Sketch
 from .ranking import score_rows
@@ -23,7 +23,7 @@ POOL = 1024  # rows drawn for each batch, as many of each sketch
 BLIND = 0.25  # share of the candidates that are picked without asking the model
 
 
-class Sampler:
+class RandomSearch:
     """Proposes candidates drawn at random from all sketches: any of them, or with a `model` its favourites and some others."""
 
     def __init__(self, sketches: Sequence[Sketch], target: Target, model: CostModel | None = None):
@@ -47,7 +47,7 @@ class Sampler:
         scored = self.model is not None
         return [Candidate(s.name, row, s.trace(row).as_json(), score if scored else None) for score, s, row in picked]
 
-    def tell(self, measurements: Sequence[Measurement]) -> None:
+    def update(self, measurements: Sequence[Measurement]) -> None:
         """Let the model learn, and remember what was measured."""
         for sketch in self.sketches:
             own = [m for m in measurements if m.candidate.sketch == sketch.name and len(m.candidate.row) == sketch.columns]
@@ -56,14 +56,14 @@ class Sampler:
             self._seen |= {(sketch.name, tuple(m.candidate.row)) for m in own}
             if self.model is not None:
                 rows = np.array([m.candidate.row for m in own], dtype=np.int64).reshape(len(own), sketch.columns)
-                self.model.update(family(sketch), rows, np.array([m.seconds for m in own]))
+                self.model.update(sketch_programs(sketch), rows, np.array([m.seconds for m in own]))
 
     def _drawn(self, rng: np.random.Generator) -> list[tuple[float, Sketch, tuple[int, ...]]]:
         """Rows of all sketches with their scores, without repeats and those proposed before."""
         found: list[tuple[float, Sketch, tuple[int, ...]]] = []
         for sketch in self.sketches:
             rows = np.unique(sample(sketch, self.target, max(1, POOL // len(self.sketches)), rng), axis=0)
-            said = np.zeros(len(rows)) if self.model is None else score_rows(self.model, family(sketch), rows)
+            said = np.zeros(len(rows)) if self.model is None else score_rows(self.model, sketch_programs(sketch), rows)
             keyed = ((score, sketch, tuple(row)) for score, row in zip(said.tolist(), rows.tolist(), strict=True))
             found += [entry for entry in keyed if (sketch.name, entry[2]) not in self._seen]
         return found

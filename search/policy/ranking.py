@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodel import CostModel, Family
+from costmodel import CostModel, SketchPrograms
 from costmodel.metrics import count_pairs, rank_correlation
 
 from ..measure import Measurement
@@ -20,10 +20,10 @@ LEAST = 0.02  # trust that a model keeps that was always wrong, so that it count
 Batch = Sequence[tuple[np.ndarray, np.ndarray]]  # for each sketch the scores of candidates and the seconds they took
 
 
-def score_rows(model: CostModel, family: Family, rows: np.ndarray) -> np.ndarray:
+def score_rows(model: CostModel, sketch: SketchPrograms, rows: np.ndarray) -> np.ndarray:
     """The scores of rows: an (n,) float64 vector, higher is better, -inf in place of NaN. TypeError if the model returns anything
     else, which is a mistake of a model of one's own."""
-    scores = np.asarray(model.score(family, rows))
+    scores = np.asarray(model.score(sketch, rows))
     if scores.shape != (len(rows),) or scores.dtype.kind not in "fiu":
         raise TypeError(f"a model scores {len(rows)} rows as {len(rows)} numbers; got {scores.dtype} of the shape {scores.shape}")
     return np.where(np.isnan(scores), -np.inf, scores.astype("float64"))

@@ -18,7 +18,7 @@ from ..space.sketch import Sketch
 from ..task import Task
 from ..tuning.options import check_names
 from .evolution import Evolution
-from .random_search import Sampler
+from .random_search import RandomSearch
 
 if TYPE_CHECKING:
     from .protocol import Search
@@ -29,7 +29,7 @@ Start = tuple[Sketch, np.ndarray]  # a sketch and a row of it
 # Of sketches, target, the model that learns, one that knows something beforehand; and, by name, further arguments.
 SEARCHES: dict[str, Callable[..., Search]] = {
     "evolution": Evolution,
-    "random": lambda sketches, target, model, prior: Sampler(sketches, target, model),
+    "random": lambda sketches, target, model, prior: RandomSearch(sketches, target, model),
 }
 
 

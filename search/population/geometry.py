@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel import Access, Nest
+from costmodel import TileAccess, TiledNest
 from schedule.open_schedule import element_bits, extent, is_spatial
 from schedule.open_trace import Role, Tile
 from schedule.trace import Step
@@ -14,13 +14,13 @@ from tir.traverse import blocks, loads, stores
 from ..space.sketch import Sketch
 
 
-def nests(sketch: Sketch) -> tuple[Nest, ...]:
+def nests(sketch: Sketch) -> tuple[TiledNest, ...]:
     """The tiled nests of a sketch, described on its original function, or as rules made their blocks; of one for a GPU also the
     other reductions."""
     return tuple(by_block(sketch).values())
 
 
-def by_block(sketch: Sketch) -> dict[str, Nest]:
+def by_block(sketch: Sketch) -> dict[str, TiledNest]:
     """The same nests, each with the name of its block."""
     original = {b.name: b for b in (*blocks(sketch.func), *sketch.made)}
     names = dict.fromkeys(t.block for t in sketch.tiles)
@@ -29,23 +29,23 @@ def by_block(sketch: Sketch) -> dict[str, Nest]:
     return {name: _nest(original[name], sketch) for name in names if name in original}
 
 
-def _nest(block: Block, sketch: Sketch) -> Nest:
+def _nest(block: Block, sketch: Sketch) -> TiledNest:
     tiles = {(t.parts or (t.axis,))[-1]: t for t in sketch.tiles if t.block == block.name}
     extents = {it.var.name: extent(it) for it in block.iters}
     for axis, t in tiles.items():
         extents |= {**dict.fromkeys(t.parts, 1), axis: t.extent} if t.parts else {}
     axes = {it.var.name: n for n, it in enumerate(block.iters)}
 
-    def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> Access:
+    def access(buffer: Buffer, indices: tuple[Expr, ...], written: bool) -> TileAccess:
         dims = []
         for index in indices:
             p = polynomial(index)
             used = [(n, abs(coefficient(p, name) or 0)) for name, n in axes.items()]
             dims.append(tuple((n, c) for n, c in used if c))
-        return Access(tuple(dims), const_shape(buffer), dtypes.nbytes(buffer.dtype), written)
+        return TileAccess(tuple(dims), const_shape(buffer), dtypes.nbytes(buffer.dtype), written)
 
     written = {s.buffer.name for s in stores(block.body)}
-    seen: dict[tuple, Access] = {}
+    seen: dict[tuple, TileAccess] = {}
     for s in stores(block.body):
         seen[(s.buffer.name, s.indices)] = access(s.buffer, s.indices, True)
     for x in loads(block.body):
@@ -53,7 +53,7 @@ def _nest(block: Block, sketch: Sketch) -> Nest:
             seen[(x.buffer.name, x.indices)] = access(x.buffer, x.indices, False)
     own = [tiles.get(it.var.name, Tile(block.name, it.var.name, 1, False, ())) for it in block.iters]
     vector = next((axes[axis] for axis, t in tiles.items() if t.vector), None)
-    return Nest(
+    return TiledNest(
         extents=tuple(extents.values()),
         reduce=tuple(not is_spatial(it) for it in block.iters),
         columns=tuple(t.columns for t in own),

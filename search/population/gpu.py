@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codegen.target import Target
-from costmodel import Access
+from costmodel import TileAccess
 from costmodel.gpu_model import FRAGMENT_REGISTERS, reserved
 from schedule.machine import GPU, WARP_SCHEDULERS
 from schedule.open_trace import Role, Tile
@@ -142,7 +142,7 @@ class _Tiled:
 
     sketch: Sketch
     tiles: list[Tile]
-    reads: list[Access]
+    reads: list[TileAccess]
     axes: list[tuple[int, ...]]  # the columns of each axis of the block that make up its tile, none where it has one iteration
     units: tuple[int, ...]
     stages: int | None  # the columns of how many tiles take turns, and of how many blocks share the registers

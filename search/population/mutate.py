@@ -165,9 +165,9 @@ def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
     return by_block, by_axis
 
 
-def around(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
-    """All rows one step from a row, without repeats and without itself: one level doubled, halved, or of the next larger
-    or smaller size; a factor of two moved between two levels of an axis; one choice taken otherwise."""
+def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
+    """The neighbours of a row, without repeats and without itself: one level is doubled, halved, or of the next larger or smaller
+    size; a factor of two is moved between two levels of an axis; or one choice takes another option."""
     found = []
     for t in sketch.tiles:
         for position, column in enumerate(t.columns):

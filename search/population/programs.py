@@ -1,4 +1,4 @@
-"""A sketch, as cost models see it."""
+"""The symbolic programs of a sketch, which cost models score."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache, lru_cache, partial
 
 import numpy as np
 
-from costmodel import Family, Program, program
+from costmodel import Program, SketchPrograms, program
 from costmodel.loopnest import Known
 from schedule import ScheduleError, replay
 from tir.ir import PrimFunc
@@ -20,8 +20,8 @@ from .symbolic import Alignment, Memory, aligned, alignments, symbolic
 
 
 @lru_cache(maxsize=512)
-def family(sketch: Sketch) -> Family:
-    """What a cost model is given about a sketch; the same object for equal sketches.
+def sketch_programs(sketch: Sketch) -> SketchPrograms:
+    """The programs of a sketch that a cost model scores; the same object for equal sketches.
 
     Programs are built when a model first asks for them: one for each variant (and, where indices are divided, each way in which
     tiles are aligned with the divisor), with symbolic numbers; where that is refused, one for each row. What is the same in other
@@ -60,17 +60,17 @@ def family(sketch: Sketch) -> Family:
             else:
                 yield from ((members[one], own) for one, own in _replayed(sketch, rows[members]))
 
-    def alone(rows: np.ndarray) -> int:
+    def count_concrete(rows: np.ndarray) -> int:
         if None not in known.values():
             return 0
         return sum(len(members) for variant, how, members in groups(rows) if known.get((variant, how), ...) is None)
 
-    return Family(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, alone)
+    return SketchPrograms(sketch.name, sketch.columns, nests(sketch), key(sketch.func), programs, count_concrete)
 
 
-def concrete(sketch: Sketch) -> Family:
+def concrete_programs(sketch: Sketch) -> SketchPrograms:
     """The same without symbolic programs: every row is replayed, and is a program of its own."""
-    return replace(family(sketch), programs=partial(_replayed, sketch), alone=len)
+    return replace(sketch_programs(sketch), programs=partial(_replayed, sketch), count_concrete=len)
 
 
 def _replayed(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Program]]:

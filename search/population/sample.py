@@ -54,7 +54,7 @@ def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
 
     rows = rows.copy()
     search_backend(target).fit(sketch, target, rows)
-    return sketch.still(rows)
+    return sketch.canonical(rows)
 
 
 def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
@@ -64,7 +64,7 @@ def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
     made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
     larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
     """
-    rows[:] = sketch.still(rows)
+    rows[:] = sketch.canonical(rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
         widths = {t: lanes(sketch, target, t, rows) for t in tiles}

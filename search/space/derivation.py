@@ -70,15 +70,16 @@ def generate(
     target: str | Target,
     rules: Sequence[Rule] | None = None,
     space: str | Space | Opening = "full",
-    most: int = MAX_SKETCHES,
+    max_sketches: int = MAX_SKETCHES,
 ) -> list[Sketch]:
     """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
     branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
     know.
 
     `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
-    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), and at `most`
-    so many. Or `space` is a function that calls the primitives of an `OpenSchedule`: then what it leaves open is the only sketch.
+    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at most
+    `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: then the schedule that it
+    makes is the only sketch.
 
     Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
     always does); ScheduleError where a step of a function is refused.
@@ -88,7 +89,7 @@ def generate(
         return [opened(func, target, space)]
     chosen = space if isinstance(space, Space) else named(space, target.kind)
     derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
-    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, most)]
+    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, max_sketches)]
     if derivation.templates is not None:  # rules may come to the same as they
         sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
     return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
@@ -160,14 +161,14 @@ def departures(partial: Partial) -> float:
     return partial.departures
 
 
-def best_first(derivation: Derivation, most: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
-    """The first finished derivations, at `most` so many, of which the one with the least value is always developed further; among
+def best_first(derivation: Derivation, max_sketches: int = MAX_SKETCHES, value: Value = departures) -> list[OpenSchedule]:
+    """The first `max_sketches` finished derivations, of which the one with the least value is always developed further; among
     equals the newest, and of its expansion the most preferred."""
     order = itertools.count(0, -1)
     work = [(value(start), next(order), start) for start in reversed(derivation.start())]
     heapify(work)
     finished: list[OpenSchedule] = []
-    while work and len(finished) < most:
+    while work and len(finished) < max_sketches:
         *_, partial = heappop(work)
         if not partial.schedule.pending:
             finished.append(partial.schedule)

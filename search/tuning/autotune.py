@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer
-from ..measure.reference import Workload
+from ..measure.reference import NamedWorkload
 from ..policy.protocol import Search
 from ..records import Records
 from ..task import Task
@@ -44,7 +44,7 @@ def autotune(
     rules: Sequence[Rule] | None = None,
     first: Sequence[Candidate] | None = None,
     limits: Limits | None = None,
-    workload: Workload | None = None,
+    workload: NamedWorkload | None = None,
     workers: int | None = None,
     builder: str | None = None,
     measurer: Callable[[Task], Measurer] | None = None,

@@ -79,8 +79,8 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class ShootOut:
-    """The leading candidates are about to be timed in turns."""
+class RaceStarted:
+    """The final race begins: the leading candidates are timed in turns."""
 
     contenders: tuple[Measurement, ...]
 
@@ -92,5 +92,5 @@ class Finished:
     result: Result
 
 
-Event = Started | Prepared | Measured | NewBest | RoundEnded | ShootOut | Finished
+Event = Started | Prepared | Measured | NewBest | RoundEnded | RaceStarted | Finished
 Callback = Callable[[Event], None]

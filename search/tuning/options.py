@@ -88,7 +88,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rules": (_is_rules, "takes a list of sketch rules, as search.space.rules.rule makes of a function"),
     "search": (
         lambda v: isinstance(v, (str, Search)) or callable(v),
-        "takes a name, an object with propose and tell, or what makes one of the task",
+        "takes a name, an object with propose and update, or what makes one of the task",
     ),
 }  # fmt: skip
 

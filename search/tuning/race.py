@@ -9,7 +9,7 @@ import numpy as np
 
 from ..measure import BASELINE, BROKEN, Candidate, Measurement, Measurer
 from .budget import Budget
-from .events import ShootOut
+from .events import RaceStarted
 from .journal import Journal
 
 LEADERS = 4  # candidates in the race, at most, beside the first ones
@@ -24,7 +24,7 @@ def race(journal: Journal, measurer: Measurer, budget: Budget, first: Sequence[C
     """Time the leading candidates (then numpy) in turns in one process, and let the fastest of them be the best. Where all of
     them fail and some break, those next to them race. `first` are the first candidates of the run."""
     while contenders := leaders(journal.best, journal.sound, first, journal.written if journal.found else None):
-        journal.emit(ShootOut(tuple(contenders)))
+        journal.emit(RaceStarted(tuple(contenders)))
         with journal.phase("race"):
             known = journal.task.workload is not None
             comparison = measurer.compare([m.candidate for m in contenders], numpy=known, seconds=budget.race)

@@ -186,7 +186,7 @@ class Session:
         # Candidates of other sketches that have the name of one of the search's are left out.
         known = [m for m in journal.earlier if (s := own.get(m.candidate.sketch)) is None or is_of(m.candidate, s)]
         if known:
-            search.tell(known)
+            search.update(known)
         first = first[: self._budget.left]
         proposed = _candidates(search.propose(n - len(first), self._rng)) if n > len(first) else ()
         if isinstance(measurer, BuildsAhead):
@@ -242,7 +242,7 @@ class Session:
         journal.phases["build"] += measurer.build_seconds - built
         journal.phases["run"] += measurer.run_seconds - ran
         with journal.phase("propose"):
-            search.tell(told)
+            search.update(told)
         journal.scored_per_second = getattr(search, "scored_per_second", None)
         journal.scored = dict(getattr(search, "scored", {}))
         ranked = getattr(search, "rank_correlation", None)

@@ -14,7 +14,7 @@ import numpy as np
 from tir.ir import PrimFunc
 
 from ..measure import Candidate, Limits, Measurer, WorkerError
-from ..measure.reference import Workload
+from ..measure.reference import NamedWorkload
 from ..policy.protocol import Search
 from ..records import Records
 from ..task import Task
@@ -35,13 +35,12 @@ STRATEGIES = ("gradient", "round-robin")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A function to tune among others. `weight` says how often it is called, `workload` which named computation it is, if it is
-    one."""
+class WeightedFunction:
+    """A function to tune among others: `weight` is how often it is called, `workload` its named computation, if it is one."""
 
     func: PrimFunc
     weight: float = 1.0
-    workload: Workload | None = None
+    workload: NamedWorkload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class TasksResult:
 
 
 def tune_tasks(
-    tasks: Sequence[PrimFunc | Subject],
+    tasks: Sequence[PrimFunc | WeightedFunction],
     target: str | Target = "llvm",
     trials: int | None = None,
     seconds: float | None = None,
@@ -94,18 +93,18 @@ def tune_tasks(
 ) -> TasksResult:
     """Tune several functions under one budget of `trials` candidates in all, `seconds` of wall time, or whichever ends first.
 
-    What is made small is `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
-    times the weight of its `Subject`. Equal functions are tuned once. Each task gets a round first; then the one from which the
-    steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds the
-    constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a task,
-    and that callbacks get the task with each event.
+    The run minimises `objective`, a function of the list of their seconds in the order of `tasks`; by default their sum, each
+    times the weight of its `WeightedFunction`. Equal functions are tuned once. Each task gets a round first; then the one from
+    which the steepest descent of the objective is expected, or (`strategy="round-robin"`) the next in turn. `allocation` holds
+    the constants of the choice. The other options are those of `autotune`, except that `first` makes the first candidates of a
+    task, and that callbacks get the task with each event.
 
     Ctrl-C ends the run and returns the best so far. Raises ValueError for a bad budget, target or option,
     VerifyError (of `tir.verify`) for a function that is not well formed.
     """
     if not isinstance(tasks, Sequence):
-        raise ValueError(f"tasks takes a list of functions or Subjects, got a {type(tasks).__name__}")
-    subjects = [t if isinstance(t, Subject) else Subject(t) for t in tasks]
+        raise ValueError(f"tasks takes a list of functions or WeightedFunctions, got a {type(tasks).__name__}")
+    subjects = [t if isinstance(t, WeightedFunction) else WeightedFunction(t) for t in tasks]
     _check(subjects, trials, seconds, objective, strategy)
     options = Options(records, seed, callbacks, search, model, space, None, first, limits, measurer=measurer)
     check_options(options)
@@ -131,7 +130,7 @@ def tune_tasks(
 
 
 def _check(
-    subjects: Sequence[Subject], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
+    subjects: Sequence[WeightedFunction], trials: int | None, seconds: float | None, objective: Objective | None, strategy: str
 ) -> None:
     if not subjects:
         raise ValueError("there is nothing to tune: tasks is empty")
@@ -240,5 +239,6 @@ def latency_requirements(groups: Sequence[Sequence[tuple[int, float]]], limits: 
 
 
 __all__ = [
-    "Allocation", "Objective", "Round", "Subject", "TasksResult", "geometric_mean_speedup", "latency_requirements", "tune_tasks",
+    "Allocation", "Objective", "Round", "TasksResult", "WeightedFunction", "geometric_mean_speedup", "latency_requirements",
+    "tune_tasks",
 ]  # fmt: skip

@@ -491,7 +491,7 @@ def test_each_ablation_is_a_search(name: str) -> None:
     search = strategies.search(task, **ABLATIONS[name])
     rng = np.random.default_rng(0)
     first = search.propose(16, rng)
-    search.tell([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])
+    search.update([Measurement(c, "ok", (1.0 + n,)) for n, c in enumerate(first)])
     second = search.propose(4, rng)
     assert len(first) == 16 and len(second) == 4 and not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in second}
     if name != "random search":

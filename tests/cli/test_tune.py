@@ -41,7 +41,7 @@ class Wishes:
     def propose(self, n, rng):
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 if __name__ == "__main__":
@@ -436,7 +436,7 @@ def recorded(tmp_path, monkeypatch):
     """A folder with tune.db, that holds one schedule of gmm for one thread."""
     from schedule import Schedule
     from search.measure import Measurement
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
     from search.records import Records
     from search.task import Task
 
@@ -445,7 +445,7 @@ def recorded(tmp_path, monkeypatch):
     s = Schedule(func)
     s.split("j", [None, 4])
     with Records("tune.db") as records:
-        number = records.start(Task.of(func, "llvm -num-cores 1", workload=Workload("gmm", (7, 13, 109))))
+        number = records.start(Task.of(func, "llvm -num-cores 1", workload=NamedWorkload("gmm", (7, 13, 109))))
         candidate = Candidate("s0", (4,), s.trace.as_json())
         records.add(number, Measurement(candidate, "ok", (0.5, 0.25, 0.125), max_error=1e-7))
     return tmp_path

@@ -13,7 +13,7 @@ from costmodel import NAMES, features, program
 from costmodel.features import ANSOR, CHUNK
 from schedule import replay
 from schedule.machine import CPU
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.space import generate
 from search.space.rules import FuseRows, InlineAgain, ReduceInLanes, Skip
@@ -253,7 +253,7 @@ def test_rows_that_differ_in_annotations_differ_in_features():
     rules = (InlineAgain(), FuseRows(), ReduceInLanes(), Skip())  # they leave all of these open
     for sketch in generate(workloads.make("softmax", (2048, 1024)).func, target, rules):
         rows = sample(sketch, target, 24, np.random.default_rng(0))
-        for members, shared in family(sketch).programs(rows):
+        for members, shared in sketch_programs(sketch).programs(rows):
             found = features(shared, rows[members], target.machine)
             for n, row in enumerate(rows[members]):
                 own = features(program(replay(sketch.func, sketch.trace(row)).func), ROW, target.machine)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from costmodel import NAMES, Boosting, Family, GBDTModel, TileModel, features
+from costmodel import NAMES, Boosting, GBDTModel, SketchPrograms, TileModel, features
 from costmodel.metrics import pair_accuracy
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from tests.search.once import generate
 from tests.search.programs import matmul
@@ -20,12 +20,12 @@ MACHINE = TWO.machine
 QUICK = Boosting(trees=30, added=8, depth=4, rate=0.2, share=0.5)
 
 
-def some_rows(n: int, seed: int = 0, shape=(40, 109, 130)) -> tuple[Family, np.ndarray]:
+def some_rows(n: int, seed: int = 0, shape=(40, 109, 130)) -> tuple[SketchPrograms, np.ndarray]:
     sketch = generate(matmul(*shape), TWO, space="ansor")[0]
-    return family(sketch), sample(sketch, TWO, n, np.random.default_rng(seed))
+    return sketch_programs(sketch), sample(sketch, TWO, n, np.random.default_rng(seed))
 
 
-def pretended(f: Family, rows: np.ndarray) -> np.ndarray:
+def pretended(f: SketchPrograms, rows: np.ndarray) -> np.ndarray:
     """Seconds that contradict the tile model: few accumulators are fast."""
     result = np.empty(len(rows))
     for members, program in f.programs(rows):
@@ -218,7 +218,7 @@ def test_rows_without_a_program_come_last():
         for members, program in f.programs(asked):
             yield members[asked[members, 0] != asked[0, 0]], program
 
-    holes = Family(f.name, f.columns, f.nests, f.task, all_but_some)
+    holes = SketchPrograms(f.name, f.columns, f.nests, f.task, all_but_some)
     left_out = rows[:, 0] == rows[0, 0]
     assert 0 < left_out.sum() < len(rows)
     assert (np.isfinite(model.score(holes, rows)) == ~left_out).all()

@@ -7,7 +7,7 @@ import numpy as np
 from codegen.target import Target
 from costmodel import GPUModel
 from search.backends import search_backend
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.space import generate
 from tests.search.gpu.candidates import product
@@ -27,7 +27,7 @@ def scores(shape, *rows):
     """Of rows that give (vthread, threads, elements, elements) of i and j, and the two steps of k."""
     sketch = whole(workloads.make("gmm", shape).func)
     full = [[1, *i, *j, *k, *sketch.stand_ins()[11:]] for i, j, k in rows]
-    return MODEL.score(family(sketch), np.array(full, dtype=np.int64))
+    return MODEL.score(sketch_programs(sketch), np.array(full, dtype=np.int64))
 
 
 def test_a_large_product_wants_register_tiles_and_whole_warps():
@@ -55,7 +55,7 @@ def cores(shape, factor, *rows):
     for row, (*tiles, width, stages) in zip(full, rows, strict=True):
         row[:6] = tiles
         row[[columns["A_shared vector"], columns["B_shared vector"]]], row[columns["stages"]] = width, stages
-    return np.exp(-MODEL.score(family(sketch), full))
+    return np.exp(-MODEL.score(sketch_programs(sketch), full))
 
 
 def test_tensor_cores_want_large_warps_wide_copies_ahead_and_groups_of_rows():
@@ -78,14 +78,14 @@ def test_a_small_product_wants_small_tiles_of_tensor_cores():
 def test_a_long_sum_with_few_results_is_better_split():
     split, *_, whole = generate(product("float16", 128, 128, 8192), TARGET)
     rng = np.random.default_rng(0)
-    best = [MODEL.score(family(s), sample(s, TARGET, 200, rng)).max() for s in (split, whole)]
+    best = [MODEL.score(sketch_programs(s), sample(s, TARGET, 200, rng)).max() for s in (split, whole)]
     assert split.made and not whole.made and best[0] > best[1] + np.log(2)
 
 
 def test_it_tells_rows_and_not_sketches_without_tiles_apart():
     for name in ("softmax", "norm"):
-        sketch = generate(workloads.make(name).func, TARGET, most=1)[0]
-        found = MODEL.score(family(sketch), sample(sketch, TARGET, 5, np.random.default_rng(0)))
+        sketch = generate(workloads.make(name).func, TARGET, max_sketches=1)[0]
+        found = MODEL.score(sketch_programs(sketch), sample(sketch, TARGET, 5, np.random.default_rng(0)))
         assert np.isfinite(found).all() and len(set(found)) == 1 and found[0] < -np.log(1000)
 
 

@@ -47,7 +47,7 @@ def test_the_search_asks_any_regressor(name):
     found = search(Task.of(func, "llvm -num-cores 1"), model=RegressorModel(MACHINE, regressor, least=4), space="ansor")
     rng = np.random.default_rng(0)
     for _ in range(2):
-        found.tell([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in found.propose(8, rng)])
+        found.update([Measurement(c, "ok", (1.0 + sum(c.row),)) for c in found.propose(8, rng)])
     assert len(found.propose(8, rng)) == 8 and len(fitted) == 2 and fitted[0][0] >= 8
 
 

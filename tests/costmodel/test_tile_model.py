@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from codegen.target import Target
-from costmodel import Access, Family, Nest, RandomModel, TileModel
+from costmodel import RandomModel, SketchPrograms, TileAccess, TiledNest, TileModel
 from costmodel.recording import product
 from costmodel.tile_model import LINE, _body, _counts, _cycles, _innermost, _levels, _lines, _rivals, _tile
 from schedule.machine import CPU
 from search.population.geometry import nests
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from tests.search.once import generate
 from tir import workloads
@@ -23,31 +23,31 @@ MACHINE = CPU(1, 512, 32, 32 << 10, 1 << 20, 32 << 20)
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 
 
-def matmul(m: int, k: int, n: int) -> Nest:
+def matmul(m: int, k: int, n: int) -> TiledNest:
     """C[i, j] += A[i, k] * B[k, j] with the holes i1 i2 i3 j1 j2 j3 k1."""
-    return Nest(
+    return TiledNest(
         extents=(m, n, k),
         reduce=(False, False, True),
         columns=((0, 1, 2), (3, 4, 5), (6,)),
         accesses=(
-            Access((((0, 1),), ((1, 1),)), (m, n), 4, written=True),
-            Access((((0, 1),), ((2, 1),)), (m, k), 4),
-            Access((((2, 1),), ((1, 1),)), (k, n), 4),
+            TileAccess((((0, 1),), ((1, 1),)), (m, n), 4, written=True),
+            TileAccess((((0, 1),), ((2, 1),)), (m, k), 4),
+            TileAccess((((2, 1),), ((1, 1),)), (k, n), 4),
         ),
         vector=1,
     )
 
 
-def convolution(stride: int) -> Nest:
+def convolution(stride: int) -> TiledNest:
     """Y[c, x] += X[stride x + r] * K[c, r], one channel whole: the axis of the kernel is not split."""
-    return Nest(
+    return TiledNest(
         extents=(5, 13, 3),
         reduce=(False, False, True),
         columns=((0, 1, 2), (3, 4, 5), (6,)),
         accesses=(
-            Access((((0, 1),), ((1, 1),)), (5, 13), 4, written=True),
-            Access((((1, stride), (2, 1)),), (12 * stride + 3,), 4),
-            Access((((0, 1),), ((2, 1),)), (5, 3), 4),
+            TileAccess((((0, 1),), ((1, 1),)), (5, 13), 4, written=True),
+            TileAccess((((1, stride), (2, 1)),), (12 * stride + 3,), 4),
+            TileAccess((((0, 1),), ((2, 1),)), (5, 3), 4),
         ),
         vector=1,
     )
@@ -56,7 +56,7 @@ def convolution(stride: int) -> Nest:
 ROWS = np.array([[1, 1, 1, 1, 1, 1, 1], [2, 1, 3, 2, 1, 16, 5], [1, 2, 2, 3, 1, 7, 13], [7, 1, 1, 1, 13, 1, 2]])
 
 
-def sizes(nest: Nest, row) -> list[list[int]]:
+def sizes(nest: TiledNest, row) -> list[list[int]]:
     """The inner tile sizes of each axis in a row."""
     return [[int(row[c]) for c in axis] for axis in nest.columns]
 
@@ -75,7 +75,7 @@ def test_lengths_of_the_levels():
 
 
 def test_an_axis_without_holes_is_outermost():
-    nest = Nest((1, 13), (False, True), ((), (0,)), (), None)
+    nest = TiledNest((1, 13), (False, True), ((), (0,)), (), None)
     assert _levels(nest, [[], [5]]) == [[1, 1], [1, 1], [1, 3], [1, 1], [1, 5], [1, 1]]
 
 
@@ -122,8 +122,8 @@ def test_rivals_for_a_set():
     """Rows 4 KiB apart share one set of the cache, rows 1 KiB apart four, and rows that follow one another need no sharing."""
     dims = (((0, 1),), ((1, 1),))
     for tile, rivals in (([12, 16], [12, 3, 1]), ([1, 16], [1, 1, 1])):
-        assert [_rivals(Access(dims, (1024, n), 4), tile, 4096) for n in (1024, 256, 16)] == rivals
-        assert _rivals(Access(dims, (1024, 1024), 4), tile, 65536) == 1
+        assert [_rivals(TileAccess(dims, (1024, n), 4), tile, 4096) for n in (1024, 256, 16)] == rivals
+        assert _rivals(TileAccess(dims, (1024, 1024), 4), tile, 65536) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_innermost_loop_of_a_level(level, expected):
     assert _innermost(level) == (expected, max(expected))
 
 
-@pytest.mark.parametrize("nest", [matmul(7, 13, 109), convolution(2), Nest((7, 1), (False, True), ((), ()), (), None)])
+@pytest.mark.parametrize("nest", [matmul(7, 13, 109), convolution(2), TiledNest((7, 1), (False, True), ((), ()), (), None)])
 def test_recorded_cycles_are_those_of_plain_numbers(nest):
     rows = np.random.default_rng(0).integers(1, 17, (70, 7))
     assert TileModel(MACHINE).cycles(nest, rows).tolist() == [_cycles(nest, sizes(nest, row), MACHINE) for row in rows]
@@ -153,20 +153,20 @@ WORSE = {
 
 @pytest.mark.parametrize("shape", [(1000, 1000, 1000), (768, 768, 768), (109, 1024, 130), (2048, 256, 64)])
 def test_a_good_tile_of_a_matrix_product_scores_higher(shape):
-    good, *others = TileModel(MACHINE).score(Family("", 7, (matmul(*shape),)), np.array([GOOD, *WORSE.values()]))
+    good, *others = TileModel(MACHINE).score(SketchPrograms("", 7, (matmul(*shape),)), np.array([GOOD, *WORSE.values()]))
     assert [name for name, score in zip(WORSE, others, strict=True) if score >= good] == []
 
 
 def test_vectors_that_are_used_again_take_registers():
     """Two rows of a convolution use the same vectors of the image: 2 x 14 accumulators leave no room for 14 of those."""
-    nest = Nest(
+    nest = TiledNest(
         extents=(64, 56, 16, 3),
         reduce=(False, False, False, True),
         columns=((0, 1, 2), (3, 4, 5), (6, 7, 8), (9,)),
         accesses=(
-            Access((((0, 1),), ((1, 1),), ((2, 1),)), (64, 56, 16), 4, written=True),
-            Access((((1, 1), (3, 1)), ((2, 1),)), (58, 16), 4),
-            Access((((0, 1),), ((3, 1),)), (64, 3), 4),
+            TileAccess((((0, 1),), ((1, 1),), ((2, 1),)), (64, 56, 16), 4, written=True),
+            TileAccess((((1, 1), (3, 1)), ((2, 1),)), (58, 16), 4),
+            TileAccess((((0, 1),), ((3, 1),)), (64, 3), 4),
         ),
         vector=2,
     )
@@ -191,9 +191,9 @@ def test_scores_follow_the_cycles():
     rows = np.random.default_rng(0).integers(1, 17, (100, 7))
     cycles = model.cycles(nest, rows)
     assert (cycles >= 109 * 128 * 130 / 16 / 2).all()  # no faster than the multiply-adds alone
-    assert np.allclose(model.score(Family("", 7, (nest,)), rows), -np.log(cycles), rtol=1e-12)
-    assert np.allclose(model.score(Family("", 7, (nest, nest)), rows), -np.log(2 * cycles), rtol=1e-12)
-    assert (model.score(Family("", 7), rows) == 0).all()
+    assert np.allclose(model.score(SketchPrograms("", 7, (nest,)), rows), -np.log(cycles), rtol=1e-12)
+    assert np.allclose(model.score(SketchPrograms("", 7, (nest, nest)), rows), -np.log(2 * cycles), rtol=1e-12)
+    assert (model.score(SketchPrograms("", 7), rows) == 0).all()
 
 
 def test_threads_help_as_far_as_there_are_tasks():
@@ -222,9 +222,9 @@ def test_scores_of_every_workload_are_finite(name):
     odd = {"gmm": [(7, 13, 109)], "mlp": [(7, 13, 109, 1)]}
     for shape in (None, *odd.get(name, ())):
         for sketch in generate(workloads.make(name, shape).func, TWO):
-            scores = model.score(family(sketch), sample(sketch, TWO, 50, rng))
+            scores = model.score(sketch_programs(sketch), sample(sketch, TWO, 50, rng))
             assert scores.shape == (50,) and np.isfinite(scores).all()
-            assert model.score(family(sketch), sample(sketch, TWO, 0, rng)).shape == (0,)
+            assert model.score(sketch_programs(sketch), sample(sketch, TWO, 0, rng)).shape == (0,)
 
 
 def test_the_nest_of_a_strided_convolution():
@@ -241,7 +241,7 @@ def test_the_nest_of_a_strided_convolution():
 
 
 def test_two_products_make_two_nests():
-    sketch = generate(workloads.make("mlp", (7, 13, 109, 40)).func, TWO, most=1)[0]
+    sketch = generate(workloads.make("mlp", (7, 13, 109, 40)).func, TWO, max_sketches=1)[0]
     first, second = nests(sketch)
     assert {first.extents, second.extents} == {(7, 109, 13), (7, 40, 109)}
     columns = [c for nest in (first, second) for axis in nest.columns for c in axis]
@@ -250,5 +250,5 @@ def test_two_products_make_two_nests():
 
 def test_random_scores():
     rows = np.ones((7, 3), dtype=np.int64)
-    first, second = (RandomModel(np.random.default_rng(0)).score(Family("", 7), rows) for _ in range(2))
+    first, second = (RandomModel(np.random.default_rng(0)).score(SketchPrograms("", 7), rows) for _ in range(2))
     assert (first == second).all() and len(set(first)) == 7

@@ -20,7 +20,7 @@ import numpy as np
 from codegen.target import Target
 from costmodel import NAMES, features, program
 from schedule import ScheduleError, replay
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.symbolic import symbolic
 from search.space import SPACES, generate
@@ -39,7 +39,7 @@ def disagreements(sketch: Sketch, rows: np.ndarray) -> Iterator[tuple[list[int],
     Both are float32 in a different order; the logarithm of a result of some dozen operations is off by that many times 2^-24
     times log2(e), and differences of larger numbers (as in the curve of intensity) by a few times as much.
     """
-    for members, shared in family(sketch).programs(rows):
+    for members, shared in sketch_programs(sketch).programs(rows):
         found = features(shared, rows[members], MACHINE)
         for n, row in enumerate(rows[members].tolist()):
             try:

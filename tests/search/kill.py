@@ -37,7 +37,7 @@ class Summary:
 def child(directory: Path, trials: int, seed: int) -> None:
     """A tuning run of made-up candidates, that writes a line to a log for each it is told of."""
     from search.measure import Candidate, Limits
-    from search.measure.reference import Workload
+    from search.measure.reference import NamedWorkload
     from search.tuning.autotune import autotune
     from search.tuning.events import Measured
     from tir import workloads
@@ -46,7 +46,7 @@ def child(directory: Path, trials: int, seed: int) -> None:
         def propose(self, n, rng):
             return [Candidate("fake", (), {"sleep": 0.001 + 0.004 * rng.random(), "n": rng.random()}) for _ in range(n)]
 
-        def tell(self, measurements):
+        def update(self, measurements):
             pass
 
     log = (directory / "log").open("a")
@@ -57,7 +57,7 @@ def child(directory: Path, trials: int, seed: int) -> None:
 
     result = autotune(
         workloads.make("gmm", SHAPE).func, TARGET, trials, search=Endless(), first=(), builder="fake_builder", seed=seed,
-        limits=Limits(min_seconds=0.0, min_runs=1, race=0.1), workload=Workload("gmm", SHAPE), workers=1, callbacks=[write],
+        limits=Limits(min_seconds=0.0, min_runs=1, race=0.1), workload=NamedWorkload("gmm", SHAPE), workers=1, callbacks=[write],
         records=directory / "tune.db",
     )  # fmt: skip
     print(json.dumps({"resumed": result.earlier, "trials": result.trials}))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.task import Task, flop, key, target_text
 from tests.search import programs
 from tir import te, workloads
@@ -44,7 +44,7 @@ def test_target_text_keeps_every_option():
         assert Target(target_text(target)) == target
 
 
-@pytest.mark.parametrize("workload", [None, Workload("gmm", SHAPE)])
+@pytest.mark.parametrize("workload", [None, NamedWorkload("gmm", SHAPE)])
 def test_a_task_is_data(workload):
     task = Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1 -vector-bits 256", name="mine", workload=workload)
     assert Task.from_json(json.loads(json.dumps(task.as_json()))) == task

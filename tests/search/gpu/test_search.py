@@ -8,7 +8,7 @@ import pytest
 import tir
 from search import best_schedule
 from search.measure import Limits
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.tuning.autotune import autotune
 from tests.codegen.cuda.emulation import compiler, machine
@@ -29,7 +29,7 @@ def compiled_here():
 
 def test_a_search_finds_records_and_finds_again(tmp_path):
     func = workloads.make("gmm", (37, 29, 41)).func
-    workload = Workload("gmm", (37, 29, 41))
+    workload = NamedWorkload("gmm", (37, 29, 41))
     with Records(tmp_path / "gpu.db") as records:
         result = autotune(
             func, "cuda", trials=3, workload=workload, builder=BUILDER, limits=LIMITS, workers=1, records=records, seed=0

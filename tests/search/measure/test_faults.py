@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from search.measure import Candidate, Limits
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.records import Records
 from search.tuning.autotune import autotune
-from search.tuning.events import ShootOut
+from search.tuning.events import RaceStarted
 from tests.search import kill
 from tir import workloads
 
@@ -65,7 +65,7 @@ class Listed:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         self.told += measurements
 
 
@@ -84,7 +84,7 @@ def tune(candidates, builder, **options):
         first=(),
         builder=builder,
         limits=QUICK,
-        workload=Workload("gmm", SHAPE),
+        workload=NamedWorkload("gmm", SHAPE),
         workers=2,
         **options,
     )
@@ -119,13 +119,13 @@ def test_a_candidate_that_dies_in_the_final_race_loses_it_alone(faulty_builder, 
     late = Candidate("late", (), {"fault": "dies_in_the_race", "directory": str(tmp_path)})
 
     def begin(event):
-        if isinstance(event, ShootOut):
+        if isinstance(event, RaceStarted):
             races.append([m.candidate.sketch for m in event.contenders])
             (tmp_path / "race").touch()
 
     slow = Limits(build=10.0, run=10.0, run_floor=0.4, min_seconds=0.01, race=0.2)
     result = autotune(
-        FUNC, TARGET, search=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=Workload("gmm", SHAPE),
+        FUNC, TARGET, search=Listed([late]), first=(), builder=faulty_builder, limits=slow, workload=NamedWorkload("gmm", SHAPE),
         workers=1, callbacks=[begin], records=tmp_path / "tune.db",
     )  # fmt: skip
     assert races == ([["late"], ["unscheduled"]] if margin == 0 else [["late", "unscheduled"]])

@@ -19,7 +19,7 @@ from search.measure.memory import resident
 from search.measure.outcome import Measurement
 from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import (
-    Workload,
+    NamedWorkload,
 )
 from search.task import Task
 from tir import workloads
@@ -34,7 +34,7 @@ def candidate(**wish) -> Candidate:
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1", workload=Workload("gmm", SHAPE))
+    return Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1", workload=NamedWorkload("gmm", SHAPE))
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_closing_leaves_nothing_behind(task, fake_builder):
 
 def test_the_time_of_a_tiny_kernel_is_not_that_of_checking_its_arguments():
     func = workloads.make("gmm", (1, 1, 1)).func
-    tiny = Task.of(func, "llvm -num-cores 1", workload=Workload("gmm", (1, 1, 1)))
+    tiny = Task.of(func, "llvm -num-cores 1", workload=NamedWorkload("gmm", (1, 1, 1)))
     with LocalMeasurer(tiny, workers=1, limits=Limits(min_seconds=0.001)) as measurer:
         alone = measurer.prepare().measurement
         measurer._results.clear()

@@ -66,7 +66,7 @@ class Listed:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 

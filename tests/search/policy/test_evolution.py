@@ -19,8 +19,8 @@ from search.policy.bandit import FAILURES, Bandit, Uniform
 from search.policy.credit import FixedCredit
 from search.policy.evolution import Evolution, Settings
 from search.policy.ranking import TrustedModel
-from search.population.mutate import Mutation, around
-from search.population.programs import concrete
+from search.population.mutate import Mutation, neighbours
+from search.population.programs import concrete_programs
 from search.population.sample import fit
 from search.task import Task
 from tests.search.once import generate
@@ -37,12 +37,12 @@ class Likes:
     def __init__(self, *wanted):
         self.wanted, self.told, self.judged = np.log2(wanted), [], 0
 
-    def score(self, family, rows):
+    def score(self, sketch, rows):
         self.judged += len(rows)
         width = min(len(self.wanted), rows.shape[1])
         return -np.abs(np.log2(np.maximum(rows[:, :width], 1)) - self.wanted[:width]).sum(axis=1)
 
-    def update(self, family, rows, seconds):
+    def update(self, sketch, rows, seconds):
         self.told.append((rows.tolist(), seconds.tolist()))
 
 
@@ -63,7 +63,7 @@ def test_candidates_are_new_and_legal(model):
         assert len(batch) == 16 == len({(c.sketch, c.row) for c in batch})
         assert not seen & {(c.sketch, c.row) for c in batch}
         seen |= {(c.sketch, c.row) for c in batch}
-        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+        search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     for c in batch[:4]:
         replay(matmul(40, 13, 109), Trace.from_json(c.trace))
 
@@ -118,7 +118,7 @@ def test_children_of_the_best_are_proposed():
     search, rng = evolution(model=RandomModel(np.random.default_rng(1)), blind=0.0), np.random.default_rng(0)
     first = search.propose(16, rng)
     best = first[3]
-    search.tell([measured(c, 1.0 if c is best else 9.0) for c in first])
+    search.update([measured(c, 1.0 if c is best else 9.0) for c in first])
     sketch = next(s for s in search.sketches if s.name == best.sketch)
     tiles = [list(t.columns) for t in sketch.tiles]
 
@@ -133,9 +133,9 @@ def test_polish_takes_single_steps_from_the_best():
     search, rng = evolution(model=Likes(2, 4), unseen=100), np.random.default_rng(0)
     batch = search.propose(8, rng)
     assert search.polish(5, rng) == []  # nothing was measured yet
-    search.tell([measured(c, 1.0 + n) for n, c in enumerate(batch)])
+    search.update([measured(c, 1.0 + n) for n, c in enumerate(batch)])
     sketch = next(s for s in search.sketches if s.name == batch[0].sketch)
-    steps = {tuple(r) for r in around(sketch, TWO, np.array(batch[0].row)).tolist()}
+    steps = {tuple(r) for r in neighbours(sketch, TWO, np.array(batch[0].row)).tolist()}
     steps -= {c.row for c in batch if c.sketch == sketch.name}
     polished = search.polish(len(steps), rng)
     assert {(c.sketch, c.row) for c in polished} == {(sketch.name, row) for row in steps}
@@ -147,7 +147,7 @@ def test_failures_teach_the_models_but_have_no_children():
     model, prior = Likes(2, 4), Likes(4, 2)
     search, rng = evolution(model=model, prior=prior), np.random.default_rng(0)
     batch = search.propose(4, rng)
-    search.tell([measured(c, 1.0, "ok" if n == 1 else "wrong_result") for n, c in enumerate(batch)])
+    search.update([measured(c, 1.0, "ok" if n == 1 else "wrong_result") for n, c in enumerate(batch)])
     for m in (model, prior):
         told = [(tuple(row), s) for rows, seconds in m.told for row, s in zip(rows, seconds, strict=True)]
         assert sorted(told) == sorted((c.row, 1.0 if n == 1 else float("inf")) for n, c in enumerate(batch))
@@ -158,7 +158,7 @@ def test_failures_teach_the_models_but_have_no_children():
 def test_measurements_of_other_sketches_are_passed_over():
     model = Likes(2, 4)
     search = evolution(model=model)
-    search.tell([measured(Candidate("default", (), [])), measured(Candidate("sketch 0", (1, 2), []))])
+    search.update([measured(Candidate("default", (), [])), measured(Candidate("sketch 0", (1, 2), []))])
     assert model.told == [] and sum(search.shares.values()) == 0
 
 
@@ -166,19 +166,19 @@ def test_a_learned_model_compares_sketches_that_were_not_tried():
     """Once it is trusted, what it says of the others counts: here that one of them is a hundred times as fast."""
 
     class Knows(Likes):
-        def score(self, family, rows):
-            return np.full(len(rows), 5.0 if family.name == "sketch 2" else 0.0) - 1e-3 * rows.sum(axis=1)
+        def score(self, sketch, rows):
+            return np.full(len(rows), 5.0 if sketch.name == "sketch 2" else 0.0) - 1e-3 * rows.sum(axis=1)
 
     class Never(Likes):
-        def score(self, family, rows):
-            return np.full(len(rows), -5.0 if family.name == "sketch 2" else 0.0) + 1e-3 * rows.sum(axis=1)
+        def score(self, sketch, rows):
+            return np.full(len(rows), -5.0 if sketch.name == "sketch 2" else 0.0) + 1e-3 * rows.sum(axis=1)
 
     search = Evolution(generate(matmul(40, 13, 109), TWO, space="ansor"), TWO, Knows(1), Never(1))
     assert search.shares.keys() == {"sketch 0", "sketch 1", "sketch 2"}
     rng = np.random.default_rng(0)
     batch = [c for c in search.propose(16, rng) if c.sketch != "sketch 2"]
     before = search._bandit.losses.copy()
-    search.tell([measured(c, 1.0 if c.score is None else 2.0 ** (-1e3 * c.score - 160)) for c in batch])
+    search.update([measured(c, 1.0 if c.score is None else 2.0 ** (-1e3 * c.score - 160)) for c in batch])
     search.propose(1, rng)
     assert before[2] > search._bandit.losses[2]
 
@@ -187,7 +187,7 @@ def test_what_was_told_before_the_first_proposal_is_not_proposed():
     """A resumed run: nothing of the first is measured again."""
     first = evolution(model=TileModel(TWO.machine)).propose(16, np.random.default_rng(0))
     search = evolution(model=TileModel(TWO.machine))
-    search.tell([measured(c, 1.0) for c in first])
+    search.update([measured(c, 1.0) for c in first])
     again = search.propose(16, np.random.default_rng(0))
     assert not {(c.sketch, c.row) for c in first} & {(c.sketch, c.row) for c in again}
 
@@ -196,12 +196,12 @@ def test_a_display_is_told():
     search, rng = evolution(model=Likes(2, 4.1, 3.3, 2.7, 17, 4.9, 2.2), generations=1), np.random.default_rng(0)
     assert search.scored_per_second is None and search.rank_correlation is None
     batch = search.propose(16, rng)
-    search.tell([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
+    search.update([measured(c, 1.0 if c.score is None else -c.score) for c in batch])  # the model is right
     assert search.scored["symbolic"] > 0 == search.scored["concrete"] and search.scored_per_second > 0
     assert search.rank_correlation == pytest.approx(1.0)
     assert sum(search.shares.values()) == 16
     batch = search.propose(16, rng)
-    search.tell([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong
+    search.update([measured(c, 1.0 if c.score is None else 100 + c.score) for c in batch])  # now it is wrong
     assert search.rank_correlation == pytest.approx(0.0)
 
 
@@ -238,22 +238,25 @@ def test_sketches_may_get_equal_shares():
     search, rng = evolution(model=Likes(2, 4)), np.random.default_rng(0)
     search = Evolution(search.sketches, TWO, Likes(2, 4), bandit=Uniform)
     for _ in range(3):
-        search.tell([measured(c, 1.0 if c.sketch == "sketch 0" else 100.0) for c in search.propose(len(search.sketches), rng)])
+        search.update([measured(c, 1.0 if c.sketch == "sketch 0" else 100.0) for c in search.propose(len(search.sketches), rng)])
     assert set(search.shares.values()) == {3}
 
 
 def test_rows_may_be_described_one_by_one():
     sketches = generate(matmul(40, 13, 109), TWO, space="ansor")[:1]
     model = GBDTModel(TWO.machine, boosting=Boosting(trees=3, least=4))
-    search, rng = Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete), np.random.default_rng(0)
+    search, rng = (
+        Evolution(sketches, TWO, model, settings=Settings(population=20), describe=concrete_programs),
+        np.random.default_rng(0),
+    )
     for _ in range(2):
-        search.tell([measured(c, 1.0 + n) for n, c in enumerate(search.propose(8, rng))])
+        search.update([measured(c, 1.0 + n) for n, c in enumerate(search.propose(8, rng))])
     assert search.scored["concrete"] > 0 == search.scored["symbolic"]
 
 
 def test_polish_may_be_left_out():
     search, rng = evolution(model=Likes(2, 4), polish=False), np.random.default_rng(0)
-    search.tell([measured(c) for c in search.propose(8, rng)])
+    search.update([measured(c) for c in search.propose(8, rng)])
     assert search.polish(4, rng) == [] and len(search.propose(4, rng)) == 4
 
 
@@ -303,31 +306,31 @@ def test_what_a_model_thinks_slow_waits():
 def test_the_fastest_sketch_gets_most_and_no_other_is_forgotten():
     bandit = Bandit(3)
     for sketch, seconds in ((0, 1.5), (1, 1.0), (2, 1.1)):
-        bandit.tell(sketch, seconds)
+        bandit.update(sketch, seconds)
     for _ in range(30):
         for sketch, n in enumerate(deal(bandit, 8)):
             for _ in range(n):
-                bandit.tell(sketch, (1.5, 1.0, 1.1)[sketch])
+                bandit.update(sketch, (1.5, 1.0, 1.1)[sketch])
     slow, fast, close = bandit.trials
     assert fast > close > slow > 1
 
 
 def test_one_bad_trial_does_not_bury_a_sketch():
     bandit = Bandit(2)
-    bandit.tell(0, 3.0)
+    bandit.update(0, 3.0)
     for _ in range(60):
-        bandit.tell(1, 1.0)
+        bandit.update(1, 1.0)
     assert deal(bandit, 8)[0] >= 1
     for _ in range(10):
-        bandit.tell(0, 3.0)
+        bandit.update(0, 3.0)
     assert deal(bandit, 8) == [0, 8]
 
 
 def test_a_sketch_that_never_works_is_given_up():
     bandit = Bandit(2)
     for _ in range(FAILURES):
-        bandit.tell(0, float("inf"))
-    bandit.tell(1, 1.0)
+        bandit.update(0, float("inf"))
+    bandit.update(1, 1.0)
     assert deal(bandit, 100) == [0, 100]
 
 
@@ -340,7 +343,7 @@ def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
     for _ in range(3):
         batch = search.propose(16, rng)
         found.append([(c.sketch, c.row) for c in batch])
-        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+        search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     return [*found, [(c.sketch, c.row) for c in search.polish(4, rng)]]
 
 

@@ -13,7 +13,7 @@ import pytest
 from codegen.target import Target
 from schedule import Trace, replay
 from search.measure import Measurement
-from search.policy.random_search import Sampler
+from search.policy.random_search import RandomSearch
 from search.space.rules import ReduceInLanes
 from tests.search.once import generate
 from tests.search.programs import matmul, total
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[3]
 TWO = Target("llvm", num_cores=2, vector_bits=512, l1=32768, l2=1 << 20, l3=1 << 25)
 
 
-def sampler(func=None, model=None) -> Sampler:
-    return Sampler(generate(func or matmul(), TWO), TWO, model)
+def random_search(func=None, model=None) -> RandomSearch:
+    return RandomSearch(generate(func or matmul(), TWO), TWO, model)
 
 
 def measured(candidate, seconds: float, outcome="ok") -> Measurement:
@@ -32,21 +32,21 @@ def measured(candidate, seconds: float, outcome="ok") -> Measurement:
 
 
 def test_candidates_are_new_and_legal():
-    search, rng = sampler(), np.random.default_rng(0)
+    search, rng = random_search(), np.random.default_rng(0)
     seen = set()
     for _ in range(5):
         batch = search.propose(16, rng)
         assert len(batch) == 16
         assert not seen & {(c.sketch, c.row) for c in batch}
         seen |= {(c.sketch, c.row) for c in batch}
-        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+        search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     for c in batch:
         replay(matmul(), Trace.from_json(c.trace))
 
 
 def test_a_small_space_is_exhausted():
     """By the rules the sum of a vector has three candidates: with one, two or three registers of lanes."""
-    search, rng = Sampler(generate(total(), TWO, (ReduceInLanes(),)), TWO), np.random.default_rng(0)
+    search, rng = RandomSearch(generate(total(), TWO, (ReduceInLanes(),)), TWO), np.random.default_rng(0)
     assert {(c.sketch, c.row) for c in search.propose(16, rng)} == {("sketch 0", (n,)) for n in (16, 32, 48)}
     assert search.propose(16, rng) == []
 
@@ -55,29 +55,29 @@ def test_the_first_proposals_are_what_the_model_prefers():
     class Squares:
         """Likes register tiles of 4 rows."""
 
-        def score(self, family, rows):
+        def score(self, sketch, rows):
             return -np.abs(rows[:, 2] - 4.0)
 
-        def update(self, family, rows, seconds):
+        def update(self, sketch, rows, seconds):
             pass
 
-    batch = sampler(matmul(40, 13, 109), Squares()).propose(16, np.random.default_rng(0))
+    batch = random_search(matmul(40, 13, 109), Squares()).propose(16, np.random.default_rng(0))
     assert [c.row[2] for c in batch[:12]] == [4] * 12
     assert {c.row[2] for c in batch[12:]} != {4}  # a quarter is picked blindly
 
 
 def test_without_a_model_any_row_is_as_likely():
     """Of a sketch's register tiles all sizes come up, and all sketches do."""
-    search, rng = sampler(matmul(40, 13, 109)), np.random.default_rng(0)
+    search, rng = random_search(matmul(40, 13, 109)), np.random.default_rng(0)
     found = [c for _ in range(12) for c in search.propose(16, rng)]
     assert {c.sketch for c in found} == {s.name for s in search.sketches}
     assert all(c.score is None for c in found) and len({c.row[2] for c in found}) > 5
 
 
 def test_what_was_measured_before_is_not_proposed():
-    search = sampler(total())
-    everything = sampler(total()).propose(100, np.random.default_rng(0))
-    search.tell([measured(c, 1.0) for c in everything[1:]])
+    search = random_search(total())
+    everything = random_search(total()).propose(100, np.random.default_rng(0))
+    search.update([measured(c, 1.0) for c in everything[1:]])
     assert [(c.sketch, c.row) for c in search.propose(16, np.random.default_rng(1))] == [
         (everything[0].sketch, everything[0].row)
     ]
@@ -88,32 +88,32 @@ def test_failures_teach_the_model():
         def __init__(self):
             self.told = []
 
-        def score(self, family, rows):
+        def score(self, sketch, rows):
             return np.zeros(len(rows))
 
-        def update(self, family, rows, seconds):
+        def update(self, sketch, rows, seconds):
             self.told.append((rows.shape, seconds.tolist()))
 
     model = Remembers()
-    search = Sampler(generate(total(), TWO, (ReduceInLanes(),)), TWO, model)
+    search = RandomSearch(generate(total(), TWO, (ReduceInLanes(),)), TWO, model)
     batch = search.propose(4, np.random.default_rng(0))
-    search.tell([measured(c, 1.0, "ok" if c.row == (32,) else "wrong_result") for c in batch])
+    search.update([measured(c, 1.0, "ok" if c.row == (32,) else "wrong_result") for c in batch])
     assert sorted(c.row for c in batch) == [(16,), (32,), (48,)]
     assert model.told == [((3, 1), [1.0 if c.row == (32,) else float("inf") for c in batch])]
 
 
 def test_a_sampler_needs_sketches():
     with pytest.raises(ValueError, match="there is no sketch to sample from"):
-        Sampler([], TWO)
+        RandomSearch([], TWO)
 
 
 def proposals() -> list[list[tuple[str, tuple[int, ...]]]]:
-    search, rng = sampler(workloads.make("mlp", (7, 13, 109, 5)).func), np.random.default_rng(3)
+    search, rng = random_search(workloads.make("mlp", (7, 13, 109, 5)).func), np.random.default_rng(3)
     found = []
     for _ in range(3):
         batch = search.propose(16, rng)
         found.append([(c.sketch, c.row) for c in batch])
-        search.tell([measured(c, 1.0 + sum(c.row)) for c in batch])
+        search.update([measured(c, 1.0 + sum(c.row)) for c in batch])
     return found
 
 
@@ -128,5 +128,5 @@ def test_a_seed_decides_the_candidates_in_every_process():
 
 def test_another_seed_draws_other_candidates():
     func = workloads.make("mlp", (7, 13, 109, 5)).func
-    first, second = ([c.row for c in sampler(func).propose(16, np.random.default_rng(seed))] for seed in (0, 1))
+    first, second = ([c.row for c in random_search(func).propose(16, np.random.default_rng(seed))] for seed in (0, 1))
     assert first != second

@@ -35,10 +35,10 @@ class Says:
     def __init__(self, said):
         self.said = said
 
-    def score(self, family, rows):
+    def score(self, sketch, rows):
         return self.said
 
-    def update(self, family, rows, seconds):
+    def update(self, sketch, rows, seconds):
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 from cli.tune import arguments
 from costmodel import RandomModel
 from search.policy.evolution import Evolution
-from search.policy.random_search import Sampler
+from search.policy.random_search import RandomSearch
 from search.policy.strategies import MODELS, SEARCHES, search
 from search.space import SPACES
 from search.space.rules import DEFAULT, rule
@@ -26,7 +26,7 @@ def test_every_name_proposes(name, model):
     found = search(TASK, name, model)
     batch = found.propose(4, np.random.default_rng(0))
     assert len(batch) == 4 and {c.sketch for c in batch} <= {s.name for s in found.sketches}
-    assert isinstance(found, {"evolution": Evolution, "random": Sampler}[name])
+    assert isinstance(found, {"evolution": Evolution, "random": RandomSearch}[name])
 
 
 def test_spaces_and_rules():

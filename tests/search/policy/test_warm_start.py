@@ -12,7 +12,7 @@ from search.measure import Candidate, Limits, Measurement
 from search.policy import warm_start
 from search.policy.evolution import Evolution
 from search.policy.warm_start import examples
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.records import Records
 from search.task import Task
@@ -44,10 +44,10 @@ def test_candidates_of_other_tasks_come_as_rows_of_their_sketches(records):
     for seconds, row in zip((0.3, 0.2, math.inf), rows[first.name], strict=True):
         records.add(run, measured(first, row, seconds))
     records.add(run, measured(second, rows[second.name][0]))
-    found = {sketch.name: (family(sketch).task, r.tolist(), s.tolist()) for sketch, r, s in examples(records, OWN)}
+    found = {sketch.name: (sketch_programs(sketch).task, r.tolist(), s.tolist()) for sketch, r, s in examples(records, OWN)}
     assert found == {
-        first.name: (family(first).task, rows[first.name], [0.3, 0.2, math.inf]),
-        second.name: (family(second).task, rows[second.name][:1], [0.1]),
+        first.name: (sketch_programs(first).task, rows[first.name], [0.3, 0.2, math.inf]),
+        second.name: (sketch_programs(second).task, rows[second.name][:1], [0.1]),
     }
 
 
@@ -95,7 +95,7 @@ def test_a_resumed_search_is_told_of_its_own_sketches_only(records):
         def propose(self, n, rng):
             return []
 
-        def tell(self, measurements):
+        def update(self, measurements):
             told.extend((m.candidate.sketch, m.candidate.row) for m in measurements)
 
     quick = Limits(min_seconds=0.0, min_runs=1, race=0.05)
@@ -107,11 +107,11 @@ def test_the_search_passes_them_to_its_models(records):
     told = []
 
     class Model:
-        def score(self, family, rows):
+        def score(self, sketch, rows):
             return np.zeros(len(rows))
 
-        def update(self, family, rows, seconds):
-            told.append((family.name, rows.shape, seconds.tolist()))
+        def update(self, sketch, rows, seconds):
+            told.append((sketch.name, rows.shape, seconds.tolist()))
 
     sketch = SKETCHES[0]
     (row,) = sample(sketch, TARGET, 1, np.random.default_rng(0)).tolist()
@@ -132,12 +132,12 @@ def test_similar_tasks_come_first_and_say_how_far_models_are_trusted(records):
     asked = []
 
     class Model:
-        def score(self, family, rows):
-            asked.append(("score", family.task, len(rows)))
+        def score(self, sketch, rows):
+            asked.append(("score", sketch.task, len(rows)))
             return -np.arange(len(rows), dtype=float)
 
-        def update(self, family, rows, seconds):
-            asked.append(("update", family.task, len(rows)))
+        def update(self, sketch, rows, seconds):
+            asked.append(("update", sketch.task, len(rows)))
 
     search = Evolution(generate(OWN.func, TARGET), TARGET, Model())
     search.warm_start(examples(records, OWN))

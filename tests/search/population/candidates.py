@@ -22,7 +22,7 @@ import numpy as np
 import codegen
 from codegen.target import Target
 from schedule import replay
-from search.measure.reference import Arrays, Workload, make_reference
+from search.measure.reference import Arrays, NamedWorkload, make_reference
 from search.population.sample import sample
 from search.space import generate
 
@@ -96,7 +96,7 @@ def check(directory: Path, name: str, shape: tuple[int, ...], threads: int, coun
     """Check candidates, one line each in the file `lines` of a folder; runs in a process of its own, whose errors are there, too."""
     for number, file in ((1, "lines"), (2, "errors")):
         os.dup2(os.open(directory / file, os.O_WRONLY | os.O_CREAT), number)
-    workload = Workload(name, shape)
+    workload = NamedWorkload(name, shape)
     func, target = workload.instance().func, Target("llvm", num_cores=threads)
     make_reference(func, workload, seed, 0, directory)
     arrays = Arrays(func, directory)

@@ -8,7 +8,7 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from schedule.open_trace import Choice, Role, Tile
-from search.population.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, around, choose, crossover, mutations
+from search.population.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, choose, crossover, mutations, neighbours
 from search.population.sample import factorisations, fit, sample
 from search.space.sketch import Sketch
 from tests.search.once import generate
@@ -39,7 +39,7 @@ def test_children_are_legal_and_canonical(name, shape, space):
         made = [m.operate(sketch, TWO, parents, rng) for m in mutations().values()]
         made.append(crossover(sketch, TWO, parents, parents[::-1], rng))
         if sketch.columns:
-            made.append(around(sketch, TWO, parents[0]))
+            made.append(neighbours(sketch, TWO, parents[0]))
         for children in made:
             assert children.dtype == np.int64 and children.shape[1] == sketch.columns
             assert (fit(sketch, TWO, children) == children).all()
@@ -142,7 +142,7 @@ def test_choices_take_another_option():
     parents = np.tile([16, 3], (200, 1))
     children = choose(OTHERS)(sketch, TWO, parents, np.random.default_rng(0))
     assert set(children[:, 0]) == {0, 64} and (children[:, 1] == 3).all()
-    assert {tuple(r) for r in around(sketch, TWO, np.array([16, 3])).tolist()} == {(0, 3), (64, 3)}
+    assert {tuple(r) for r in neighbours(sketch, TWO, np.array([16, 3])).tolist()} == {(0, 3), (64, 3)}
 
 
 def test_each_mutation_of_choices_changes_those_of_its_roles():
@@ -196,7 +196,7 @@ def test_crossover_takes_blocks_and_axes_from_either_parent():
 def test_around_is_all_single_steps():
     (sketch, *_) = some_sketches("gmm", (40, 13, 109))
     row = sample(sketch, TWO, 1, np.random.default_rng(0))[0]
-    rows = around(sketch, TWO, row)
+    rows = neighbours(sketch, TWO, row)
     assert len(np.unique(rows, axis=0)) == len(rows) > 5
     assert (rows != row).any(axis=1).all()
 

@@ -9,7 +9,7 @@ from codegen.target import Target
 from costmodel import NAMES, features
 from schedule import ScheduleError, replay
 from schedule.open_trace import Hole
-from search.population.programs import family
+from search.population.programs import sketch_programs
 from search.population.sample import sample
 from search.population.symbolic import Memory, Multiples, alignments, symbolic, witness
 from search.space import Derivation, annotated, best_first, named
@@ -97,7 +97,7 @@ def test_sketches_share_statements():
     found: list[set[int]] = []
     for sketch in generate(func, TWO):
         rows = sample(sketch, TWO, 40, np.random.default_rng(0))
-        found.append({id(s) for _, p in family(sketch).programs(rows) for s in p.statements})
+        found.append({id(s) for _, p in sketch_programs(sketch).programs(rows) for s in p.statements})
     assert any(a & b for n, a in enumerate(found) for b in found[:n])
 
 
@@ -106,7 +106,7 @@ def test_short_axes_share_one_program():
     func = workloads.make("conv_bn_relu", (1, 7, 7, 3, 13, 3, 1, 1)).func
     for sketch in generate(func, TWO):
         rows = sample(sketch, TWO, 50, np.random.default_rng(0))
-        assert len(list(family(sketch).programs(rows))) == len(np.unique(sketch.variants(rows), axis=0))
+        assert len(list(sketch_programs(sketch).programs(rows))) == len(np.unique(sketch.variants(rows), axis=0))
 
 
 def test_extents_are_formulas():
@@ -120,7 +120,7 @@ def test_extents_are_formulas():
 def test_one_program_serves_all_rows_of_a_variant():
     sketch = next(s for s in generate(matmul(109, 130, 37), TWO) if s.branches)
     rows = sample(sketch, TWO, 60, np.random.default_rng(0))
-    shared = family(sketch)
+    shared = sketch_programs(sketch)
     groups = list(shared.programs(rows))
     assert sorted(n for members, _ in groups for n in members) == list(range(60))
     for members, found in groups:
@@ -129,7 +129,7 @@ def test_one_program_serves_all_rows_of_a_variant():
         assert again[1] is found
     assert len(groups) == len({sketch.variant(row) for row in rows})
     assert list(shared.programs(rows[:0])) == []
-    assert family(sketch) is shared
+    assert sketch_programs(sketch) is shared
 
 
 def test_steps_taken_unchecked_make_what_the_primitives_make(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_where_the_witness_is_refused_each_row_is_a_program():
     with pytest.raises(ScheduleError, match="the factors make 4 iterations"):
         symbolic(sketch, ())
     rows = np.array([[3], [1], [4], [2]])
-    found = list(family(sketch).programs(rows))
+    found = list(sketch_programs(sketch).programs(rows))
     assert [members.tolist() for members, _ in found] == [[0], [2]]
     waste = [features(p, rows[m], MACHINE)[0, 0, NAMES.index("waste")] for m, p in found]
-    assert family(sketch).alone(rows) == 4 and family(sketch).alone(rows[:0]) == 0
+    assert sketch_programs(sketch).count_concrete(rows) == 4 and sketch_programs(sketch).count_concrete(rows[:0]) == 0
     assert waste == pytest.approx(np.log2([1 + 1, 16 / 12 + 1]), rel=2**-20)

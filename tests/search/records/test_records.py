@@ -18,7 +18,7 @@ import pytest
 import tir
 from search.measure import Candidate, Measurement
 from search.measure.provenance import Provenance, fingerprint
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
 from search.task import Task, key, structure
 from tir import workloads
@@ -29,7 +29,7 @@ SPLIT = {"version": 1, "steps": [{"name": "split", "args": {"loop": "i", "factor
 
 
 def task(target: str = "llvm -num-cores 1", shape: tuple[int, ...] = SHAPE, name: str = "gmm") -> Task:
-    return Task.of(workloads.make(name, shape).func, target, workload=Workload(name, shape))
+    return Task.of(workloads.make(name, shape).func, target, workload=NamedWorkload(name, shape))
 
 
 def ok(*samples: float, trace=SPLIT, error: float | None = 1e-7, row=(3,), score=None) -> Measurement:

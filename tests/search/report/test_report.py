@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from search.measure import Candidate, Measurement
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.report import page, write
 from search.report.figures import failures, moved
 from search.task import Task
@@ -23,7 +23,7 @@ SPLIT = {"version": 1, "steps": [{"name": "split", "args": {"loop": "i", "factor
 
 
 def result(*measurements: Measurement, **changes) -> Result:
-    task = Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1", workload=Workload("gmm", SHAPE))
+    task = Task.of(workloads.make("gmm", SHAPE).func, "llvm -num-cores 1", workload=NamedWorkload("gmm", SHAPE))
     outcomes = {"ok": sum(m.outcome == "ok" for m in measurements)}
     values = {
         "task": task, "trace": SPLIT, "seconds": 1e-5, "outcomes": outcomes, "baseline": 1e-4, "baseline_stopped": None,

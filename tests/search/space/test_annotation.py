@@ -128,7 +128,7 @@ def test_stages_without_reads_and_cheap_intrinsics_are_inlined():
     root = te.compute((7, 13), lambda i, j: te.sqrt(X[i, j]), name="root")
     func = te.create_prim_func([X, te.compute((7, 13), lambda i, j: root[i, j] + 1.0, name="Y")])
     assert [s.rules for s in generate(func, FOUR, space="ansor")] == [("Y: skip", "root: inline")]
-    rules = generate(programs.winograd(), FOUR, space="ansor", most=1)[0].rules
+    rules = generate(programs.winograd(), FOUR, space="ansor", max_sketches=1)[0].rules
     assert {"A: inline", "B: inline", "G: inline", "data_pack: unroll constants"} <= set(rules)
 
 

@@ -175,7 +175,7 @@ def test_too_many_sketches_leave_out_those_that_depart_most():
     assert [_departures(s) for s in sketches] == [0] + [1] * 16 + [2] * 47
     changed = {rule.split(":")[0] for s in sketches[:17] for rule in s.rules if not rule.endswith(": 0")}
     assert changed == {f"A{k}" for k in range(8)}
-    assert [_departures(s) for s in generate(_stages(8), TWO, rules=(Fork(),), most=2)] == [0, 1]
+    assert [_departures(s) for s in generate(_stages(8), TWO, rules=(Fork(),), max_sketches=2)] == [0, 1]
 
 
 def test_the_same_function_gives_the_same_sketches():

@@ -45,7 +45,7 @@ def made(sketch: Sketch, row: np.ndarray) -> PrimFunc:
 @pytest.mark.parametrize(("name", "shape"), SHAPES, ids=str)
 def test_the_first_seed_is_the_default_schedule(name: str, shape: tuple[int, ...] | None, target: Target) -> None:
     func = workloads.make(name, shape).func
-    (sketch, row), *_ = seeds(generate(func, target, most=1), target)
+    (sketch, row), *_ = seeds(generate(func, target, max_sketches=1), target)
     assert row.tolist() == list(sketch.seed), "a seed is in canonical form"
     assert program(made(sketch, row), target) == program(default_schedule(func, target).func, target)
 

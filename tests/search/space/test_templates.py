@@ -85,7 +85,7 @@ def test_sketches(name: str, cores: int) -> None:
     """The first is the template, its seed the default schedule; rows at random compute the same numbers."""
     func, rules = CASES[name]
     target, rng = tir.Target("llvm", num_cores=cores), np.random.default_rng(cores)
-    sketch, *_ = generate(func, target, most=1)
+    sketch, *_ = generate(func, target, max_sketches=1)
     assert set(sketch.rules) == set(rules.split("; "))
     assert sketch.seed is not None and fit(sketch, target, np.array([sketch.seed])).tolist() == [list(sketch.seed)]
     assert program(replay(func, sketch.trace(sketch.seed)).func, target) == program(default_schedule(func, target).func, target)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from search.measure import Candidate, Limits, LocalMeasurer
-from search.measure.reference import Workload
+from search.measure.reference import NamedWorkload
 from search.records import Records, best_schedule
 from search.tuning.autotune import NothingFound, autotune
-from search.tuning.events import Finished, Measured, NewBest, Prepared, RoundEnded, ShootOut, Started
+from search.tuning.events import Finished, Measured, NewBest, Prepared, RaceStarted, RoundEnded, Started
 from tir import te, workloads
 
 SHAPE = (7, 13, 109)
@@ -33,12 +33,12 @@ class Wishes:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         self.told.append([(m.candidate.row[0], m.outcome) for m in measurements])
 
 
 def tune(search, builder, target="llvm -num-cores 1", **options):
-    options = {"workload": Workload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder, "first": ()} | options
+    options = {"workload": NamedWorkload("gmm", SHAPE), "limits": QUICK, "workers": 1, "builder": builder, "first": ()} | options
     return autotune(FUNC, target, search=search, **options)
 
 
@@ -58,7 +58,7 @@ def test_events_come_in_order(fake_builder):
     seen = []
     result = tune(Wishes([{"sleep": 0.05}, {"sleep": 0.02}, {"sleep": 0.03}], batch=2), fake_builder, callbacks=[seen.append])
     assert [type(e) for e in seen] == [
-        Started, Prepared, Measured, NewBest, Measured, NewBest, RoundEnded, Measured, RoundEnded, ShootOut, Finished,
+        Started, Prepared, Measured, NewBest, Measured, NewBest, RoundEnded, Measured, RoundEnded, RaceStarted, Finished,
     ]  # fmt: skip
     assert [e.trials for e in seen if isinstance(e, Measured)] == [1, 2, 3]
     assert seen[-1].result is result
@@ -174,14 +174,14 @@ class Proposing:
     def propose(self, n, rng):
         return self.what
 
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 
 def test_the_program_as_written_races_where_it_is_about_as_fast(fake_builder):
     races = []
     for wish in ({"sleep": 0.098}, {"sleep": 0.05}):
-        result = tune(Wishes([wish]), fake_builder, callbacks=[lambda e: races.append(e) if isinstance(e, ShootOut) else None])
+        result = tune(Wishes([wish]), fake_builder, callbacks=[lambda e: races.append(e) if isinstance(e, RaceStarted) else None])
         assert result.outcomes["ok"] == 1
     assert [[m.candidate.trace for m in race.contenders] for race in races] == [[{"sleep": 0.098}, None], [{"sleep": 0.05}]]
 
@@ -351,7 +351,7 @@ class Tiles:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 

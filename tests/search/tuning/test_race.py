@@ -9,7 +9,7 @@ import pytest
 from search.measure import BASELINE, Baseline, Candidate, Comparison, Measurement
 from search.records import Records
 from search.tuning.autotune import autotune
-from search.tuning.events import ShootOut
+from search.tuning.events import RaceStarted
 from search.tuning.race import CHANCE, MARGIN, disturbed, leaders, winner
 from tir import workloads
 
@@ -134,7 +134,7 @@ class Given:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 
@@ -241,5 +241,5 @@ def test_a_race_is_announced():
     seen = []
     trace = times(0.1)
     autotune(FUNC, TARGET, search=Given([trace]), first=(), measurer=Scripted, callbacks=[seen.append])
-    (event,) = [e for e in seen if isinstance(e, ShootOut)]
+    (event,) = [e for e in seen if isinstance(e, RaceStarted)]
     assert [replace(m, ended=None).candidate.trace for m in event.contenders] == [trace]

@@ -14,8 +14,8 @@ from search.records import Records
 from search.task import flop
 from search.tuning.allocation import Allocation, History, choose, expel, gradients, group
 from search.tuning.budget import Budget
-from search.tuning.events import Finished, Measured, ShootOut, Started
-from search.tuning.task_scheduler import Subject, geometric_mean_speedup, latency_requirements, tune_tasks
+from search.tuning.events import Finished, Measured, RaceStarted, Started
+from search.tuning.task_scheduler import WeightedFunction, geometric_mean_speedup, latency_requirements, tune_tasks
 from tests.search.clock import Clock
 from tests.search.programs import argmax, matmul
 from tir import workloads
@@ -35,7 +35,7 @@ class Curve:
         chosen, self.left = self.left[:n], self.left[n:]
         return chosen
 
-    def tell(self, measurements):
+    def update(self, measurements):
         pass
 
 
@@ -111,7 +111,9 @@ def test_the_task_that_still_gains_gets_the_trials():
 
 
 def test_weights_count():
-    light = tune([falling(1.0, 0.99), falling(1.0, 0.99)], 96, subjects=[Subject(SMALL, 1.0), Subject(LARGE, 9.0)])[1]
+    light = tune(
+        [falling(1.0, 0.99), falling(1.0, 0.99)], 96, subjects=[WeightedFunction(SMALL, 1.0), WeightedFunction(LARGE, 9.0)]
+    )[1]
     assert light[1] > 2 * light[0]
 
 
@@ -144,7 +146,7 @@ def test_a_failing_task_does_not_end_the_others():
 
 
 def test_equal_functions_are_tuned_once():
-    result, (trials,) = tune([falling(1.0, 0.9, 20)], 40, subjects=[Subject(SMALL), Subject(SMALL, 2.0)])
+    result, (trials,) = tune([falling(1.0, 0.9, 20)], 40, subjects=[WeightedFunction(SMALL), WeightedFunction(SMALL, 2.0)])
     assert trials == 20 and result.results[0] is result.results[1]
     assert result.objective == pytest.approx(3 * result.results[0].seconds)
 
@@ -156,7 +158,7 @@ def test_an_interruption_returns_the_best():
 
 def test_an_interrupted_race_loses_nothing():
     def interrupt(task, event):
-        if isinstance(event, ShootOut) and task.func is LARGE:
+        if isinstance(event, RaceStarted) and task.func is LARGE:
             raise KeyboardInterrupt
 
     result, _ = tune([falling(1.0, 0.9, 5), [2.0] * 5, [3.0] * 5], 15, callbacks=[interrupt])
@@ -219,7 +221,7 @@ def test_real_candidates(tmp_path):
         ({"trials": 1}, "2 tasks need at least one trial each, got trials=1"),
         ({"seconds": 0.0}, "seconds must be positive, got 0.0"),
         ({"trials": 9, "strategy": "fair"}, "no strategy is named 'fair'; there are: gradient, round-robin"),
-        ({"trials": 9, "tasks": [Subject(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
+        ({"trials": 9, "tasks": [WeightedFunction(SMALL, 0.0), LARGE]}, "the weight of a task must be positive, got 0.0"),
     ],
 )
 def test_bad_requests_are_refused(options, message):

@@ -413,7 +413,7 @@ def test_sketches_of_reductions():
 def test_templates_begin():
     """The first sketch is what they make of the blocks that they know; rules schedule the others."""
     for func, first in ((row_sum(109), "Y: reduction"), (workloads.make("softmax", (1024, 109)).func, "Y: rows")):
-        assert rules_of(derivation.generate(func, TWO, most=1))[0] == first
+        assert rules_of(derivation.generate(func, TWO, max_sketches=1))[0] == first
     known, unknown = te.placeholder((109, 13), name="A"), te.placeholder((7, 4), "int32", name="I")
     doubled = te.compute((109, 13), lambda i, j: known[i, j] * 2.0, name="B")
     k = te.reduce_axis((0, 4), name="k")
