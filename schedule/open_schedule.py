@@ -29,11 +29,11 @@ from tir.arith.size import Chosen, Size, columns_of, formula
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
-from .drawn import leaves, mapped
 from .error import ScheduleError
+from .loop_positions import with_loop_positions
 from .open_trace import About, Branch, Choice, Hole, Limit, OpenTrace, Tile
-from .places import by_place
 from .primitive import REGISTRY, find_block, find_loop
+from .random_variables import leaves, map_leaves
 from .schedule import Schedule
 from .trace import Step
 
@@ -399,7 +399,7 @@ class OpenSchedule(Schedule):
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> Any:
         before = self._func
-        result = super()._apply(name, *mapped(args, _stand_in), **mapped(kwargs, _stand_in))
+        result = super()._apply(name, *map_leaves(args, _stand_in), **map_leaves(kwargs, _stand_in))
         self._before = (*self._before, before)
         if _is_open(args) or _is_open(kwargs):
             self._note_open(name, args, kwargs)
@@ -408,7 +408,7 @@ class OpenSchedule(Schedule):
     def _note_open(self, name: str, args: tuple, kwargs: dict[str, Any]) -> None:
         """Note which arguments of the last step are open."""
         bound = REGISTRY[name].signature.bind(*args, **kwargs).arguments
-        holes = {k: mapped(v, _hole) for k, v in bound.items() if _is_open(v)}
+        holes = {k: map_leaves(v, _hole) for k, v in bound.items() if _is_open(v)}
         self._open.append(_Open(len(self._steps) - 1, 1, self._steps[-1].with_args(**holes)))
 
     def _entries(self, start: int = 0, opened: int = 0, named: bool = False) -> tuple[Step | Branch, ...]:
@@ -435,7 +435,7 @@ class OpenSchedule(Schedule):
     def _by_place(self, step: Step, n: int) -> Step:
         """A step, taken as number `n`, with its loops by place instead of by name."""
         if id(step) not in self._placed:
-            self._placed[id(step)] = step, by_place(step, self._before[n])
+            self._placed[id(step)] = step, with_loop_positions(step, self._before[n])
         return self._placed[id(step)][1]
 
     def plain(self, func: PrimFunc) -> Schedule:

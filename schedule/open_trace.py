@@ -23,8 +23,8 @@ import numpy as np
 from tir.arith.size import Chosen, Formula, Size, columns_of, value_of
 from tir.ir import Block, PrimFunc
 
-from .drawn import leaves, mapped
-from .places import by_name
+from .loop_positions import with_loop_names
+from .random_variables import leaves, map_leaves
 from .trace import Step, Trace
 
 
@@ -264,7 +264,7 @@ class OpenTrace:
         which of them tiles fill."""
         key = variant, fills
         if key not in self._named:
-            self._named[key] = by_name(self.func, self.planned(variant), lambda step: filled(step, lambda c: int(row[c])))
+            self._named[key] = with_loop_names(self.func, self.planned(variant), lambda step: filled(step, lambda c: int(row[c])))
         return self._named[key]
 
     @cached_property
@@ -300,4 +300,4 @@ def _branches(steps: Sequence[Step | Branch]) -> Iterator[Branch]:
 
 def filled(step: Step, number: Callable[[int], int]) -> Step:
     """The step with what `number` says of each column in place of what is open."""
-    return replace(step, args=mapped(step.args, lambda v: v.filled(number) if isinstance(v, Hole) else v))
+    return replace(step, args=map_leaves(step.args, lambda v: v.filled(number) if isinstance(v, Hole) else v))

@@ -17,9 +17,9 @@ from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, s
 from tir.nearest import did_you_mean
 from tir.traverse import fresh, map_statements, names, path_where, substatements, walk_stmts
 
-from .drawn import DrawnInt, DrawnStr, plain
+from .buffer_annotations import without_stale_annotations
 from .error import Mark, ScheduleError, listing
-from .mentions import without_stale
+from .random_variables import RandomInt, RandomStr, without_variables
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,14 +100,14 @@ class Primitive(Generic[P, R]):
 
     def apply(self, func: PrimFunc, bound: dict[str, Any]) -> Any:
         """The primitive on arguments that `bind` has checked."""
-        bound = plain(bound)
+        bound = without_variables(bound)
         args, kwargs = self.spread(bound)
         try:
             made: Any = self.function(func, *args, **kwargs)
         except ScheduleError as error:
             raise error.located(self.text(bound), func) from None
         new, names = made
-        return without_stale(func, new), names
+        return without_stale_annotations(func, new), names
 
     def __call__(self, func: PrimFunc, *args: P.args, **kwargs: P.kwargs) -> tuple[PrimFunc, R]:
         try:
@@ -146,7 +146,7 @@ def _as_given(value: Any) -> str | None:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError
-    return value if isinstance(value, DrawnInt) else value.__index__()
+    return value if isinstance(value, RandomInt) else value.__index__()
 
 
 def _number(value: Any) -> float:
@@ -182,7 +182,7 @@ _SIMPLE: dict[Any, tuple[Callable[[Any], Any], str, str]] = {
     int: (_integer, "an integer", "integers"),
     float: (_number, "a number", "numbers"),
     bool: (_exactly(bool), "a bool", "bools"),
-    str: (_exactly(str, DrawnStr), "a name", "names"),
+    str: (_exactly(str, RandomStr), "a name", "names"),
     type(None): (_exactly(type(None)), "None", "None"),
     Any: (json_data, "JSON data", "JSON data"),
 }
@@ -288,6 +288,15 @@ def loops_on(above: Iterable[Stmt]) -> list[For]:
 def blocks_below(stmt: Stmt) -> list[Block]:
     """The blocks below a statement (itself included if it is one), in program order, without those inside other blocks."""
     return [stmt] if type(stmt) is Block else [b for s in substatements(stmt) for b in blocks_below(s)]
+
+
+def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops that a statement begins with, each the whole body of the one before, and what is in the last."""
+    found: list[For] = []
+    while type(stmt) is For:
+        found.append(stmt)
+        stmt = stmt.body
+    return found, stmt
 
 
 def is_parameter(func: PrimFunc, buffer: str) -> bool:

@@ -14,7 +14,6 @@ from tir.ir import Block, PrimFunc, Stmt, need_func
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
 
-from .drawn import can_be_named, named, referring
 from .error import ScheduleError
 from .primitive import REGISTRY, P, Primitive, R, block_at, blocks_below, find_block, loops_of, named_at
 from .primitives.blocks.blockize import blockize
@@ -52,6 +51,7 @@ from .primitives.reductions.decompose_reduction import decompose_reduction
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
+from .random_variables import as_variable, can_be_named, with_references
 from .rewriting.index_map import index_map_text
 from .rewriting.layouts import which
 from .trace import Step, Trace
@@ -133,7 +133,7 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(known.raw_text(tuple(args), kwargs), self._func) from None
         func, result = known.apply(self._func, bound)
-        recorded = {k: referring(v) for k, v in bound.items() if k != "rng"}
+        recorded = {k: with_references(v) for k, v in bound.items() if k != "rng"}
         if "decision" not in known.types:
             self._func, self._steps = func, (*self._steps, Step.of(name, recorded, result))
             return result
@@ -149,7 +149,7 @@ class Schedule:
         self._func, self._steps = func, (*self._steps, replace(step, names=names))
         if not names:
             return result
-        drawn = [named(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
+        drawn = [as_variable(value, n) if can_be_named(value) else value for value, n in zip(drawn, names, strict=True)]
         return drawn if isinstance(result, list) else drawn[0]
 
     def _random(self, decision: Any) -> np.random.Generator | None:

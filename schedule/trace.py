@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tir.ir import PrimFunc
 from tir.nearest import did_you_mean
 
-from .drawn import Ref, mapped, references, resolved
 from .error import ScheduleError
 from .primitive import REGISTRY
+from .random_variables import Ref, map_leaves, references, with_values
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -33,7 +33,7 @@ def _thaw(value: Any) -> Any:
 
 def _to_json(value: Any) -> Any:
     """Arguments as JSON data; a reference is an object with the one key REFERENCE."""
-    return mapped(value, lambda v: {REFERENCE: v.name} if isinstance(v, Ref) else v)
+    return map_leaves(value, lambda v: {REFERENCE: v.name} if isinstance(v, Ref) else v)
 
 
 def _from_json(value: Any) -> Any:
@@ -178,7 +178,7 @@ def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
                 known.need_parameters(step.bound)
             except ScheduleError as error:
                 raise error.located(known.text(step.bound), result.func) from None
-            args, kwargs = known.spread(resolved(step.bound, drawn))
+            args, kwargs = known.spread(with_values(step.bound, drawn))
             found = result._step(step.name, args, kwargs, step.names)
             drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
         except ScheduleError as error:

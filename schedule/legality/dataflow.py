@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from tir.arith.affine import Interval
+from tir.arith.affine import Interval, Ranges
 from tir.arith.simplify import ranges_of
 from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.nearest import did_you_mean
@@ -252,6 +252,11 @@ def shared(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[Stmt, ...]:
 
 def shared_loops(a: Sequence[Stmt], b: Sequence[Stmt]) -> tuple[For, ...]:
     return tuple(s for s in shared(a, b) if type(s) is For)
+
+
+def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
+    """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
+    return [s for s in path if type(s) is For], ranges_of(path, outside)
 
 
 def span(scope: Scope, a: tuple[Stmt, ...], b: tuple[Stmt, ...]) -> list[Leaf]:

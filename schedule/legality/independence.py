@@ -12,13 +12,13 @@ from tir.analysis.dependence import (
     Indices,
     Instances,
     Unit,
-    clash,
-    collision,
+    conflict_marks,
+    conflicting_accesses,
+    find_collision,
     local_buffers,
-    related,
-    spatial,
-    touching,
+    spatial_bindings,
     units,
+    units_sharing_buffers,
 )
 from tir.arith.affine import polynomial, split_terms, to_expr
 from tir.arith.points import told_apart
@@ -27,8 +27,7 @@ from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
 from tir.traverse import loops, substatements, variables, walk_stmts
 
 from ..error import ScheduleError
-from ..primitive import KIND_WORDS
-from ..rewriting.loops import nest_at
+from ..primitive import KIND_WORDS, nest_at
 from .requirements import in_any_order
 
 POINTS = 1 << 20  # instances that are enumerated at most
@@ -68,11 +67,11 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
     private = cache(private)
     clashes = [
         (parts[n], parts[m], x, y)
-        for n, m in related(parts, parts)
+        for n, m in units_sharing_buffers(parts, parts)
         if n < m or (n == m and not isinstance(parts[n].stmt, Block))
-        for x, y in clash(parts[n], parts[m], local)
+        for x, y in conflicting_accesses(parts[n], parts[m], local)
     ]
-    places = [spatial(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
+    places = [spatial_bindings(u.stmt, u.env) if isinstance(u.stmt, Block) else () for u in parts]
     instances = Instances(around, [loop], below, [*places, *(a.indices for _, _, x, y in clashes for a in (x, y))])
     for unit, place in zip(parts, places, strict=True):
         if isinstance(unit.stmt, Block):
@@ -119,7 +118,7 @@ def _block_is_spatial(unit: Unit, place: Indices, loop: For, instances: Instance
 
 def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances: Instances, how: str) -> ScheduleError:
     def witness() -> str | None:
-        found = collision(loop, instances.around, instances.below_loops, x, y)
+        found = find_collision(loop, instances.around, instances.below_loops, x, y)
         if found is None:
             return None
         i, j, element = found
@@ -131,7 +130,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
     return ScheduleError(
         f"cannot prove that different iterations of `{loop.name}` touch different elements of `{x.buffer.name}`",
         (loop, f"cannot be {how}"),
-        *touching(first, second, x, y),
+        *conflict_marks(first, second, x, y),
         witness=witness,
         hint="choose another loop, or put the two into loops of their own",
     )

@@ -8,9 +8,9 @@ from tir.arith.simplify import prove, ranges_of
 from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import stores, walk_stmts
 
-from ..rewriting.placement import loops_and_ranges
-from ..rewriting.window import Unproved, affine_index, covered, difference
-from .dataflow import Leaf, Scope, scope_of, shared
+from .axis_windows import affine_index, covered_windows, difference
+from .dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
+from .iter_map import Unproved
 
 
 def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> set[str]:
@@ -53,7 +53,7 @@ def holds(scope: Scope, writer: Leaf, reader: Leaf, name: str) -> bool:
     common = shared(writer.above, reader.above)
     outer, ranges = loops_and_ranges(common, scope.ranges)
     try:
-        visited = covered(block, outer, writer.loops[len(outer) :])
+        visited = covered_windows(block, outer, writer.loops[len(outer) :])
     except Unproved:
         return False
     region = accessed((*reader.above, reader.stmt)[len(common)], ranges, (name,))[0].get(name)

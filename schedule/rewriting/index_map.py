@@ -137,7 +137,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
     that adds is padding.
     """
     sizes = {v.name: simplify(e) for v, e in zip(index_map.inputs, extents, strict=True)}
-    outputs, fused = _fused(tuple(simplify(e) for e in index_map.outputs), sizes)
+    outputs, fused = _flattened_sums(tuple(simplify(e) for e in index_map.outputs), sizes)
     parts = {name for terms in fused.values() for name, _ in terms}
     digits, numbers = _cut({name: size for name, size in sizes.items() if name not in parts}, outputs)
     values, used, shape = _digits_from(index_map, outputs, digits, numbers, places, fused)
@@ -165,7 +165,7 @@ def invert(index_map: IndexMap, extents: Sequence[Expr], places: Sequence[str]) 
 Terms = list[tuple[str, int]]  # the variables of a sum that counts through them, lowest first, and their weights
 
 
-def _counted(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
+def _mixed_radix(p: Polynomial, sizes: Mapping[str, Expr]) -> tuple[Terms, Expr] | None:
     """The terms of a sum, and how many values it has; None unless each weighs as much as those below it have values."""
     terms: Terms = []
     reach: Expr = Const(1)
@@ -236,7 +236,7 @@ def _digits_from(
     used: dict[str, int] = {}
     shape: list[Expr] = []
     for position, (place, e) in enumerate(zip(places, outputs, strict=True)):
-        counted = _counted(polynomial(simplify(substitute(e, numbers), ranges)), counts)
+        counted = _mixed_radix(polynomial(simplify(substitute(e, numbers), ranges)), counts)
         if counted is None:
             output = expr_text(index_map.outputs[position])
             raise _unproved(f"`{output}` is not a number made of indices, their quotients and remainders")
@@ -253,7 +253,7 @@ def _digits_from(
     return values, used, shape
 
 
-def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, Terms]]:
+def _flattened_sums(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Expr, ...], dict[str, Terms]]:
     """The outputs with each sum under `//` and `%` made one variable, and the terms of each such number.
 
     `sizes` gets the extents of the new numbers.
@@ -268,7 +268,7 @@ def _fused(outputs: tuple[Expr, ...], sizes: dict[str, Expr]) -> tuple[tuple[Exp
                 p = polynomial(a)
                 key = frozenset(p.items())
                 if key not in known:
-                    counted = _counted(p, constants)
+                    counted = _mixed_radix(p, constants)
                     if counted is None:
                         raise _unproved(f"`{expr_text(a)}` does not count through its indices")
                     known[key] = number = f"sum{len(known)}"

@@ -32,11 +32,12 @@ from tir.ir import (
 from tir.traverse import loads, map_children, path_where, stores, substitute, walk
 
 from ..error import Mark, ScheduleError
+from ..legality.axis_windows import windows
 from ..legality.dataflow import Leaf, buffer_called, buffer_of, locate
+from ..legality.iter_map import Unproved
 from ..legality.requirements import own_axes, single_store
 from .edits import Insertion, Names, edited, parts, unstated
 from .index_map import IndexMap, Layout, invert, place_names
-from .window import Unproved, windows
 
 
 def in_layout(func: PrimFunc, target: Buffer, mapping: IndexMap, pad_value: int | float | None, *marks: Mark) -> PrimFunc:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
 from tir.arith.affine import Interval, Ranges
 from tir.arith.simplify import extent_range, prove, ranges_of, simplify
-from tir.ir import TRUE, Axis, Block, Expr, For, Seq, Stmt, conjunction, conjuncts
+from tir.ir import TRUE, Axis, Block, Expr, For, PrimFunc, Seq, Stmt, conjunction, conjuncts
 from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
+from ..primitive import loop_at
 
 UNIT: Interval = (0, 0)
 KEPT: Interval = (0, 1)  # given for a loop of extent 1 whose variable should stay: sound, and does not fold to 0
-
-
-def nest_at(stmt: Stmt) -> tuple[list[For], Stmt]:
-    """The loops that a statement begins with, each the whole body of the one before, and what is in the last."""
-    found: list[For] = []
-    while type(stmt) is For:
-        found.append(stmt)
-        stmt = stmt.body
-    return found, stmt
 
 
 def driving(block: Block, *axes: Axis) -> set[str]:
@@ -58,6 +50,25 @@ def not_nested(outer: For, inner: Stmt) -> ScheduleError:
         (inner, "another"),
         hint="loops of one nest are needed; merge joins two nests",
     )
+
+
+def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
+    """The path to the outermost of some loops, the nest from there to the innermost, and this nest with them in the given order.
+    Refuses where they are not all of one nest."""
+    found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
+    (_, above), (innermost, deepest) = found[0], found[-1]
+    for loop, _ in found:
+        if not any(s is loop for s in deepest):
+            raise not_nested(loop, innermost)
+    chain: list[For] = []
+    for s in deepest[len(above) - 1 :]:
+        if not isinstance(s, For):
+            below = next(x for x in deepest[len(above) + len(chain) :] if isinstance(x, For))
+            raise not_nested(chain[-1], below)
+        chain.append(s)
+    by_name = {loop.name: loop for loop in chain}
+    listed = iter(names)
+    return above, chain, [by_name[next(listed)] if loop.name in names else loop for loop in chain]
 
 
 def substitute_loops(stmt: Stmt, mapping: Mapping[str, Expr], around: Iterable[For], folded: Collection[str] = ()) -> Stmt:

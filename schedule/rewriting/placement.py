@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from tir.analysis.regions import Regions, hull
 from tir.arith.affine import Interval, Ranges, linear, polynomial
-from tir.arith.simplify import bounds, extent_range, prove, ranges_of, simplify
+from tir.arith.simplify import bounds, extent_range, prove, simplify
 from tir.arith.size import fixed, less, lesser
-from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Range, Stmt, Var, conjunction, nest
+from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Var, conjunction, nest
 from tir.traverse import stores
 
+from ..legality.axis_windows import Window, difference, shifted
 from .edits import Names
 from .loops import KEPT
-from .window import Window, difference, shifted
 
 ROOT, INLINE = "root", "inline"  # places other than loops: where the block is, and nowhere (its formula in its consumers)
 
@@ -125,8 +125,3 @@ def _hull(a: Window, b: Window) -> Window | None:
     if a == b or both is None:
         return a if a == b else None
     return Window(simplify(both.min), both.extent)
-
-
-def loops_and_ranges(path: tuple[Stmt, ...], outside: Ranges) -> tuple[list[For], dict[str, Interval]]:
-    """The loops on a path, outermost first, and the ranges of their variables and of those from outside."""
-    return [s for s in path if type(s) is For], ranges_of(path, outside)

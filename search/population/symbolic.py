@@ -15,11 +15,11 @@ from math import gcd, prod
 
 import numpy as np
 
+from schedule.loop_positions import apply_step, named_step, new_names
 from schedule.open_schedule import is_spatial
 from schedule.open_trace import Tile, filled, open_in
-from schedule.places import named, renamed, take
 from schedule.primitive import loop_at, replace_path
-from schedule.primitives.loops.reorder import reordered
+from schedule.rewriting.loops import reordered
 from schedule.trace import Step
 from tir.arith.affine import coefficient, polynomial
 from tir.arith.size import Size, columns_of, formula
@@ -98,11 +98,11 @@ def symbolic(
         key = step, tuple((row[c], c in still) for _, value in step.args for c in open_in(value))
         if key not in below:
             if step.name in UNCHECKED:
-                below[key] = UNCHECKED[step.name](func, named(func, step, made)), step, {}
+                below[key] = UNCHECKED[step.name](func, named_step(func, step, made)), step, {}
             else:
-                below[key] = *take(func, step, lambda s: filled(s, numbers.__getitem__), made), {}
+                below[key] = *apply_step(func, step, lambda s: filled(s, numbers.__getitem__), made), {}
         func, taken, below = below[key]
-        made |= renamed(step, taken)
+        made |= new_names(step, taken)
     return func
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 import schedule  # noqa: F401 (registers the primitives)
 from schedule import Schedule, ScheduleError, TensorIntrin
-from schedule.drawn import named
 from schedule.primitive import REGISTRY
+from schedule.random_variables import as_variable
 from schedule.trace import Step
 from tests.schedule.random_programs import draw
 from tir.ir import Axis, Binary, Block, Buffer, Const, For, Iter, Load, PrimFunc, Select, Store, Var
@@ -424,7 +424,9 @@ def _splitting_as_drawn(s: Schedule, d: Draw) -> Recipe:
     loop = d.loop()
     yield "sample_tile", [loop, d.int(2, 4)], {}
     last = s.trace[-1] if len(s.trace) else None
-    drawn = [named(v, n) for v, n in zip(last.results, last.names, strict=True)] if last is not None and last.names else [2, 2]
+    drawn = (
+        [as_variable(v, n) for v, n in zip(last.results, last.names, strict=True)] if last is not None and last.names else [2, 2]
+    )
     yield "split", [loop, drawn], {}
 
 

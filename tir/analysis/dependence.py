@@ -242,8 +242,8 @@ def _renamed(p: Polynomial, mapping: Mapping[str, Polynomial], side: str) -> Pol
             return mapping.get(atom.name)
         if loads(atom):
             return _variable(f"{atom}@{side}")  # memory may have changed between the two
-        touched = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
-        return {(substitute(atom, touched),): 1} if touched else None
+        moved = {n: to_expr(mapping[n]) for n in variables(atom) if n in mapping}
+        return {(substitute(atom, moved),): 1} if moved else None
 
     return _composed(p, renamed)
 
@@ -303,12 +303,12 @@ def _interval(const: int, terms: list[Term]) -> Interval:
 # --- questions -----------------------------------------------------------------------------------------------------------
 
 
-def spatial(block: Block, env: Mapping[str, Expr]) -> Indices:
+def spatial_bindings(block: Block, env: Mapping[str, Expr]) -> Indices:
     """The bindings of the spatial axes of a block."""
     return tuple(_resolved(it.binding, env) for it in block.iters if it.axis is Axis.SPATIAL)
 
 
-def clash(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
+def conflicting_accesses(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]]:
     """The pairs of accesses of two units of which at least one writes, to one buffer that is not `ignored`."""
     theirs = b.by_buffer
     for name, ours in a.by_buffer.items():
@@ -319,7 +319,7 @@ def clash(a: Unit, b: Unit, ignored: set[str]) -> Iterator[tuple[Access, Access]
                         yield x, y
 
 
-def related(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int, int]]:
+def units_sharing_buffers(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int, int]]:
     """The numbers of the pairs of units that access a common buffer, in order."""
     users: dict[str, list[int]] = {}
     for m, unit in enumerate(second):
@@ -330,16 +330,16 @@ def related(first: Sequence[Unit], second: Sequence[Unit]) -> Iterator[tuple[int
             yield n, m
 
 
-def touching(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
+def conflict_marks(first: Unit, second: Unit, x: Access, y: Access) -> list[tuple[Stmt, str]]:
     """The marks for two accesses in conflict."""
     if first is second:
         return [(first.stmt, f"{' and '.join(sorted({x.verb, y.verb}))} `{x.buffer.name}`")]
     return [(first.stmt, f"{x.verb} `{x.buffer.name}`"), (second.stmt, f"{y.verb} `{x.buffer.name}`")]
 
 
-def collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:
+def find_collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access, b: Access) -> tuple[int, int, tuple] | None:
     """Two iterations of `loop` and the element that `a` touches in the first and `b` in the second, if the search finds one."""
-    ours, theirs = (touched(around, [loop], below, access) for access in (a, b))
+    ours, theirs = (touched_elements(around, [loop], below, access) for access in (a, b))
     ends: dict[tuple, tuple[int, int]] = {}  # by element the first and the last iteration that touches it
     for (i,), element in ours:
         ends[element] = ends.get(element, (i, i))[0], i
@@ -347,7 +347,9 @@ def collision(loop: For, around: Iterable[For], below: Iterable[For], a: Access,
     return min(found, key=lambda x: max(x[:2]), default=None)
 
 
-def touched(around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access) -> list[tuple[tuple, tuple]]:
+def touched_elements(
+    around: Iterable[For], nest: Sequence[For], below: Iterable[For], access: Access
+) -> list[tuple[tuple, tuple]]:
     """Iterations of a nest, and the elements that an access touches in them, while the loops around are in their first iteration;
     only in the first and last iterations where there are many, and none where that is not known before the program runs."""
     loops = (*nest, *below)

@@ -12,13 +12,13 @@ from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, 
 from tir.traverse import blocks, substitute, variables
 
 from ...error import ScheduleError
-from ...legality.digits import proving
+from ...legality.axis_windows import need_distinct
+from ...legality.iter_map import proving
 from ...legality.requirements import need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
-from ...primitive import loop_at, loops_on, primitive, replace_path
-from ...rewriting.copies import in_own_loops, init_block
+from ...primitive import loop_at, loops_on, nest_at, primitive, replace_path
+from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Names
-from ...rewriting.loops import driving, nest_at, substitute_loops
-from ...rewriting.window import need_distinct
+from ...rewriting.loops import driving, substitute_loops
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ from tir.traverse import loops, replace_buffers, stores, substitute, walk
 
 from ...error import ScheduleError
 from ...intrinsics.tensor_intrin import TensorIntrin, registered
-from ...legality.digits import Unproved
+from ...legality.iter_map import Unproved
 from ...primitive import block_at, named_at, primitive, replace_path
-from ...rewriting.copies import renamed
+from ...rewriting.clones import clone
 from ...rewriting.edits import Names, with_accesses
 from .blockize import blockize
 
@@ -331,4 +331,4 @@ def _placed(intrinsic: TensorIntrin, windows: Mapping[str, Window], names: Names
         return tuple(result)
 
     # The names first, so that loops of the implementation are not taken for variables of the windows.
-    return with_accesses(renamed(intrinsic.impl.body, names), {p: (w.buffer, partial(place, w)) for p, w in windows.items()})
+    return with_accesses(clone(intrinsic.impl.body, names), {p: (w.buffer, partial(place, w)) for p, w in windows.items()})

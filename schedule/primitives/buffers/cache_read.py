@@ -9,7 +9,7 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
 from ...primitive import primitive
-from ...rewriting.copying import copy_block, named_readers, need_reads_alone, need_scope, place_to_copy, where_read
+from ...rewriting.cache_stages import copy_block, named_readers, need_reads_alone, need_scope, place_to_copy, where_read
 from ...rewriting.edits import Names, edited, with_buffer
 from ...rewriting.placement import laid_out, needed
 

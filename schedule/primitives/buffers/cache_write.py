@@ -7,10 +7,11 @@ from tir.traverse import replace_buffers
 
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of, locate
+from ...legality.iter_map import Unproved
 from ...legality.privatisation import holds
 from ...legality.requirements import need_complete, need_only_writer, need_read_later
 from ...primitive import primitive
-from ...rewriting.copying import (
+from ...rewriting.cache_stages import (
     copy_block,
     finished,
     named_readers,
@@ -22,7 +23,6 @@ from ...rewriting.copying import (
 )
 from ...rewriting.edits import Names, edited, with_buffer
 from ...rewriting.placement import laid_out
-from ...rewriting.window import Unproved
 
 
 @primitive

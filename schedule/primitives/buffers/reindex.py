@@ -8,10 +8,11 @@ from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, 
 from tir.traverse import substitute, variables, walk
 
 from ...error import ScheduleError, listing
+from ...legality.axis_windows import Window, windows
 from ...legality.dataflow import buffer_of, locate
 from ...legality.requirements import in_bounds, need_complete, need_only_writer, need_read_later
 from ...primitive import find_block, primitive
-from ...rewriting.copying import (
+from ...rewriting.cache_stages import (
     copy_axes,
     need_reads_alone,
     need_scope,
@@ -25,7 +26,6 @@ from ...rewriting.edits import Names, edited, with_accesses, with_buffer
 from ...rewriting.index_map import IndexMap, parse_index_map
 from ...rewriting.layouts import in_layout, which
 from ...rewriting.placement import laid_out, needed
-from ...rewriting.window import Window, windows
 
 AS_IT_IS = "cache_read and cache_write copy a buffer as it is"
 

@@ -8,7 +8,7 @@ from tir.traverse import replace_buffers
 from ...error import ScheduleError
 from ...legality.dataflow import buffer_of
 from ...primitive import find_block, need_not_parameter, primitive
-from ...rewriting.copying import need_scope
+from ...rewriting.cache_stages import need_scope
 from ...rewriting.edits import Names
 
 

@@ -10,12 +10,12 @@ from tir.nearest import did_you_mean
 from tir.traverse import replace_buffers, rewrite_statements, substitute, variables, walk
 
 from ...error import ScheduleError, listing
-from ...legality.dataflow import Leaf, Scope, buffer_called, locate, need_not_vectorized
+from ...legality.axis_windows import Window
+from ...legality.dataflow import Leaf, Scope, buffer_called, locate, loops_and_ranges, need_not_vectorized
 from ...primitive import KIND_WORDS, blocks_below, named_at, primitive
-from ...rewriting.copying import copy_block, finished, need_scope, proving_part, restricted, where_read
+from ...rewriting.cache_stages import copy_block, finished, need_scope, proving_part, restricted, where_read
 from ...rewriting.edits import Names, edited, with_accesses, with_buffer
-from ...rewriting.placement import laid_out, loops_and_ranges, needed
-from ...rewriting.window import Window
+from ...rewriting.placement import laid_out, needed
 
 
 @primitive

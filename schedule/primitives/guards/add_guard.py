@@ -8,7 +8,7 @@ from tir.traverse import substitute, variables
 
 from ...error import ScheduleError
 from ...primitive import named_at, primitive, replace_path
-from ...rewriting.copies import renamed, with_starting_inits
+from ...rewriting.clones import clone, with_starting_inits
 from ...rewriting.edits import Names
 from ...rewriting.predicates import parsed_condition, sharpened
 
@@ -48,6 +48,6 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
         return with_starting_inits(assuming(stmt, ranges, [fact]), ranges, [fact], starts)
 
     version(target, fails)  # refuses, if at all, with marks on what stands in the function
-    copy = renamed(target, Names.of(func))
+    copy = clone(target, Names.of(func))
     both = If(holds, version(target, sharpened(holds, ranges)), version(copy, fails))
     return replace_path(func, above, both), [block_or_loop, copy.name]  # type: ignore[attr-defined]

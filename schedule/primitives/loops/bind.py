@@ -11,8 +11,8 @@ from ...error import ScheduleError
 from ...legality.independence import apart, independent_iterations, need_markable, need_no_lanes
 from ...legality.privatisation import private_buffers
 from ...legality.reducer import reducer_of
-from ...primitive import blocks_below, loop_at, primitive, replace_path
-from ...rewriting.loops import driving, nest_at
+from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
+from ...rewriting.loops import driving
 
 # The memories of which each block, or each thread, of a GPU has its own.
 OWN = {

@@ -7,7 +7,7 @@ from tir.ir import Const, For, PrimFunc, Var, seq
 
 from ...error import ScheduleError
 from ...primitive import constant_extent, fixed_factors, loop_at, need_serial, primitive, replace_path
-from ...rewriting.copies import renamed, with_starting_inits
+from ...rewriting.clones import clone, with_starting_inits
 from ...rewriting.edits import Names
 from ...rewriting.loops import substitute_loops
 
@@ -62,7 +62,7 @@ def loop_partition(
     for n, size in enumerate(sizes):
         var = Var(names.loop(f"{loop}_{n}"), target.var.dtype)
         piece = For(var, Const(size, target.extent.dtype), target.body)
-        copy = renamed(target.body, names, f"_{var.name}", keep=n == 0)
+        copy = clone(target.body, names, f"_{var.name}", keep=n == 0)
         folded = () if preserve_unit_iters or size > 1 else (var.name,)
         inside = [*around, piece]
         body = substitute_loops(copy, {loop: var + start if start else var}, inside, folded)

@@ -7,7 +7,19 @@ from functools import cache, partial, reduce
 from itertools import pairwise
 from typing import TypeVar
 
-from tir.analysis.dependence import ANY, GREATER, SAME, Access, Instances, clash, local_buffers, related, touched, touching, units
+from tir.analysis.dependence import (
+    ANY,
+    GREATER,
+    SAME,
+    Access,
+    Instances,
+    conflict_marks,
+    conflicting_accesses,
+    local_buffers,
+    touched_elements,
+    units,
+    units_sharing_buffers,
+)
 from tir.arith.simplify import simplify
 from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.traverse import loops as loops_below
@@ -156,8 +168,8 @@ def _need_forward(
     theirs = list(zip(units(second[-1].body), units(later), strict=True))
     pairs = [
         ((ours[n][0], theirs[m][0]), x, y)
-        for n, m in related([a for _, a in ours], [b for _, b in theirs])
-        for x, y in clash(ours[n][1], theirs[m][1], ignored)
+        for n, m in units_sharing_buffers([a for _, a in ours], [b for _, b in theirs])
+        for x, y in conflicting_accesses(ours[n][1], theirs[m][1], ignored)
     ]
     if not pairs:
         return
@@ -167,7 +179,7 @@ def _need_forward(
         relation = {m.name: SAME if n < level else GREATER if n == level else ANY for n, m in enumerate(merged)}
         for shown, x, y in pairs:
             if not instances.distinct(x.indices, y.indices, relation) and x.buffer.name not in private():
-                one, other = touching(*shown, x, y)
+                one, other = conflict_marks(*shown, x, y)
                 raise ScheduleError(
                     f"cannot prove that no dependence through `{x.buffer.name}` goes from a later iteration of "
                     f"`{first[level].name}` to an earlier one of `{second[level].name}`",
@@ -209,7 +221,7 @@ def _shared_buffer(around: list[For], a: Stmt, b: Stmt) -> str | None:
     """A buffer through which two statements, run one after the other, may depend on each other; None where there is none."""
     ignored = local_buffers(a) | local_buffers(b)
     ours, theirs = units(a), units(b)
-    pairs = [pair for n, m in related(ours, theirs) for pair in clash(ours[n], theirs[m], ignored)]
+    pairs = [pair for n, m in units_sharing_buffers(ours, theirs) for pair in conflicting_accesses(ours[n], theirs[m], ignored)]
     if not pairs:
         return None
     instances = Instances(around, [], [*loops_below(a), *loops_below(b)], [x.indices for pair in pairs for x in pair])
@@ -224,9 +236,9 @@ def _witness(
 ) -> str | None:
     """Two iterations that touch one element, the second nest's being the earlier one."""
     latest: dict[tuple, tuple] = {}
-    for point, element in touched(around, merged, loops_below(bodies[0]), x):
+    for point, element in touched_elements(around, merged, loops_below(bodies[0]), x):
         latest[element] = max(point, latest.get(element, point))
-    for point, element in touched(around, merged, loops_below(bodies[1]), y):
+    for point, element in touched_elements(around, merged, loops_below(bodies[1]), y):
         other = latest.get(element, point)
         if other > point:
             mine, theirs = (

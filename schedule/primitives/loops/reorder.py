@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 
 from tir.analysis.dependence import (
@@ -12,21 +12,21 @@ from tir.analysis.dependence import (
     SAME,
     Instances,
     Unit,
-    clash,
+    conflict_marks,
+    conflicting_accesses,
     local_buffers,
-    related,
-    spatial,
-    touching,
+    spatial_bindings,
     units,
+    units_sharing_buffers,
 )
 from tir.arith.simplify import bounds, ranges_of
-from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, Stmt, nest
+from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.traverse import loops, variables
 
 from ...error import ScheduleError, listing
 from ...legality.requirements import in_any_order
-from ...primitive import KIND_WORDS, SAME_FOR_ALL, loop_at, primitive, replace_path
-from ...rewriting.loops import not_nested
+from ...primitive import KIND_WORDS, SAME_FOR_ALL, primitive, replace_path
+from ...rewriting.loops import reordered
 
 
 @primitive
@@ -72,25 +72,6 @@ def reorder(func: PrimFunc, *ordered_loops: str) -> tuple[PrimFunc, None]:
     return replace_path(func, above, nest(order, chain[-1].body)), None
 
 
-def reordered(func: PrimFunc, names: Sequence[str]) -> tuple[list[Stmt], list[For], list[For]]:
-    """The path to the outermost of some loops, the nest from there to the innermost, and this nest with them in the given order.
-    Refuses where they are not all of one nest."""
-    found = sorted((loop_at(func, n) for n in names), key=lambda x: len(x[1]))
-    (_, above), (innermost, deepest) = found[0], found[-1]
-    for loop, _ in found:
-        if not any(s is loop for s in deepest):
-            raise not_nested(loop, innermost)
-    chain: list[For] = []
-    for s in deepest[len(above) - 1 :]:
-        if not isinstance(s, For):
-            below = next(x for x in deepest[len(above) + len(chain) :] if isinstance(x, For))
-            raise not_nested(chain[-1], below)
-        chain.append(s)
-    by_name = {loop.name: loop for loop in chain}
-    listed = iter(names)
-    return above, chain, [by_name[next(listed)] if loop.name in names else loop for loop in chain]
-
-
 def _swapped(chain: list[For], order: list[For]) -> Iterator[tuple[For, For]]:
     """The pairs of loops (a, b) with a before b in `chain` and after it in `order`, of more than one iteration each."""
     place = {loop.name: n for n, loop in enumerate(order)}
@@ -121,9 +102,9 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
         if isinstance(unit.stmt, Block):
             _block_keeps_order(unit, unit.stmt, around, chain, below, relations)
     local = local_buffers(body)
-    for n, m in related(parts, parts):
+    for n, m in units_sharing_buffers(parts, parts):
         first, second = parts[n], parts[m]
-        pairs = [] if m < n or (n == m and isinstance(first.stmt, Block)) else list(clash(first, second, local))
+        pairs = [] if m < n or (n == m and isinstance(first.stmt, Block)) else list(conflicting_accesses(first, second, local))
         if not pairs:
             continue
         instances = Instances(around, chain, below, [x.indices for pair in pairs for x in pair])
@@ -136,7 +117,7 @@ def _independent(func: PrimFunc, above, chain: list[For], order: list[For], swap
                     f"`{a.name}` and `{b.name}`",
                     (a, "outer loop now"),
                     (b, "would come outside it"),
-                    *touching(first, second, x, y),
+                    *conflict_marks(first, second, x, y),
                     hint=f"leave `{b.name}` inside `{a.name}`",
                 )
 
@@ -172,7 +153,7 @@ def _block_keeps_order(unit: Unit, block: Block, around: list[For], chain: list[
     for name in moved:
         later = {**ranges, name: (1, ranges[name][1])}
         counting[name] = any(name in variables(it.binding) and (bounds(it.binding, later)[0] or 0) >= 1 for it in reduces)
-    place = spatial(block, unit.env)
+    place = spatial_bindings(block, unit.env)
     instances: Instances | None = None
     for a, b, relation in relations:
         if counting[a.name] and counting[b.name]:

@@ -8,14 +8,14 @@ from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
 from tir.traverse import loads
 
 from ...error import ScheduleError, listing
-from ...legality.dataflow import Leaf, Scope, locate, locate_loop, shared, shared_loops, span
-from ...legality.digits import proving
+from ...legality.axis_windows import Window, affine_index, shifted, windows, written_axes
+from ...legality.dataflow import Leaf, Scope, locate, locate_loop, loops_and_ranges, shared, shared_loops, span
+from ...legality.iter_map import proving
 from ...legality.requirements import need_complete
 from ...primitive import path as path_of
 from ...primitive import primitive
 from ...rewriting.edits import Insertion, Names, edited, parts, pick_position
-from ...rewriting.placement import INLINE, ROOT, laid_out, loops_and_ranges
-from ...rewriting.window import Window, affine_index, shifted, windows, written_axes
+from ...rewriting.placement import INLINE, ROOT, laid_out
 from .reverse_compute_inline import reverse_compute_inline
 
 

@@ -9,12 +9,12 @@ from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt
 from tir.traverse import loads, rewrite, substitute
 
 from ...error import ScheduleError, listing
+from ...legality.axis_windows import Window, affine_index, windows
 from ...legality.dataflow import Leaf, Scope, locate, shared_loops, span
-from ...legality.digits import proving
+from ...legality.iter_map import proving
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
 from ...rewriting.edits import edited, without_buffers
-from ...rewriting.window import Window, affine_index, windows
 
 
 @primitive

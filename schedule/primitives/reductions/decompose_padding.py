@@ -10,12 +10,12 @@ from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store,
 from tir.traverse import loads, substitute, variables
 
 from ...error import ScheduleError
+from ...legality.axis_windows import axes_with_own_loop
 from ...legality.dataflow import Leaf, Scope, locate, loop_around
 from ...legality.requirements import need_complete, need_late_readers, single_store
 from ...primitive import primitive
-from ...rewriting.copies import in_own_loops
+from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_extents
-from ...rewriting.window import plain_axes
 
 
 @dataclass
@@ -118,7 +118,7 @@ def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> 
     elsewhere = variables(block.predicate).union(*(variables(x.extent) for x in inner))
     return {
         loop.name: inside.ranges[v]
-        for v, loop in plain_axes(block, inner).items()
+        for v, loop in axes_with_own_loop(block, inner).items()
         if v in inside.ranges and loop.extent == extents[v] and loop.name not in elsewhere
         if len(scope.leaves_under(loop)) == 1
     }

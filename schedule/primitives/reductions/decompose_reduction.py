@@ -9,14 +9,14 @@ from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
 from tir.traverse import loads, substitute, variables
 
 from ...error import ScheduleError
+from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import Leaf, Scope, locate, loop_around
-from ...legality.digits import proving
+from ...legality.iter_map import proving
 from ...legality.requirements import need_late_readers, need_loops_for_init, need_no_threads, need_start_at_0, updated_reads
 from ...primitive import primitive
-from ...rewriting.copies import in_own_loops, init_block
+from ...rewriting.clones import in_own_loops, init_block
 from ...rewriting.edits import Insertion, Names, edited
 from ...rewriting.loops import driving
-from ...rewriting.window import need_distinct
 
 
 @primitive

@@ -9,13 +9,13 @@ from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Stmt, Store
 from tir.traverse import loads, substitute
 
 from ...error import Mark, ScheduleError
+from ...legality.axis_windows import windows
 from ...legality.dataflow import Leaf, Scope, locate, running_between
-from ...legality.digits import proving
+from ...legality.iter_map import proving
 from ...legality.reducer import Accumulation, accumulation
 from ...legality.requirements import need_complete, need_own_temporary, own_axes, single_store
 from ...primitive import primitive
 from ...rewriting.edits import edited, with_accesses, without_buffers
-from ...rewriting.window import windows
 
 _IDENTITIES = {"+": 0, "*": 1}
 

@@ -28,15 +28,15 @@ from tir.ir import (
 from tir.traverse import stores, substitute, variables
 
 from ...error import ScheduleError, listing
+from ...legality.axis_windows import need_distinct
 from ...legality.dataflow import Leaf, locate
-from ...legality.digits import proving
+from ...legality.iter_map import proving
 from ...legality.reducer import Reducer, reducer_of
 from ...legality.requirements import drives_both, need_complete, need_only_writer
 from ...primitive import SAME_FOR_ALL, blocks_below, find_loop, primitive
-from ...rewriting.copies import in_own_loops
+from ...rewriting.clones import in_own_loops
 from ...rewriting.edits import Insertion, Names, edited, with_buffer
 from ...rewriting.loops import driving
-from ...rewriting.window import need_distinct
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schedule import ScheduleError
+from schedule.legality.axis_windows import affine_index
 from schedule.open_schedule import OpenSchedule, extent
-from schedule.rewriting.window import affine_index
 from schedule.templates import Template
 from schedule.templates.structure import reuses_data
 from tir.arith.affine import coefficient, polynomial

@@ -9,16 +9,16 @@ from tir.ir import Block, For, Load, PrimFunc, Stmt, Store, annotated, annotatio
 from tir.traverse import rewrite_statements, walk, walk_stmts
 
 # By key: which accesses below a loop or block an annotation is about.
-KEYS: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
+ACCESSES_BY_KEY: dict[str, tuple[type, ...]] = {"prefetch": (Load, Store), "non_temporal": (Store,)}
 
 
-def without_stale(old: PrimFunc, new: PrimFunc) -> PrimFunc:
+def without_stale_annotations(old: PrimFunc, new: PrimFunc) -> PrimFunc:
     """`new`, made from `old` by a step, in which annotations no longer name buffers whose accesses the step took away.
 
     A name that meant nothing before the step either stays, so that the build tells its author.
     """
-    stale = {(place, key, buffer) for place, key, buffer, found in _mentions(new) if not found}
-    sound = {(key, buffer) for _, key, buffer, found in _mentions(old) if found} if stale else set()
+    stale = {(place, key, buffer) for place, key, buffer, found in _named_buffers(new) if not found}
+    sound = {(key, buffer) for _, key, buffer, found in _named_buffers(old) if found} if stale else set()
     dropped = {mention for mention in stale if mention[1:] in sound}
     return rewrite_statements(new, lambda s: _cleared(s, dropped) if isinstance(s, For | Block) else s) if dropped else new
 
@@ -33,11 +33,11 @@ def _cleared(s: For | Block, dropped: set[tuple[str, str, str]]) -> Stmt:
     return s
 
 
-def _mentions(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
+def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
     """Wherever an annotation names a buffer: the loop or block, the key, the buffer, and whether it is accessed below."""
     for s in walk_stmts(func.body):
         if isinstance(s, For | Block) and s.annotations:
-            for key, kinds in KEYS.items():
+            for key, kinds in ACCESSES_BY_KEY.items():
                 if (value := annotation(s.annotations, key)) is not None:
                     accessed = {n.buffer.name for n in walk(s) if isinstance(n, kinds)}  # type: ignore[attr-defined]
                     yield from ((s.name, key, buffer, buffer in accessed) for buffer in _named(value))

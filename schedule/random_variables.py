@@ -17,25 +17,25 @@ class Ref:
         return self.name
 
 
-class DrawnInt(int):
+class RandomInt(int):
     """An integer that was drawn; `drawn` is its name in the trace. What is computed from it is a plain number."""
 
     drawn: str
 
 
-class DrawnFloat(float):
+class RandomFloat(float):
     """A number that was drawn."""
 
     drawn: str
 
 
-class DrawnStr(str):
+class RandomStr(str):
     """A text, as the name of a loop, that was drawn."""
 
     drawn: str
 
 
-_KINDS: dict[type, type] = {int: DrawnInt, float: DrawnFloat, str: DrawnStr}
+_KINDS: dict[type, type] = {int: RandomInt, float: RandomFloat, str: RandomStr}
 
 
 def can_be_named(value: Any) -> bool:
@@ -43,27 +43,27 @@ def can_be_named(value: Any) -> bool:
     return type(value) in _KINDS
 
 
-def named(value: Any, name: str) -> Any:
+def as_variable(value: Any, name: str) -> Any:
     """The value, remembering its name."""
     result = _KINDS[type(value)](value)
     result.drawn = name
     return result
 
 
-def referring(value: Any) -> Any:
+def with_references(value: Any) -> Any:
     """An argument with references in the place of drawn values."""
-    return mapped(value, lambda v: Ref(v.drawn) if isinstance(v, (DrawnInt, DrawnFloat, DrawnStr)) else v)
+    return map_leaves(value, lambda v: Ref(v.drawn) if isinstance(v, (RandomInt, RandomFloat, RandomStr)) else v)
 
 
-def plain(value: Any) -> Any:
+def without_variables(value: Any) -> Any:
     """An argument with plain numbers and texts in the place of drawn values."""
     kinds = {drawn: kind for kind, drawn in _KINDS.items()}
-    return mapped(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
+    return map_leaves(value, lambda v: kinds[type(v)](v) if type(v) in kinds else v)
 
 
-def resolved(value: Any, known: dict[str, Any]) -> Any:
+def with_values(value: Any, known: dict[str, Any]) -> Any:
     """An argument with the values of its references; KeyError for one that nothing has drawn."""
-    return mapped(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
+    return map_leaves(value, lambda v: known[v.name] if isinstance(v, Ref) else v)
 
 
 def references(value: Any) -> set[str]:
@@ -74,18 +74,18 @@ def references(value: Any) -> set[str]:
 def leaves(value: Any) -> list[Any]:
     """What is in an argument and no list, tuple or dict."""
     found: list[Any] = []
-    mapped(value, found.append)
+    map_leaves(value, found.append)
     return found
 
 
-def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """An argument with `leaf(v)` in the place of each v that is no list, tuple or dict."""
     match value:
         case list():
-            return [mapped(v, leaf) for v in value]
+            return [map_leaves(v, leaf) for v in value]
         case tuple():
-            return tuple(mapped(v, leaf) for v in value)
+            return tuple(map_leaves(v, leaf) for v in value)
         case dict():
-            return {k: mapped(v, leaf) for k, v in value.items()}
+            return {k: map_leaves(v, leaf) for k, v in value.items()}
         case _:
             return leaf(value)

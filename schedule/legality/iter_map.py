@@ -39,7 +39,7 @@ def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
+class IterTerm:
     """A loop, or a part of a fused one, as it occurs in a binding."""
 
     name: str
@@ -49,7 +49,7 @@ class Digit:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PredicateBound:
     """A condition `polynomial < bound` of a predicate: over the loops, and over digits."""
 
     loops: Expr
@@ -58,15 +58,15 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class IterMap:
     """The bindings of a block as numbers: the digits of each iteration variable, lowest first, and a constant."""
 
-    digits: dict[str, list[Digit]]
+    digits: dict[str, list[IterTerm]]
     constants: dict[str, int]
-    limits: dict[str, list[Limit]]
+    limits: dict[str, list[PredicateBound]]
 
 
-def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> Numbers:
+def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> IterMap:
     """Read bindings and predicate as numbers; raises Unproved where they are something else.
 
     With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
@@ -82,12 +82,12 @@ def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Se
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
     conditions = _conditions(block, reducing - placing, distinct)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
-    fused, parts, digit_ranges = _fused((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
+    fused, parts, digit_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
-    reader = _Reader(fused, digit_ranges, sizes, inside, distinct, {})
+    reader = _BindingReader(fused, digit_ranges, sizes, inside, distinct, {})
 
-    digits: dict[str, list[Digit]] = {}
+    digits: dict[str, list[IterTerm]] = {}
     constants: dict[str, int] = {}
     for it in spatial:
         name = it.var.name
@@ -96,12 +96,12 @@ def numbers(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Se
     for d, size in parts.items():
         if not single(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
             raise _repeated(_loop_of(d), block)
-    limits: dict[str, list[Limit]] = {name: [] for name in digits}
+    limits: dict[str, list[PredicateBound]] = {name: [] for name in digits}
     for expr, bound in conditions:
         owned = reader.limit(expr, bound)
         if owned is not None:
             limits[owned[0]].append(owned[1])
-    return Numbers(digits, constants, limits)
+    return IterMap(digits, constants, limits)
 
 
 _UNFUSED = "do this before the loops are fused"
@@ -149,7 +149,7 @@ def _conditions(block: Block, ignored: set[str], distinct: bool) -> list[tuple[E
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _BindingReader:
     """Reads expressions over loops as sums of digits, of which each belongs to one iteration variable, its owner."""
 
     fused: Mapping[str, Expr]
@@ -175,7 +175,7 @@ class _Reader:
                 raise Unproved(f"{what} is not a sum of loops", _UNFUSED)
         return found, offset
 
-    def digits(self, name: str, found: Mapping[str, int]) -> list[Digit]:
+    def digits(self, name: str, found: Mapping[str, int]) -> list[IterTerm]:
         """The digits of an iteration variable, lowest first, which it then owns."""
         result = []
         for d, factor in sorted(found.items(), key=lambda item: (item[1], self.sizes[item[0]])):
@@ -183,10 +183,10 @@ class _Reader:
                 continue
             if self.owner.setdefault(d, name) != name and self.matters(d):
                 raise Unproved(f"`{self.owner[d]}` and `{name}` move together")
-            result.append(Digit(d, factor, self.sizes[d], d in self.inside))
+            result.append(IterTerm(d, factor, self.sizes[d], d in self.inside))
         return result
 
-    def limit(self, expr: Expr, bound: int) -> tuple[str, Limit] | None:
+    def limit(self, expr: Expr, bound: int) -> tuple[str, PredicateBound] | None:
         """A condition `expr < bound`, and the iteration variable that it is about; None where it may be left out."""
         try:
             found, offset = self.terms(expr, f"`{expr}`")
@@ -198,7 +198,7 @@ class _Reader:
         owners = {self.owner.get(d) for d in found}
         owner = owners.pop() if len(owners) == 1 else None
         if owner is not None:
-            return owner, Limit(expr, found, bound - offset)
+            return owner, PredicateBound(expr, found, bound - offset)
         if not self.distinct:
             raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
         return None
@@ -213,7 +213,7 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
     return to_expr(p, condition.a.dtype), 1 - offset  # type: ignore[attr-defined]
 
 
-def _fused(
+def _split_fused_loops(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
     """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""

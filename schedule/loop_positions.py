@@ -13,8 +13,8 @@ from typing import Any
 
 from tir.ir import For, PrimFunc
 
-from .drawn import mapped
 from .primitive import REGISTRY, blocks_below, loops_of, loops_on, path
+from .random_variables import map_leaves
 from .schedule import Schedule
 from .trace import Step
 
@@ -29,7 +29,7 @@ class LoopOf:
     index: int
 
 
-def by_place(step: Step, before: PrimFunc) -> Step:
+def with_loop_positions(step: Step, before: PrimFunc) -> Step:
     """The step with its loops by place instead of by name; `before` is the function that it was planned on."""
 
     def place(value: Any) -> Any:
@@ -38,10 +38,10 @@ def by_place(step: Step, before: PrimFunc) -> Step:
             return value
         return LoopOf(blocks_below(above[-1])[-1].name, len(loops_on(above)) - 1)  # the last: one before may be inlined elsewhere
 
-    return replace(step, args=tuple((k, mapped(v, place) if k in LOOPS else v) for k, v in step.args))
+    return replace(step, args=tuple((k, map_leaves(v, place) if k in LOOPS else v) for k, v in step.args))
 
 
-def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
+def with_loop_names(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], Step]) -> tuple[Step, ...]:
     """The steps with the names that their loops and blocks have when they are taken on `func` one after the other.
 
     `stand_in` gives a step with numbers for what is open in it; open numbers stay in the result.
@@ -49,13 +49,13 @@ def by_name(func: PrimFunc, steps: Iterable[Step], stand_in: Callable[[Step], St
     made: dict[str, str] = {}
     result: list[Step] = []
     for step in steps:
-        func, taken = take(func, step, stand_in, made)
-        made |= renamed(step, taken)
+        func, taken = apply_step(func, step, stand_in, made)
+        made |= new_names(step, taken)
         result.append(taken)
     return tuple(result)
 
 
-def named(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
+def named_step(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
     """A planned step with the names that loops and blocks have in `func`; `made` are the names of blocks where they differ from
     those planned."""
 
@@ -67,18 +67,18 @@ def named(func: PrimFunc, step: Step, made: Mapping[str, str]) -> Step:
                 return made.get(value, value)
         return value
 
-    return replace(step, args=tuple((k, mapped(v, partial(found, parameter=k))) for k, v in step.args))
+    return replace(step, args=tuple((k, map_leaves(v, partial(found, parameter=k))) for k, v in step.args))
 
 
-def take(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
+def apply_step(func: PrimFunc, step: Step, stand_in: Callable[[Step], Step], made: Mapping[str, str]) -> tuple[PrimFunc, Step]:
     """The function after one planned step, and the step as `named`."""
     schedule = Schedule(func)
-    step = named(func, step, made)
+    step = named_step(func, step, made)
     taken, options = REGISTRY[step.name].spread(stand_in(step).bound)
     schedule._apply(step.name, *taken, **options)
     return schedule.func, replace(step, results=schedule.trace[-1].results)
 
 
-def renamed(planned: Step, taken: Step) -> dict[str, str]:
+def new_names(planned: Step, taken: Step) -> dict[str, str]:
     """What a step made, by the name that it was planned to have."""
     return {old: new for old, new in zip(planned.results, taken.results, strict=True) if isinstance(old, str)}

@@ -14,7 +14,7 @@ from ..error import ScheduleError
 from .edits import Names
 
 
-def renamed(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
+def clone(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
     """A copy of a statement whose loops, lets and allocated buffers have fresh names, and whose blocks are named with the suffix.
 
     With `keep`, only the blocks get new names, and these only where there is a suffix.

@@ -15,13 +15,11 @@ from tir.nearest import did_you_mean, no_such
 from tir.traverse import replace_stmt, rewrite, substitute, variables, walk_stmts
 
 from ..error import ScheduleError, listing
-from ..legality.dataflow import Leaf, Scope, shared
-from ..legality.digits import proving
-from ..primitive import is_parameter
+from ..legality.axis_windows import Window, shifted, windows, written_axes
+from ..legality.dataflow import Leaf, Scope, loops_and_ranges, shared
+from ..legality.iter_map import Unproved, proving
+from ..primitive import is_parameter, nest_at
 from .edits import Insertion, Names, parts
-from .loops import nest_at
-from .placement import loops_and_ranges
-from .window import Unproved, Window, shifted, windows, written_axes
 
 
 def need_scope(storage_scope: str) -> str:

@@ -17,7 +17,7 @@ from tir.arith.size import lesser
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.traverse import stores, substitute, variables
 
-from ..legality.digits import Digit, Limit, Unproved, numbers, upper_bound
+from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
     """
     result: dict[str, Window] = {}
-    plain = plain_axes(block, (*outer, *inner))
+    plain = axes_with_own_loop(block, (*outer, *inner))
     for it in block.iters:
         # A loop that is the whole binding needs no constants.
         loop = plain.get(it.var.name)
@@ -51,7 +51,7 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     rest = [it for it in block.iters if it.var.name not in result]
     done = {plain[name].name for name in result}
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
-    found = numbers(block, rest, outer, inner)
+    found = iter_map(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
     zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     for it in rest:
@@ -63,7 +63,9 @@ def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
     return result
 
 
-def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: Mapping[str, Expr], ranges: Ranges) -> Window:
+def _window(
+    it: Iter, digits: Sequence[IterTerm], limits: Sequence[PredicateBound], zeros: Mapping[str, Expr], ranges: Ranges
+) -> Window:
     """The window of one iteration variable: its inner digits, which are contiguous, from where the outer ones put it."""
     name = it.var.name
     if type(it.extent) is not Const:
@@ -79,7 +81,7 @@ def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: M
         )
     reach, extent = 1, 1
     cuts = []
-    for n, (digit, due) in enumerate(_bounded(digits, limits)):
+    for n, (digit, due) in enumerate(_with_bounds(digits, limits)):
         if digit.coefficient != reach:
             word = "skips" if digit.coefficient > reach else "repeats"
             raise Unproved(f"`{name}` = `{it.binding}` {word} values")
@@ -102,7 +104,9 @@ def _window(it: Iter, digits: Sequence[Digit], limits: Sequence[Limit], zeros: M
     return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
 
 
-def _bounded(digits: Sequence[Digit], limits: Sequence[Limit]) -> Iterator[tuple[Digit, list[tuple[Limit, int, int]]]]:
+def _with_bounds(
+    digits: Sequence[IterTerm], limits: Sequence[PredicateBound]
+) -> Iterator[tuple[IterTerm, list[tuple[PredicateBound, int, int]]]]:
     """The digits, lowest first, each with the conditions on it and those below it: each condition with the number of the lowest
     digit that it is about, and with what times the sum that it bounds is all digits from there on, 0 if nothing is."""
     left = list(limits)
@@ -118,13 +122,13 @@ def _bounded(digits: Sequence[Digit], limits: Sequence[Limit]) -> Iterator[tuple
         yield digit, due
 
 
-def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
+def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
     """For each spatial iteration variable a window, in an iteration of `outer`, all of which the block visits while `inner` run.
 
     What of a window is outside of the domain is not visited. Unlike the parts that `windows` finds, these may overlap.
     Raises Unproved.
     """
-    found = numbers(block, block.iters, outer, inner, distinct=True)
+    found = iter_map(block, block.iters, outer, inner, distinct=True)
     ranges = ranges_of((*outer, *inner))
     zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     used: list[Expr] = []
@@ -134,7 +138,7 @@ def covered(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[st
             continue
         reach = 1
         mine = [d for d in found.digits[it.var.name] if d.inner]
-        for digit, due in _bounded(mine, found.limits[it.var.name]):
+        for digit, due in _with_bounds(mine, found.limits[it.var.name]):
             if digit.coefficient != reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
             reach *= digit.extent
@@ -156,16 +160,16 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
     """Show that `inner` visit each point at most once while `outer` stand still, spatial and reduce axes; raises Unproved."""
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
-    plain = plain_axes(block, inner)
+    plain = axes_with_own_loop(block, inner)
     rest = [it for it in block.iters if it.var.name not in plain]
     done = {x.name for x in plain.values()}
-    found = numbers(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
+    found = iter_map(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
     for it in rest:
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
         mine = [d for d in found.digits[it.var.name] if d.inner]
-        for digit, due in _bounded(mine, found.limits[it.var.name]):
+        for digit, due in _with_bounds(mine, found.limits[it.var.name]):
             if digit.coefficient < reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
             reach = (reach - 1) + digit.coefficient * (digit.extent - 1) + 1
@@ -174,7 +178,7 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
                     reach = lesser(reach, (limit.bound - 1) * scale + 1)
 
 
-def plain_axes(block: Block, loops: Iterable[For]) -> dict[str, For]:
+def axes_with_own_loop(block: Block, loops: Iterable[For]) -> dict[str, For]:
     """The spatial iteration variables that are bound to a loop which no other one uses, with that loop."""
     by_name = {x.name: x for x in loops}
     result: dict[str, For] = {}
