@@ -6,8 +6,8 @@ from .intrinsics.tensor_intrin import TensorIntrin
 from .open_schedule import OpenSchedule
 from .open_trace import OpenTrace
 from .primitive import REGISTRY, Primitive, primitive
-from .schedule import Schedule
-from .trace import Step, Trace, replay
+from .schedule import Schedule, replay
+from .trace import Step, Trace
 
 __all__ = [
     "REGISTRY",

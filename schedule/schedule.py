@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate
 
 import numpy as np
 
 from tir.ir import Block, PrimFunc, Stmt, need_func
+from tir.nearest import did_you_mean
 from tir.script.module import Module
 from tir.traverse import fresh, loads, stores, substatements
 
@@ -51,7 +52,7 @@ from .primitives.reductions.decompose_reduction import decompose_reduction
 from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilogue
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
-from .random_variables import as_variable, can_be_named, with_references
+from .random_variables import as_variable, can_be_named, references, with_references, with_values
 from .rewriting.index_map import index_map_text
 from .rewriting.layouts import which
 from .trace import Step, Trace
@@ -334,6 +335,40 @@ class Schedule:
         return self._apply("sample_compute_location", block, decision, self._random(decision))
 
 
+def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
+    """A schedule of `func` with the steps of `trace` taken.
+
+    Raises TypeError for what is no trace, and ScheduleError for a step that is refused, which it names.
+    """
+    result = Schedule(func)
+    steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
+    for step in steps:
+        if not isinstance(step, Step):
+            raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
+    drawn: dict[str, Any] = {}
+    for n, step in enumerate(steps):
+        try:
+            if step.name not in REGISTRY:
+                raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
+                    str(step)[2:], result.func
+                )
+            known = REGISTRY[step.name]
+            try:
+                unknown = sorted(references(step.args) - drawn.keys())
+                if unknown:
+                    raise ScheduleError(f"`{unknown[0]}` was drawn by no step before")
+                known.need_parameters(step.bound)
+            except ScheduleError as error:
+                raise error.located(known.text(step.bound), result.func) from None
+            args, kwargs = known.spread(with_values(step.bound, drawn))
+            found = result._step(step.name, args, kwargs, step.names)
+            drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
+        except ScheduleError as error:
+            error.call = f"step {n + 1} of {len(steps)}, {error.call}"
+            raise
+    return result
+
+
 def _written(stmt: Stmt) -> set[str]:
     return {s.buffer.name for s in stores(stmt)}
 
@@ -342,4 +377,4 @@ def _read(stmt: Stmt) -> set[str]:
     return {n.buffer.name for n in loads(stmt)}
 
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "replay"]

@@ -1,21 +1,14 @@
-"""Schedules as data: the steps taken, printed as Python, stored as JSON, replayed on a function."""
+"""Traces: the steps of a schedule as data, which print as Python and are stored as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tir.ir import PrimFunc
-from tir.nearest import did_you_mean
-
-from .error import ScheduleError
 from .primitive import REGISTRY
-from .random_variables import Ref, map_leaves, references, with_values
-
-if TYPE_CHECKING:
-    from .schedule import Schedule
+from .random_variables import Ref, map_leaves, references
 
 VERSION = 1
 REFERENCE = "$drawn"
@@ -149,39 +142,3 @@ class Trace:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a step of a trace is an object with `name`, `args` and `results`: {error!r}") from error
         return Trace(steps)
-
-
-def replay(func: PrimFunc, trace: Trace | Iterable[Step]) -> Schedule:
-    """A schedule of `func` with the steps of `trace` taken.
-
-    Raises TypeError for what is no trace, and ScheduleError for a step that is refused, which it names.
-    """
-    from .schedule import Schedule
-
-    result = Schedule(func)
-    steps = tuple(trace) if isinstance(trace, Iterable) else (trace,)
-    for step in steps:
-        if not isinstance(step, Step):
-            raise TypeError(f"replay takes a Trace, or steps of one, got {step!r}; Trace.from_json reads one from JSON")
-    drawn: dict[str, Any] = {}
-    for n, step in enumerate(steps):
-        try:
-            if step.name not in REGISTRY:
-                raise ScheduleError(f"`{step.name}` is no primitive", hint=did_you_mean(step.name, REGISTRY)).located(
-                    str(step)[2:], result.func
-                )
-            known = REGISTRY[step.name]
-            try:
-                unknown = sorted(references(step.args) - drawn.keys())
-                if unknown:
-                    raise ScheduleError(f"`{unknown[0]}` was drawn by no step before")
-                known.need_parameters(step.bound)
-            except ScheduleError as error:
-                raise error.located(known.text(step.bound), result.func) from None
-            args, kwargs = known.spread(with_values(step.bound, drawn))
-            found = result._step(step.name, args, kwargs, step.names)
-            drawn |= zip(step.names, found if isinstance(found, list) else [found], strict=True) if step.names else {}
-        except ScheduleError as error:
-            error.call = f"step {n + 1} of {len(steps)}, {error.call}"
-            raise
-    return result

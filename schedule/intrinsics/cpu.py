@@ -1,12 +1,10 @@
-"""The tensor intrinsics of CPUs: each implementation is a vectorised loop that the LLVM backend makes one instruction, where the
-processor has it, and plain vector code elsewhere."""
+"""The tensor intrinsics of CPUs. Each implementation is a vectorised loop: the LLVM backend makes it one instruction where the
+processor has that, and ordinary vector code elsewhere."""
 
 # The functions below are read as scripts.
 # mypy: disable-error-code="valid-type"
 
 from tir.script import tir as T
-
-from .tensor_intrin import TensorIntrin
 
 
 @T.prim_func
@@ -67,6 +65,9 @@ def fma_16_impl(A: T.Buffer((1,), "float32"), B: T.Buffer((16,), "float32"), C: 
             C[vi] = C[vi] + A[0] * B[vi]
 
 
-TensorIntrin.register("dot_16x4_vnni", dot_16x4_desc, dot_16x4_impl)
-TensorIntrin.register("dot_16x2_bf16", dot_16x2_desc, dot_16x2_impl)
-TensorIntrin.register("fma_16_f32", fma_16_desc, fma_16_impl)
+# By name: what the instruction computes, and the loop that is put in its place.
+INTRINSICS = {
+    "dot_16x4_vnni": (dot_16x4_desc, dot_16x4_impl),
+    "dot_16x2_bf16": (dot_16x2_desc, dot_16x2_impl),
+    "fma_16_f32": (fma_16_desc, fma_16_impl),
+}

@@ -11,7 +11,7 @@ from tir import dtypes
 from tir.interpreter import run
 from tir.ir import Buffer, PrimFunc, const_shape
 
-_REGISTERED: dict[str, TensorIntrin] = {}  # filled by `register`
+_REGISTERED: dict[str, TensorIntrin] = {}  # those that users have registered
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TensorIntrin:
         ValueError if the name is taken (unless `override`), or if the parameters are not buffers of the same constant shapes and
         dtypes in both functions.
         """
-        if name in _REGISTERED and not override:
+        if name in registered() and not override:
             raise ValueError(f"a tensor intrinsic called {name!r} is registered already; override=True replaces it")
         for what, func in (("desc", desc), ("impl", impl)):
             if not isinstance(func, PrimFunc):
@@ -61,10 +61,16 @@ class TensorIntrin:
 
 
 def registered() -> dict[str, TensorIntrin]:
-    """All intrinsics by name, those of this package included."""
-    from . import cpu, cuda  # noqa: F401  (they register)
+    """All intrinsics by name: those of this package, and those that users have registered."""
+    return _provided() | _REGISTERED
 
-    return _REGISTERED
+
+@cache
+def _provided() -> dict[str, TensorIntrin]:
+    """The intrinsics of this package; their scripts are parsed on the first use."""
+    from . import cpu, cuda
+
+    return {name: TensorIntrin(name, *both) for name, both in (cpu.INTRINSICS | cuda.INTRINSICS).items()}
 
 
 @cache

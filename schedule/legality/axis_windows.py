@@ -1,8 +1,8 @@
-"""Which values the iteration variables of a block take while some of the loops around it run.
+"""Windows: the values that the iteration variables of a block take in one iteration of its outer loops.
 
-A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a number whose digits are the loops (see `digits`). Where the digits that belong
-to inner loops are the lowest ones, and nothing is skipped or repeated, the values taken in one iteration of the outer loops
-form a window, and the windows of all iterations tile the domain.
+A binding such as `i_0 * 16 + i_1 * 4 + i_2` is a sum of terms, one for each loop (see `iter_map`). Where the terms of the inner
+loops have the smallest coefficients, and no value is skipped or repeated, the values taken in one iteration of the outer loops
+are contiguous: a window. The windows of all iterations then tile the domain.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from tir.traverse import stores, substitute, variables
 
 from .iter_map import IterTerm, PredicateBound, Unproved, iter_map, upper_bound
 
+Zeros = Mapping[str, Const]  # the inner loops, each at its first iteration
+DueBound = tuple[PredicateBound, int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The values `start + t` for t in range(extent), where for each limit (base, scale, bound): base + t // scale < bound."""
+    """The values `start + t` for t in range(extent) with `base + t // scale < bound` for each of the limits (base, scale,
+    bound)."""
 
     start: Expr
     extent: Expr
@@ -34,120 +38,115 @@ class Window:
 
 
 def windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
-    """For each spatial iteration variable its window in an iteration of `outer`, while the loops `inner` run.
+    """For each spatial iteration variable its window in one iteration of `outer`; `inner` are the loops inside these.
 
     Theorem: the points at which the block runs in that iteration are the product of the windows; each point of the spatial
     domain belongs to exactly one iteration of `outer`, in which all of its reduction is done. Raises Unproved.
     """
     result: dict[str, Window] = {}
-    plain = axes_with_own_loop(block, (*outer, *inner))
+    own = axes_with_own_loop(block, (*outer, *inner))
     for it in block.iters:
         # A loop that is the whole binding needs no constants.
-        loop = plain.get(it.var.name)
+        loop = own.get(it.var.name)
         if loop is not None and loop.extent == it.extent and loop.name not in variables(block.predicate):
             is_outer = any(loop is x for x in outer)
             one, zero = Const(1, it.extent.dtype), Const(0, it.extent.dtype)
             result[it.var.name] = Window(loop.var, one) if is_outer else Window(zero, it.extent)
     rest = [it for it in block.iters if it.var.name not in result]
-    done = {plain[name].name for name in result}
+    done = {own[name].name for name in result}
     outer, inner = ([x for x in loops if x.name not in done] for loops in (outer, inner))
     found = iter_map(block, rest, outer, inner)
     ranges = ranges_of((*outer, *inner))
-    zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    zeros: Zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     for it in rest:
         if it.axis is Axis.SPATIAL:
             name = it.var.name
             if found.constants[name]:
                 raise Unproved(f"`{name}` starts at {found.constants[name]}")
-            result[name] = _window(it, found.digits[name], found.limits[name], zeros, ranges)
+            result[name] = _window(it, found.terms[name], found.bounds[name], zeros, ranges)
     return result
 
 
-def _window(
-    it: Iter, digits: Sequence[IterTerm], limits: Sequence[PredicateBound], zeros: Mapping[str, Expr], ranges: Ranges
-) -> Window:
-    """The window of one iteration variable: its inner digits, which are contiguous, from where the outer ones put it."""
+def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound], zeros: Zeros, ranges: Ranges) -> Window:
+    """The window of one iteration variable: the contiguous values of its inner terms, from where the outer ones put it."""
     name = it.var.name
     if type(it.extent) is not Const:
         raise Unproved(f"the extent of `{name}` is not a constant")
-    lowest = 0
-    while lowest < len(digits) and digits[lowest].inner:
-        lowest += 1
-    strided = next((d for d in digits[lowest:] if d.inner), None)
-    if strided is not None:
+    inner = 0  # number of inner terms
+    while inner < len(terms) and terms[inner].inner:
+        inner += 1
+    if any(d.inner for d in terms[inner:]):
         raise Unproved(
             f"`{name}` = `{it.binding}` takes values that are not contiguous in an iteration of the loop",
             hint=f"reorder first, so that the inner ones of the loops of `{name}` have the smallest steps",
         )
     reach, extent = 1, 1
     cuts = []
-    for n, (digit, due) in enumerate(_with_bounds(digits, limits)):
-        if digit.coefficient != reach:
-            word = "skips" if digit.coefficient > reach else "repeats"
+    for n, (term, due) in enumerate(_with_bounds(terms, bounds)):
+        if term.coefficient != reach:
+            word = "skips" if term.coefficient > reach else "repeats"
             raise Unproved(f"`{name}` = `{it.binding}` {word} values")
-        reach *= digit.extent
-        for limit, first, scale in sorted(due, key=lambda x: x[0].bound * digits[x[1]].coefficient):
+        reach *= term.extent
+        for x, first, scale in sorted(due, key=lambda x: x[0].bound * terms[x[1]].coefficient):
             if not scale:
-                raise Unproved(f"the condition `{limit.loops} < {limit.bound}` is not one on the leading part of `{name}`")
-            if limit.bound * scale < reach:
-                reach = lesser(reach, limit.bound * scale)
-                if n >= lowest:
-                    base = simplify(substitute(limit.loops, zeros), ranges)  # type: ignore[arg-type]
-                    cuts.append((base, scale if first < lowest else 0, limit.bound))
-        if n < lowest:
+                raise Unproved(f"the condition `{x.loops} < {x.bound}` is not one on the leading part of `{name}`")
+            if x.bound * scale < reach:
+                reach = lesser(reach, x.bound * scale)
+                if n >= inner:
+                    cuts.append((simplify(substitute(x.loops, zeros), ranges), scale if first < inner else 0, x.bound))
+        if n < inner:
             extent = reach
     if reach != it.extent.value:
         raise Unproved(f"`{name}` = `{it.binding}` takes {reach} values of {it.extent.value}")
-    # A limit on outer digits alone says whether the iteration does anything: t // (something beyond the window) is 0.
-    dtype = it.extent.dtype
-    limits_of = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
-    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, dtype), limits_of)  # type: ignore[arg-type]
+    # A limit on outer terms alone says whether the iteration does anything: t // (something beyond the window) is 0.
+    limits = tuple((base, scale or extent, bound) for base, scale, bound in cuts)
+    return Window(simplify(substitute(it.binding, zeros), ranges), Const(extent, it.extent.dtype), limits)
 
 
-def _with_bounds(
-    digits: Sequence[IterTerm], limits: Sequence[PredicateBound]
-) -> Iterator[tuple[IterTerm, list[tuple[PredicateBound, int, int]]]]:
-    """The digits, lowest first, each with the conditions on it and those below it: each condition with the number of the lowest
-    digit that it is about, and with what times the sum that it bounds is all digits from there on, 0 if nothing is."""
-    left = list(limits)
-    for n, digit in enumerate(digits):
-        below = {d.name for d in digits[: n + 1]}
+def _with_bounds(terms: Sequence[IterTerm], bounds: Sequence[PredicateBound]) -> Iterator[tuple[IterTerm, list[DueBound]]]:
+    """The terms in order, each with the bounds that concern it and no term after it.
+
+    With each bound comes the number of the first term in it, and the factor by which the sum that it bounds has to be multiplied
+    to become all terms from that one on; 0 where it is not a multiple of these.
+    """
+    left = list(bounds)
+    for n, term in enumerate(terms):
+        below = {d.name for d in terms[: n + 1]}
         due = []
-        for limit in [x for x in left if set(x.digits) <= below]:
-            left.remove(limit)
-            first = next(k for k, d in enumerate(digits) if d.name in limit.digits)
-            scale = digits[first].coefficient // (1 if first else limit.digits[digits[0].name])
-            leading = all(limit.digits.get(d.name, 0) * scale == d.coefficient for d in digits[first : n + 1])
-            due.append((limit, first, scale if leading else 0))
-        yield digit, due
+        for x in [x for x in left if set(x.coefficients) <= below]:
+            left.remove(x)
+            first = next(k for k, d in enumerate(terms) if d.name in x.coefficients)
+            scale = terms[first].coefficient // (1 if first else x.coefficients[terms[0].name])
+            leading = all(x.coefficients.get(d.name, 0) * scale == d.coefficient for d in terms[first : n + 1])
+            due.append((x, first, scale if leading else 0))
+        yield term, due
 
 
 def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) -> dict[str, Window]:
-    """For each spatial iteration variable a window, in an iteration of `outer`, all of which the block visits while `inner` run.
+    """For each spatial iteration variable a window that the block visits completely in one iteration of `outer`.
 
-    What of a window is outside of the domain is not visited. Unlike the parts that `windows` finds, these may overlap.
-    Raises Unproved.
-    """
-    found = iter_map(block, block.iters, outer, inner, distinct=True)
+    Values of a window outside of the domain are not visited. Unlike those of `windows`, these windows may overlap. Raises
+    Unproved."""
+    found = iter_map(block, block.iters, outer, inner, inner_only=True)
     ranges = ranges_of((*outer, *inner))
-    zeros = {x.name: Const(0, x.var.dtype) for x in inner}
+    zeros: Zeros = {x.name: Const(0, x.var.dtype) for x in inner}
     used: list[Expr] = []
     result: dict[str, Window] = {}
     for it in block.iters:
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
-        mine = [d for d in found.digits[it.var.name] if d.inner]
-        for digit, due in _with_bounds(mine, found.limits[it.var.name]):
-            if digit.coefficient != reach:
+        mine = [d for d in found.terms[it.var.name] if d.inner]
+        for term, due in _with_bounds(mine, found.bounds[it.var.name]):
+            if term.coefficient != reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` skips values")
-            reach *= digit.extent
-            for limit, _, scale in due:
+            reach *= term.extent
+            for x, _, scale in due:
                 if scale:
-                    reach = lesser(reach, limit.bound * scale)
-                    used.append(limit.loops)
-        start_at = simplify(substitute(it.binding, zeros), ranges)  # type: ignore[arg-type]
-        result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))  # type: ignore[arg-type]
+                    reach = lesser(reach, x.bound * scale)
+                    used.append(x.loops)
+        start_at = simplify(substitute(it.binding, zeros), ranges)
+        result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))
     facts = [f for it in block.iters for f in (it.binding >= 0, it.binding < it.extent)]
     for c in conjuncts(block.predicate):
         upper = upper_bound(c)
@@ -157,35 +156,37 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
 
 
 def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """Show that `inner` visit each point at most once while `outer` stand still, spatial and reduce axes; raises Unproved."""
+    """Prove that the loops `inner` visit each point of the spatial and reduce axes at most once in one iteration of `outer`;
+    raises Unproved."""
     if not counts_once(block, inner):
         raise Unproved("steps of the reduction may be counted more than once")
-    plain = axes_with_own_loop(block, inner)
-    rest = [it for it in block.iters if it.var.name not in plain]
-    done = {x.name for x in plain.values()}
-    found = iter_map(block, rest, outer, [x for x in inner if x.name not in done], distinct=True)
+    own = axes_with_own_loop(block, inner)
+    rest = [it for it in block.iters if it.var.name not in own]
+    done = {x.name for x in own.values()}
+    found = iter_map(block, rest, outer, [x for x in inner if x.name not in done], inner_only=True)
     for it in rest:
         if it.axis is not Axis.SPATIAL:
             continue
         reach = 1
-        mine = [d for d in found.digits[it.var.name] if d.inner]
-        for digit, due in _with_bounds(mine, found.limits[it.var.name]):
-            if digit.coefficient < reach:
+        mine = [d for d in found.terms[it.var.name] if d.inner]
+        for term, due in _with_bounds(mine, found.bounds[it.var.name]):
+            if term.coefficient < reach:
                 raise Unproved(f"`{it.var.name}` = `{it.binding}` repeats values")
-            reach = (reach - 1) + digit.coefficient * (digit.extent - 1) + 1
-            for limit, first, scale in due:
+            reach = reach - 1 + term.coefficient * (term.extent - 1) + 1
+            for x, first, scale in due:
                 if scale and first == 0:
-                    reach = lesser(reach, (limit.bound - 1) * scale + 1)
+                    reach = lesser(reach, (x.bound - 1) * scale + 1)
 
 
 def axes_with_own_loop(block: Block, loops: Iterable[For]) -> dict[str, For]:
-    """The spatial iteration variables that are bound to a loop which no other one uses, with that loop."""
+    """The spatial iteration variables whose binding is a loop that occurs in no other binding, with that loop."""
     by_name = {x.name: x for x in loops}
     result: dict[str, For] = {}
     for it in block.iters:
         loop = by_name.get(it.binding.name) if type(it.binding) is Var else None
-        alone = loop is not None and not any(loop.name in variables(o.binding) for o in block.iters if o is not it)
-        if loop is not None and alone and it.axis is Axis.SPATIAL:
+        if loop is None or it.axis is not Axis.SPATIAL:
+            continue
+        if not any(loop.name in variables(other.binding) for other in block.iters if other is not it):
             result[it.var.name] = loop
     return result
 

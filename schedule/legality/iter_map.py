@@ -1,7 +1,8 @@
-"""The bindings of a block as numbers whose digits are loops: `i_0 * 16 + i_1 * 4 + i_2`.
+"""Iter maps: the bindings of a block as sums of loops, each times a constant, such as `i_0 * 16 + i_1 * 4 + i_2`.
 
-A loop that is taken apart by `//` and `%`, as those that `fuse` makes are, is first written as a number itself; its digits are
-called `f.0`, `f.1`, ...
+Such a sum is a number in mixed radix if each coefficient is the product of the extents of the terms below it. A loop that occurs
+under `//` and `%` by constants, as those that `fuse` makes do, is first written in mixed radix itself. The digits of a fused loop
+`f` are named `f.0`, `f.1`, ..., the lowest first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..error import Mark, ScheduleError
 
 
 class Unproved(Exception):
-    """What was to be shown about the iterations of a block cannot be shown; the message says why, the hint what to try."""
+    """A property of the iterations of a block cannot be proved; the message says why, the hint what to try."""
 
     def __init__(self, reason: str, hint: str | None = None):
         super().__init__(reason)
@@ -31,7 +32,7 @@ class Unproved(Exception):
 
 @contextmanager
 def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
-    """Refuse a step where it remains unproved `what`, a clause; the hint is for proofs that have none of their own."""
+    """Turn `Unproved` into a refusal. `what` is the clause that was to be proved; `hint` is used where the proof gives none."""
     try:
         yield
     except Unproved as reason:
@@ -40,7 +41,7 @@ def proving(what: str, *marks: Mark, hint: str | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IterTerm:
-    """A loop, or a part of a fused one, as it occurs in a binding."""
+    """A term of a binding: a loop, or a digit of a fused loop, times a coefficient. `inner` says that it is an inner loop."""
 
     name: str
     coefficient: int
@@ -50,58 +51,61 @@ class IterTerm:
 
 @dataclass(frozen=True, slots=True)
 class PredicateBound:
-    """A condition `polynomial < bound` of a predicate: over the loops, and over digits."""
+    """A condition `loops < bound` of a predicate; `coefficients` are those of the terms in it."""
 
     loops: Expr
-    digits: dict[str, int]
+    coefficients: dict[str, int]
     bound: int
 
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """The bindings of a block as numbers: the digits of each iteration variable, lowest first, and a constant."""
+    """For each spatial iteration variable of a block: the terms of its binding, by ascending coefficient, the constant that is
+    added to them, and the conditions of the predicate that bound it."""
 
-    digits: dict[str, list[IterTerm]]
+    terms: dict[str, list[IterTerm]]
     constants: dict[str, int]
-    limits: dict[str, list[PredicateBound]]
+    bounds: dict[str, list[PredicateBound]]
 
 
-def iter_map(block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], distinct: bool = False) -> IterMap:
-    """Read bindings and predicate as numbers; raises Unproved where they are something else.
+def iter_map(
+    block: Block, iters: Sequence[Iter], outer: Sequence[For], inner: Sequence[For], inner_only: bool = False
+) -> IterMap:
+    """The iter map of the spatial ones of some iteration variables; raises Unproved where a binding is not a sum of loops.
 
-    With `distinct`, only inner loops matter, what outer ones add may be anything, and conditions that don't fit are left out.
+    With `inner_only`, terms of outer loops may be of any form, and conditions that are not bounds on one variable are left out.
     """
     spatial = [it for it in iters if it.axis is Axis.SPATIAL]
     placing = variables(*(it.binding for it in spatial))
     reducing = variables(*(it.binding for it in iters if it.axis is not Axis.SPATIAL))
     counting = {x.name for x in inner if x.name in reducing - placing}  # whose number of iterations may be anything
-    _need_roles(block, inner if distinct else (*outer, *inner), placing, reducing, counting, {x.name for x in inner})
+    _need_roles(block, inner if inner_only else (*outer, *inner), placing, reducing, counting, {x.name for x in inner})
 
     loops = (*outer, *inner)
     ranges = ranges_of(loops)
     extents = {x.name: x.extent.value for x in loops if type(x.extent) is Const}
-    conditions = _conditions(block, reducing - placing, distinct)
+    conditions = _conditions(block, reducing - placing, inner_only)
     bindings = {it.var.name: simplify(it.binding, ranges) for it in spatial}
     fused, parts, digit_ranges = _split_fused_loops((*bindings.values(), *(e for e, _ in conditions)), extents, ranges)
     sizes = {**{n: e for n, e in extents.items() if n not in fused}, **parts}
     inside = {n for n in sizes if _loop_of(n) in {x.name for x in inner}}
-    reader = _BindingReader(fused, digit_ranges, sizes, inside, distinct, {})
+    reader = _BindingReader(fused, digit_ranges, sizes, inside, inner_only, {})
 
-    digits: dict[str, list[IterTerm]] = {}
+    terms: dict[str, list[IterTerm]] = {}
     constants: dict[str, int] = {}
     for it in spatial:
         name = it.var.name
-        found, constants[name] = reader.terms(bindings[name], f"`{name}` = `{it.binding}`")
-        digits[name] = reader.digits(name, found)
+        found, constants[name] = reader.coefficients(bindings[name], f"`{name}` = `{it.binding}`")
+        terms[name] = reader.terms(name, found)
     for d, size in parts.items():
         if not single(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
             raise _repeated(_loop_of(d), block)
-    limits: dict[str, list[PredicateBound]] = {name: [] for name in digits}
+    bounds: dict[str, list[PredicateBound]] = {name: [] for name in terms}
     for expr, bound in conditions:
-        owned = reader.limit(expr, bound)
+        owned = reader.bound(expr, bound)
         if owned is not None:
-            limits[owned[0]].append(owned[1])
-    return IterMap(digits, constants, limits)
+            bounds[owned[0]].append(owned[1])
+    return IterMap(terms, constants, bounds)
 
 
 _UNFUSED = "do this before the loops are fused"
@@ -114,8 +118,8 @@ def _repeated(loop: str, block: Block) -> Unproved:
     )
 
 
-def _loop_of(digit: str) -> str:
-    return digit.split(".")[0]
+def _loop_of(term: str) -> str:
+    return term.split(".")[0]
 
 
 def _need_roles(
@@ -136,34 +140,34 @@ def _need_roles(
             raise _repeated(x.name, block)
 
 
-def _conditions(block: Block, ignored: set[str], distinct: bool) -> list[tuple[Expr, int]]:
+def _conditions(block: Block, ignored: set[str], inner_only: bool) -> list[tuple[Expr, int]]:
     """The predicate as upper bounds, without conditions on `ignored` loops alone."""
     found = []
     for c in conjuncts(block.predicate):
         upper = None if variables(c) <= ignored else upper_bound(c)
         if upper is not None:
             found.append(upper)
-        elif not distinct and not variables(c) <= ignored:
+        elif not inner_only and not variables(c) <= ignored:
             raise Unproved(f"the condition `{c}` is not an upper bound")
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _BindingReader:
-    """Reads expressions over loops as sums of digits, of which each belongs to one iteration variable, its owner."""
+    """Reads expressions over loops as sums of terms, each of which belongs to one iteration variable, its owner."""
 
     fused: Mapping[str, Expr]
     ranges: Mapping[str, Interval]
     sizes: Mapping[str, int]
     inside: set[str]
-    distinct: bool
+    inner_only: bool
     owner: dict[str, str]
 
-    def matters(self, digit: str) -> bool:
-        return not self.distinct or digit in self.inside
+    def matters(self, term: str) -> bool:
+        return not self.inner_only or term in self.inside
 
-    def terms(self, expr: Expr, what: str) -> tuple[dict[str, int], int]:
-        """The coefficients of digits, and the constant, of a sum."""
+    def coefficients(self, expr: Expr, what: str) -> tuple[dict[str, int], int]:
+        """The coefficients of a sum by term, and its constant."""
         found: dict[str, int] = {}
         offset = 0
         for m, c in polynomial(simplify(substitute(expr, self.fused), self.ranges)).items():
@@ -171,12 +175,12 @@ class _BindingReader:
                 offset = c
             elif len(m) == 1 and type(m[0]) is Var and m[0].name in self.sizes and c > 0:
                 found[m[0].name] = c
-            elif not self.distinct or any(variables(a) & self.inside for a in m):
+            elif not self.inner_only or any(variables(a) & self.inside for a in m):
                 raise Unproved(f"{what} is not a sum of loops", _UNFUSED)
         return found, offset
 
-    def digits(self, name: str, found: Mapping[str, int]) -> list[IterTerm]:
-        """The digits of an iteration variable, lowest first, which it then owns."""
+    def terms(self, name: str, found: Mapping[str, int]) -> list[IterTerm]:
+        """The terms of an iteration variable by ascending coefficient; the variable becomes their owner."""
         result = []
         for d, factor in sorted(found.items(), key=lambda item: (item[1], self.sizes[item[0]])):
             if single(self.sizes[d]):
@@ -186,12 +190,12 @@ class _BindingReader:
             result.append(IterTerm(d, factor, self.sizes[d], d in self.inside))
         return result
 
-    def limit(self, expr: Expr, bound: int) -> tuple[str, PredicateBound] | None:
-        """A condition `expr < bound`, and the iteration variable that it is about; None where it may be left out."""
+    def bound(self, expr: Expr, bound: int) -> tuple[str, PredicateBound] | None:
+        """The iteration variable that `expr < bound` bounds, and the condition; None where it may be left out."""
         try:
-            found, offset = self.terms(expr, f"`{expr}`")
+            found, offset = self.coefficients(expr, f"`{expr}`")
         except Unproved:
-            if self.distinct:
+            if self.inner_only:
                 return None
             raise
         found = {d: c for d, c in found.items() if not single(self.sizes[d])}
@@ -199,7 +203,7 @@ class _BindingReader:
         owner = owners.pop() if len(owners) == 1 else None
         if owner is not None:
             return owner, PredicateBound(expr, found, bound - offset)
-        if not self.distinct:
+        if not self.inner_only:
             raise Unproved(f"the condition `{expr} < {bound}` concerns several axes")
         return None
 
@@ -216,7 +220,8 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
 def _split_fused_loops(
     exprs: Iterable[Expr], extents: dict[str, int], ranges: dict[str, Interval]
 ) -> tuple[dict[str, Expr], dict[str, int], dict[str, Interval]]:
-    """Loops that occur under `//` and `%` by constants, written as sums of digits: the substitution, and the digits' extents."""
+    """Loops that occur under `//` and `%` by constants in mixed radix: the substitution, the extents of the digits, and all
+    ranges."""
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     digit_ranges = dict(ranges)
