@@ -35,7 +35,7 @@ KEPT_APART = (
 )  # keys of a result that the standard table omits
 
 SEARCHING = ("ablation", "quality")  # these keep to --minutes
-SAVING = (*SEARCHING, "model")  # these keep what they find with --save
+SAVING = (*SEARCHING, "model", "cpu", "breadth")  # these keep what they find with --save
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--seeds", type=_positive_int, default=5, metavar="N", help="runs of each search of ablation (default 5)")
     p.add_argument("--best", metavar="DIR", help="with --schedule tuned: no search, but the schedules in DIR/*.json")
-    p.add_argument("--save", metavar="DIR", help="with --schedule tuned, ablation, quality, model: keep what is found in DIR")
+    p.add_argument("--save", metavar="DIR", help=f"{', '.join(SAVING)}: keep what is found in DIR, and a page of it")
     p.add_argument(
         "--seconds", type=_positive_float, metavar="S", help="to time a row for (default 2); quality: to search for (default 300)"
     )
@@ -97,8 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         chosen = select(modules, args.rows)
         threads = _threads(args.threads)
-        if args.schedule != "tuned" and (args.best or (args.save and not set(SAVING) & set(names))):
-            raise ValueError(f"--best and --save need --schedule tuned, not {args.schedule}")
+        if args.best and args.schedule != "tuned":
+            raise ValueError(f"--best needs --schedule tuned, not {args.schedule}")
+        if args.save and not set(SAVING) & set(names):
+            raise ValueError(f"--save is for {', '.join(SAVING)}, not {', '.join(names)}")
         if args.minutes is not None and not set(SEARCHING) & set(names):
             raise ValueError(f"--minutes is for {' and '.join(SEARCHING)}, not {', '.join(names)}")
         if args.best and not os.path.isdir(args.best):

@@ -8,6 +8,7 @@ Results are compared with the formula in float64, or int64, before anything is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 import tir
 from tir import te
 
-from . import peers
+from . import pages, peers
 from .options import Options
 from .runner import Effort, circumstances, race, ratios, warm
 
@@ -171,7 +172,38 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
         result[f"{name}_ms"] = timing.median * 1e3
         if name != "tir":
             result[f"of_{name}"] = ratios(timings["tir"], timing)[0]
+    if options.save:
+        folder = Path(options.save)
+        folder.mkdir(parents=True, exist_ok=True)
+        write(pages.remember(folder / "breadth.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
     yield {**result, "timings": {name: timing.as_json() for name, timing in timings.items()}}
+
+
+INTRODUCTION = """\
+# The default schedule on other kinds of programs
+
+Made by `python -m benchmarks breadth --rows all --threads 1,2 --save DIR`. Nothing is searched. Our kernel and its peers are
+called in turns in one process, with the same number of threads: `ms` and the ratios are medians; `x NAME` says how many times
+faster than it ours is.
+"""
+
+
+def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
+    """The page of all rows that were measured, by name of the row and number of threads."""
+    sections = [INTRODUCTION]
+    for threads in sorted({r["threads"] for r in kept.values()}):
+        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+        others = [name for name in ("numpy", "torch") if any(f"of_{name}" in r for r in results)]
+        compared = [f"of_{name}" for name in others]
+        rows = []
+        for r in results:
+            ratios_of = (f"{r[of]:.2f}" if of in r else "-" for of in compared)
+            rows.append([r["row"], r["dtype"], f"{r['tir_ms']:.3g}", *ratios_of])
+        means = [np.exp(np.mean(np.log([r[of] for r in results if of in r]))) for of in compared]
+        rows.append(["geometric mean", "", "", *(f"{mean:.2f}" for mean in means)])
+        sections.append(f"## {threads} thread{'s' * (threads > 1)}\n\n{pages.circumstances(results)}\n")
+        sections.append(pages.table(("row", "dtype", "ms", *(f"x {name}" for name in others)), rows) + "\n")
+    (folder / "breadth.md").write_text("\n".join(sections))
 
 
 def _numpy_call(program: Program, arrays: list[np.ndarray], out: np.ndarray) -> Callable[[], object]:

@@ -20,7 +20,7 @@ import numpy as np
 import tir
 from codegen.peak import copier
 
-from . import onnx_peer, peers, programs
+from . import onnx_peer, pages, peers, programs
 from .options import Options
 from .runner import Effort, Roof, Timing, circumstances, race, ratios, warm
 
@@ -122,7 +122,12 @@ def measure(row: str, options: Options) -> Iterator[dict[str, Any]]:
     timings = race(right, Effort(seconds=options.seconds, warm=warm(options.threads)))
     if "copy" in timings:
         timings["copy"] = timings["copy"].scaled(0.5)
-    yield {**result, **summary(timings, before.best(Roof.measure(options.threads, instance.dtype)), result)}
+    result |= summary(timings, before.best(Roof.measure(options.threads, instance.dtype)), result)
+    if options.save and options.schedule == "default":
+        folder = Path(options.save)
+        folder.mkdir(parents=True, exist_ok=True)
+        write(pages.remember(folder / "cpu.json", f"{row}/{options.threads}", {"row": row, **result}), folder)
+    yield result
 
 
 def checked(call: Callable[[], Any], outputs: Sequence[np.ndarray], check: Callable[[Any], Check]) -> Check:
@@ -257,6 +262,38 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
         cells = (str(r["threads"]), f"{_milliseconds(ours['median_s'])} ms", quartiles, speed, share, *compared, _goal(r))
         t.add_row(r["row"], *cells)
     return t
+
+
+INTRODUCTION = """\
+# The default schedule
+
+Made by `python -m benchmarks cpu --rows all --threads 1,2 --save DIR`. Nothing is searched: `tir.default_schedule` recognises the
+program by its structure, and formulas pick the tile sizes. It and its peers are called in turns in one process, float32, with the
+same number of threads; `ms` and the ratios are medians. `of roof` is the share of the measured peak of multiply-adds (fma) or of
+copying (copy), whichever is more; `x NAME` how many times faster than it, and `x best` than the fastest of them.
+"""
+
+
+def write(kept: dict[str, dict[str, Any]], folder: Path) -> None:
+    """The page of all rows that were measured, by name of the row and number of threads."""
+    sections = [INTRODUCTION]
+    for threads in sorted({r["threads"] for r in kept.values()}):
+        results = [kept[key] for row in ROWS if (key := f"{row}/{threads}") in kept]
+        others = [name for name in dict.fromkeys(name for r in results for name in r["ratios"]) if name != "copy"]
+        columns = ("row", "shape", "ms", "of roof", *(f"x {name}" for name in others), "x best")
+        cells = [_cells(r, others) for r in results]
+        sections.append(f"## {threads} thread{'s' * (threads > 1)}\n\n{pages.circumstances(results)}\n")
+        sections.append(pages.table(columns, cells) + "\n")
+    (folder / "cpu.md").write_text("\n".join(sections))
+
+
+def _cells(r: dict[str, Any], others: Sequence[str]) -> list[str]:
+    ratios = {name: r["ratios"][name]["ratio"] for name in others if name in r["ratios"]}
+    share = "copy" if r["shares"]["copy"] >= r["shares"]["fma"] else "fma"
+    compared = [f"{ratios[name]:.2f}" if name in ratios else "-" for name in others]
+    best = f"{min(ratios.values()):.2f}" if ratios else "-"
+    milliseconds = _milliseconds(r["contenders"]["tir"]["median_s"])
+    return [r["row"], ",".join(map(str, r["shape"])), milliseconds, f"{r['shares'][share]:.0%} {share}", *compared, best]
 
 
 CAPTION = "x NAME: how many times faster than it, copy moving as many bytes as the parameters have; of roof: of the best moment"
