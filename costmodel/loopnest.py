@@ -1,6 +1,6 @@
 """A scheduled program as cost models see it: its statements, the loops around each, and what each accesses.
 
-All numbers are integers, or integers with a formula (`tir.arith.size.Size`) where the program is that of a sketch; so one
+All numbers are integers, or symbolic integers (`tir.arith.symbolic.SymbolicInt`) where the program is that of a sketch; so one
 description serves a single program and a whole population.
 """
 
@@ -13,9 +13,10 @@ from itertools import takewhile
 from typing import Any
 
 from tir import dtypes
-from tir.arith.affine import polynomial
-from tir.arith.simplify import ranges_of, simplify
-from tir.arith.size import formula, lesser, told, vanishing
+from tir.arith.bounds import ranges_of
+from tir.arith.polynomial import polynomial
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import choice_to_int, formula, may_be_zero, symbolic_min
 from tir.ir import (
     COMPARISONS,
     LOGICAL,
@@ -249,7 +250,7 @@ def _loop(x: For, extent: int, reduce: bool, written: str) -> Loop:
     """A loop around a statement that writes the buffer `written`."""
 
     def asked(key: str, default: object, tell: Callable[[Any], int]) -> int:
-        return told(annotation(x.annotations, key, default), tell)
+        return choice_to_int(annotation(x.annotations, key, default), tell)
 
     return Loop(
         x.name, extent, x.kind, reduce, x.thread,
@@ -290,12 +291,12 @@ def _terms(index: Expr, places: Mapping[str, int], extents: tuple[int, ...], siz
         parts = _parts(monomial[0], places, extents) if len(monomial) == 1 else None
         if parts is None:
             names = [v for a in monomial for v in sorted(variables(a)) if v in places]
-            result += [Term(places[name], 1, lesser(size, extents[places[name]])) for name in names]
+            result += [Term(places[name], 1, symbolic_min(size, extents[places[name]])) for name in names]
             continue
         for part in parts:
             coefficient = abs(c) * part.coefficient
             # A loop that stands still in some rows has one value there.
-            reach = (part.reach - 1) * lesser(1, coefficient) + 1 if vanishing(coefficient) else part.reach
+            reach = (part.reach - 1) * symbolic_min(1, coefficient) + 1 if may_be_zero(coefficient) else part.reach
             result.append(Term(part.loop, coefficient, reach))
     return result, offset
 
@@ -320,11 +321,11 @@ def _parts(atom: Expr, places: Mapping[str, int], extents: tuple[int, ...]) -> l
 
 
 def _divided(t: Term, c: int) -> Term:
-    return Term(t.loop, -(-t.coefficient // c), lesser(t.reach, t.coefficient * (t.reach - 1) // c + 1))
+    return Term(t.loop, -(-t.coefficient // c), symbolic_min(t.reach, t.coefficient * (t.reach - 1) // c + 1))
 
 
 def _remaining(t: Term, c: int) -> Term:
-    return Term(t.loop, t.coefficient % c, lesser(t.reach, -(-c // t.coefficient)))
+    return Term(t.loop, t.coefficient % c, symbolic_min(t.reach, -(-c // t.coefficient)))
 
 
 # Of a binary operation what Ansor names it, after the kind of its operands.

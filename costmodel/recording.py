@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tir.arith.points import ON_NUMBERS
-from tir.arith.size import Formula, formula
+from tir.arith.enumeration import PYTHON_OPERATORS
+from tir.arith.symbolic import Formula, formula
 
 BLOCK = 64  # rows that a step is done for at a time
 
@@ -76,8 +76,8 @@ class Recorder:
         return Number(self, self._step(_COLUMN, n))
 
     def number(self, value: int) -> Value:
-        """An integer, by its formula if it has one (`tir.arith.size.Size`); floats hold integers below 2^52 and their quotients
-        exactly."""
+        """An integer, by its formula if it has one (`tir.arith.symbolic.SymbolicInt`); floats hold integers below 2^52 and their
+        quotients exactly."""
         return self._formula(formula(value))
 
     def _formula(self, f: Formula) -> Value:
@@ -152,7 +152,7 @@ class Recorder:
 def _plain(op: str, a: Plain, b: Plain) -> Plain:
     if op not in OPERATIONS:
         raise ValueError(f"there is no operation {op!r}; there are: {', '.join(OPERATIONS)}")
-    return a / b if op == "/" else ON_NUMBERS[op](a, b)
+    return a / b if op == "/" else PYTHON_OPERATORS[op](a, b)
 
 
 # --- functions of recorded numbers, or of plain ones ---------------------------------------------------------------------

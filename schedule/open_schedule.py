@@ -7,8 +7,8 @@
         s.annotate(k, "pragma_auto_unroll_max_step", s.choose("unroll", (0, 16, 64)))
         s.branch("threads", {"alone": lambda s: None, "shared": lambda s: s.parallel(i_0)})
 
-An open number is an integer that remembers its column (`tir.arith.size.Size`): it can be computed with, and given to any
-primitive. Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be
+An open number is an integer that remembers its column (`tir.arith.symbolic.SymbolicInt`): it can be computed with, and given to
+any primitive. Until a row says otherwise it has a stand-in, 1 for a tile size and the first option of a choice. Nothing may be
 concluded from stand-ins: the steps have to be legal with all numbers. With `at_seed` every number is its seed instead, of a
 branch only the run that the seed picks is taken, and what comes out is a plain schedule.
 """
@@ -25,7 +25,7 @@ import numpy as np
 
 from tir import dtypes
 from tir.arith.simplify import simplify
-from tir.arith.size import Chosen, Size, columns_of, formula
+from tir.arith.symbolic import SymbolicChoice, SymbolicInt, columns_of, formula
 from tir.ir import Axis, Block, Const, For, Iter, PrimFunc, Var
 from tir.traverse import blocks, loops, stores, variables, walk_stmts
 
@@ -252,7 +252,7 @@ class OpenSchedule(Schedule):
             columns = tuple(range(self.columns, self.columns + count))
             self.columns += count
             self._seeds |= zip(columns, seed or (), strict=seed is not None)
-            lengths = [Size.column(1, c) for c in columns]
+            lengths = [SymbolicInt.column(1, c) for c in columns]
         self.tiles.append(Tile(block=block, axis=axis, columns=columns, **described))
         self.lengths[block, axis] = lengths
         return list(lengths)
@@ -267,7 +267,7 @@ class OpenSchedule(Schedule):
         column = self._column(Choice(name, 0, values if numbers else tuple(range(len(values))), **about))
         if seed is not None:
             self._seeds[column] = seed if numbers else values.index(seed)
-        return Size.column(values[0], column) if numbers else Chosen.of(Size.column(0, column), values)
+        return SymbolicInt.column(values[0], column) if numbers else SymbolicChoice.of(SymbolicInt.column(0, column), values)
 
     def at_most(self, most: int, *numbers: int) -> None:
         """Have the product of some open choices be at most so much in every row; the first ones give way."""
@@ -459,17 +459,21 @@ class OpenSchedule(Schedule):
 
 
 def _is_open(value: Any) -> bool:
-    return any(isinstance(v, Size) for v in leaves(value))
+    return any(isinstance(v, SymbolicInt) for v in leaves(value))
 
 
 def _stand_in(value: Any) -> Any:
     """A plain value for an open one."""
-    return value.values[int(value)] if isinstance(value, Chosen) else int(value) if isinstance(value, Size) else value
+    if isinstance(value, SymbolicChoice):
+        return value.values[int(value)]
+    return int(value) if isinstance(value, SymbolicInt) else value
 
 
 def _hole(value: Any) -> Any:
     """A hole for an open value."""
-    return Hole(value.formula, value.values if isinstance(value, Chosen) else ()) if isinstance(value, Size) else value
+    if isinstance(value, SymbolicInt):
+        return Hole(value.formula, value.values if isinstance(value, SymbolicChoice) else ())
+    return value
 
 
 def extent(it: Iter) -> int:

@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from tir.arith.size import Chosen, Formula, Size, columns_of, value_of
+from tir.arith.symbolic import Formula, SymbolicChoice, SymbolicInt, columns_of, evaluate_formula
 from tir.ir import Block, PrimFunc
 
 from .loop_positions import with_loop_names
@@ -30,7 +30,7 @@ from .trace import Step, Trace
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An open argument of a step: a formula over the columns of a row (see `tir.arith.size`); with `values`, the one of these
+    """An open argument of a step: a formula over the columns of a row (see `tir.arith.symbolic`); with `values`, the one of these
     whose number the formula gives."""
 
     formula: Formula
@@ -38,11 +38,11 @@ class Hole:
 
     def filled(self, number: Callable[[int], int]) -> Any:
         """What stands there, given the number of each column."""
-        found = value_of(self.formula, number)
+        found = evaluate_formula(self.formula, number)
         if not self.values:
             return found
         value = self.values[found % len(self.values)]
-        return Chosen.of(found, self.values) if isinstance(found, Size) and type(value) is not int else value
+        return SymbolicChoice.of(found, self.values) if isinstance(found, SymbolicInt) and type(value) is not int else value
 
 
 @dataclass(frozen=True, slots=True)

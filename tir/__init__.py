@@ -79,7 +79,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `tir.verify` and `tir.simplify` the functions: importing a submodule would otherwise put the module there."""
+    """Keeps `tir.verify` the function: importing the subpackage would otherwise put the module there."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _NAMES and isinstance(value, ModuleType)):

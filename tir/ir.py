@@ -421,7 +421,9 @@ def const(value, dtype: str | None = None) -> Const:
     low, high = dtypes.limits(dtype)
     if not low <= value <= high:
         raise TypeError(f"{value!r} does not fit {dtype} ({low} .. {high})")
-    return Const(+value if isinstance(value, int) else int(value), dtype)  # + makes a bool an int, and leaves a `Size` alone
+    return Const(
+        +value if isinstance(value, int) else int(value), dtype
+    )  # + makes a bool an int, and leaves a `SymbolicInt` alone
 
 
 def as_expr(value, dtype: str | None = None) -> Expr:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tir.arith.affine import Interval
-from tir.arith.points import distinct, evaluate
+from tir.arith.enumeration import distinct_rows, evaluate
+from tir.arith.intervals import Interval
 from tir.ir import Expr
 from tir.memory import WARP
 from tir.traverse import variables
@@ -51,7 +51,7 @@ def ways(access: Access, kernel: DeviceFunction, ranges: Mapping[str, Interval])
             return 1
         first = np.broadcast_to(offset * access.size // WORD, thread.shape)
         wanted = np.stack(np.broadcast_arrays(group[:, None], first[:, None] + words), axis=-1).reshape(-1, 2)
-        different, _ = distinct(wanted)
+        different, _ = distinct_rows(wanted)
         bank = different[:, 0] * BANKS + different[:, 1] % BANKS
         worst = max(worst, int(np.unique(bank, return_counts=True)[1].max()))
     return worst

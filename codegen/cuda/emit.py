@@ -15,8 +15,10 @@ from math import prod
 
 from schedule.machine import STATIC_SHARED
 from tir import dtypes
-from tir.arith.affine import Interval, polynomial
-from tir.arith.simplify import extent_range, simplify
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import polynomial
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Block,

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 
 from tir import dtypes
-from tir.arith.affine import Interval, Polynomial, coefficient, polynomial
-from tir.arith.simplify import bounds, simplify, wraps
+from tir.arith.bounds import bounds
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial, coefficient, polynomial
+from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.memory import SHARED
 from tir.traverse import substitute, variables

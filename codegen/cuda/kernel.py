@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tir import dtypes
-from tir.arith.points import evaluate
+from tir.arith.enumeration import evaluate
 from tir.ir import Buffer, PrimFunc
 
 from ..arguments import ArgumentError, checked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tir import dtypes
-from tir.arith.affine import Interval, Polynomial, bounds, polynomial, to_expr
+from tir.arith.intervals import Interval, polynomial_bounds
+from tir.arith.polynomial import Polynomial, polynomial, to_expr
 from tir.arith.simplify import simplify, wraps
 from tir.ir import Binary, Const, Expr, Stmt, Unary, Var
 from tir.traverse import rewrite, variables
@@ -34,7 +35,7 @@ def _cells(p: Polynomial, c: int, ranges: dict[str, Interval]) -> tuple[Polynomi
     for g in sorted((d for d in range(2, c + 1) if c % d == 0), reverse=True):
         coarse = {m: k // g for m, k in p.items() if k % g == 0}
         fine = {m: k for m, k in p.items() if k % g}
-        low, high = bounds(fine, ranges)
+        low, high = polynomial_bounds(fine, ranges)
         if coarse and fine and low is not None and high is not None and low >= 0 and high < g:
             return coarse, fine, g
     return None, {}, 1

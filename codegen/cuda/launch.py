@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tir.arith.points import evaluate
+from tir.arith.enumeration import evaluate
 from tir.ir import Call, Const, Evaluate, For, If, Seq, Stmt
 
 from .program import LAUNCH, Program

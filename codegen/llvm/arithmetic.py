@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tir import dtypes
-from tir.arith.affine import polynomial, to_expr
-from tir.arith.simplify import bounds, simplify, wraps
+from tir.arith.bounds import bounds
+from tir.arith.polynomial import polynomial, to_expr
+from tir.arith.simplify import simplify, wraps
 from tir.ir import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tir.traverse import loads, walk
 

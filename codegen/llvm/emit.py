@@ -13,7 +13,9 @@ from math import prod
 from typing import assert_never
 
 from tir import dtypes
-from tir.arith.simplify import extent_range, prove, wraps
+from tir.arith.bounds import extent_range
+from tir.arith.prove import prove
+from tir.arith.simplify import wraps
 from tir.ir import (
     Allocate,
     Binary,

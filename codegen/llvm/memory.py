@@ -7,7 +7,8 @@ from functools import partial
 from math import gcd
 
 from tir import dtypes
-from tir.arith.affine import Interval, Polynomial, add, multiply, polynomial, to_expr
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial, add, multiply, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
 from tir.traverse import walk

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tir import dtypes
-from tir.arith.affine import Monomial, Polynomial
+from tir.arith.polynomial import Monomial, Polynomial
 from tir.ir import Load, Store, Var
 
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tir.arith.affine import Interval, Polynomial
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial
 from tir.ir import Expr, Kind, Stmt
 from tir.traverse import variables
 

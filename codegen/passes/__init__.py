@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tir.arith.simplify import simplify_tree
+from tir.arith.statements import simplify_tree
 from tir.ir import Const, For, Kind, PrimFunc, Stmt
 from tir.traverse import map_statements, substitute
 

@@ -7,8 +7,9 @@ from math import prod
 
 from tir.analysis.regions import accessed, clip, union
 from tir.analysis.written import self_contained
-from tir.arith.affine import Interval
-from tir.arith.simplify import extent_range, simplify
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Buffer,

@@ -9,9 +9,12 @@ from math import lcm, prod
 import numpy as np
 
 from tir.analysis.around import accesses
-from tir.arith.affine import Interval, Monomial, Polynomial, add, bounds, polynomial, remainder, scale, to_expr
-from tir.arith.points import distinct, evaluate, grid
-from tir.arith.simplify import extent_range, simplify
+from tir.arith.bounds import extent_range
+from tir.arith.division import remainder
+from tir.arith.enumeration import distinct_rows, evaluate, grid
+from tir.arith.intervals import Interval, polynomial_bounds
+from tir.arith.polynomial import Monomial, Polynomial, add, polynomial, scale, to_expr
+from tir.arith.simplify import simplify
 from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, Region, Seq, Stmt, Store, annotation
 from tir.memory import SHARED
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
@@ -89,7 +92,7 @@ def _last(walk: Walk, index: Expr) -> int | None:
     moving = {name: (0, None if n is None else n - 1) for name, n in walk.moving.items() if name not in walk.threads}
     ranges = {**walk.ranges, **moving}
     terms = polynomial(simplify(index, ranges))
-    _, last = bounds(terms, ranges)
+    _, last = polynomial_bounds(terms, ranges)
     multiple = lcm(*(int(m[0].b.value) for m in terms if _is_quotient(m)))  # type: ignore[attr-defined]
     p: Polynomial = {}
     for m, k in terms.items():
@@ -104,7 +107,7 @@ def _last(walk: Walk, index: Expr) -> int | None:
         q = polynomial(simplify(guard.b - guard.a - 1, ranges))
         for m, k in p.items():
             if m and k * q.get(m, 0) < 0:
-                _, high = bounds(add(scale(p, abs(q[m])), q, abs(k)), ranges)
+                _, high = polynomial_bounds(add(scale(p, abs(q[m])), q, abs(k)), ranges)
                 if high is not None:
                     high //= multiple * abs(q[m])
                     last = high if last is None else min(last, high)
@@ -143,12 +146,12 @@ def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Int
         for writes, fixed, points in sets:
             if not writes:
                 have = written.get(fixed)
-                if have is None or len(distinct(np.concatenate([have, points]))[0]) > len(have):
+                if have is None or len(distinct_rows(np.concatenate([have, points]))[0]) > len(have):
                     return False
         for writes, fixed, points in sets:
             if writes:
                 old = written.get(fixed)
-                written[fixed] = distinct(points if old is None else np.concatenate([old, points]))[0]
+                written[fixed] = distinct_rows(points if old is None else np.concatenate([old, points]))[0]
     return True
 
 
@@ -225,7 +228,7 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
         raise GPUError(f"`{buffer.name}` in local memory is indexed differently by threads in different statements, so that a "
                        f"thread may read what another wrote; {hint}")  # fmt: skip
     finite = [x for x in offsets if x is not None]
-    touched = distinct(np.concatenate(finite))[0] if len(finite) == len(offsets) else None
+    touched = distinct_rows(np.concatenate(finite))[0] if len(finite) == len(offsets) else None
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
     if single or self_contained(body, buffer, ranges):
         return
@@ -246,7 +249,7 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
         return None
     values = grid(counts)
     columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
-    return distinct(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
+    return distinct_rows(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
 def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
@@ -265,7 +268,7 @@ def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> b
     if threads == 1 or not starts or threads * len(offsets) > POINTS:
         return threads == 1
     elements = (np.stack(starts, 1)[:, None, :] + offsets[None, :, :]).reshape(-1, len(starts))
-    return len(distinct(elements)[0]) == len(elements)
+    return len(distinct_rows(elements)[0]) == len(elements)
 
 
 def fold_gaps(func: PrimFunc, target) -> PrimFunc:
@@ -290,8 +293,8 @@ def _fold(body: Stmt, name: str, d: int, ranges: Mapping[str, Interval]) -> Stmt
     strides = sorted({abs(c) for p, _ in found for m, c in p.items() if m} - {1})
     for stride in reversed(strides):
         split = [(*_halves(p, stride), inner) for p, inner in found]
-        lows = [bounds(low, inner) for _, low, inner in split]
-        highs = [bounds(high, inner) for high, _, inner in split]
+        lows = [polynomial_bounds(low, inner) for _, low, inner in split]
+        highs = [polynomial_bounds(high, inner) for high, _, inner in split]
         if any(None in x for x in (*lows, *highs)) or any(a < 0 or b >= stride for a, b in lows) or any(a < 0 for a, _ in highs):  # type: ignore[operator]
             continue
         width, count = 1 + max(b for _, b in lows), 1 + max(b for _, b in highs) // stride  # type: ignore[operator, type-var]

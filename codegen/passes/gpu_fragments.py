@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from math import prod
 
 from tir import dtypes
-from tir.arith.affine import Interval, coefficient, polynomial, to_expr
-from tir.arith.simplify import extent_range, simplify
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import coefficient, polynomial, to_expr
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Binary,

@@ -14,8 +14,8 @@ from math import prod
 from typing import TypeGuard
 
 from tir.analysis.around import accesses
-from tir.arith.affine import Interval
-from tir.arith.simplify import extent_range
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
 from tir.ir import (
     Const,
     Evaluate,

@@ -21,9 +21,11 @@ from math import lcm, prod
 import numpy as np
 
 from tir.analysis.around import accesses
-from tir.arith.affine import Interval, Polynomial, polynomial, to_expr
-from tir.arith.points import distinct, evaluate, grid
-from tir.arith.simplify import extent_range, simplify
+from tir.arith.bounds import extent_range
+from tir.arith.enumeration import distinct_rows, evaluate, grid
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial, polynomial, to_expr
+from tir.arith.simplify import simplify
 from tir.ir import (
     Allocate,
     Binary,
@@ -242,7 +244,7 @@ def _conflict(a: Access, b: Access) -> bool:
         (fixed_a, points_a), (fixed_b, points_b) = a.walk.in_turn(turns, alone), b.walk.in_turn(turns, alone)
     if points_a is None or points_b is None or fixed_a != fixed_b:
         return True
-    rows, place = distinct(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
+    rows, place = distinct_rows(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
     thread = np.concatenate([points_a[:, -1], points_b[:, -1]])
     n = len(points_a)
 
@@ -320,4 +322,4 @@ def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = (
     columns += [np.broadcast_to(evaluate(to_expr(rest), values), total) for rest in offsets]
     x, y, z = (values[t] for t in w.threads)
     columns.append(x + w.block[0] * (y + w.block[1] * z))
-    return tuple(fixed), distinct(np.stack(columns, 1)[holds])[0]
+    return tuple(fixed), distinct_rows(np.stack(columns, 1)[holds])[0]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tir.arith.affine import Interval, add, bounds, coefficient, constant, excess, scale, split_terms, to_expr
-from tir.arith.simplify import assuming, extent_range, least_of, prove, simplify, simplify_tree, wraps
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval, polynomial_bounds
+from tir.arith.polynomial import add, coefficient, constant, excess, scale, split_terms, to_expr
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify, wraps
+from tir.arith.statements import drop_implied_conditions, min_operands, simplify_tree
 from tir.ir import (
     Allocate,
     Binary,
@@ -50,7 +54,7 @@ def clip_loops(func: PrimFunc, target) -> PrimFunc:
                 inside = {**ranges, var.name: extent_range(extent, ranges)}
                 new_body = visit(body, inside, inner_lanes)
                 if extent is not s.extent:
-                    new_body = assuming(new_body, inside, loop_facts(s.with_(extent=extent)))
+                    new_body = drop_implied_conditions(new_body, inside, loop_facts(s.with_(extent=extent)))
                 return s.with_(extent=extent, body=new_body)
             case _:
                 return map_statements(s, lambda c: visit(c, ranges, lanes))
@@ -69,7 +73,7 @@ def _pure(condition: Expr) -> bool:
 
 def loop_facts(loop: For) -> list[Expr]:
     """What holds in a loop because of its extent, beyond the range of its variable: min(16, n - i * 16) is two bounds."""
-    return [Binary("<", loop.var, part) for part in least_of(loop.extent) if not isinstance(part, Const)]
+    return [Binary("<", loop.var, part) for part in min_operands(loop.extent) if not isinstance(part, Const)]
 
 
 def _common_guards(s: Stmt) -> list[Expr]:
@@ -102,7 +106,7 @@ def _limit(condition: Expr, name: str, inner: Ranges, outer: Ranges) -> Expr | N
         return None
     _, rest = split_terms(p, {name})
     moving, fixed = split_terms(rest, inner)
-    low, _ = bounds(moving, {**outer, **inner})
+    low, _ = polynomial_bounds(moving, {**outer, **inner})
     if low is None:
         return None
     bound = scale(add(fixed, constant(low)), -1)  # factor * v <= bound, so that there are bound // factor + 1
@@ -136,7 +140,7 @@ def version_guards(func: PrimFunc, target) -> PrimFunc:
 
 
 def _versioned(test: Expr, body: Stmt, ranges: Ranges) -> Stmt:
-    fast = simplify_tree(assuming(body, ranges, conjuncts(test)), ranges)
+    fast = simplify_tree(drop_implied_conditions(body, ranges, conjuncts(test)), ranges)
     verdict = simplify(test, ranges)
     if isinstance(verdict, Const):
         return fast if verdict.value else body  # type: ignore[return-value]
@@ -197,7 +201,7 @@ def _worst_case(condition: Expr, tile: Ranges, ranges: Ranges) -> Expr | None:
     if p is None:
         return None
     moving, fixed = split_terms(p, tile)
-    _, high = bounds(moving, {**ranges, **tile})
+    _, high = polynomial_bounds(moving, {**ranges, **tile})
     if high is None:
         return None
     bound = 1 - high - fixed.pop((), 0)

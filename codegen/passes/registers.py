@@ -6,8 +6,10 @@ import itertools
 from dataclasses import dataclass, field
 
 from tir.analysis.around import accesses
-from tir.arith.affine import Interval, Polynomial, add, as_constant, multiply, polynomial
-from tir.arith.simplify import extent_range, prove
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial, add, as_constant, multiply, polynomial
+from tir.arith.prove import prove
 from tir.ir import (
     Allocate,
     Binary,

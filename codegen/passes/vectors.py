@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir import dtypes
-from tir.arith.simplify import simplify_tree
+from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 from tir.traverse import fresh, map_statements, names, substitute, walk
 

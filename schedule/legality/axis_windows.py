@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tir.arith.affine import Ranges, add, as_constant, constant, linear, polynomial, to_expr
-from tir.arith.digits import counts_once
-from tir.arith.simplify import prove, ranges_of, simplify
-from tir.arith.size import lesser
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Ranges
+from tir.arith.iter_map import counts_once
+from tir.arith.polynomial import add, as_constant, constant, linear, polynomial, to_expr
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import symbolic_min
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.traverse import stores, substitute, variables
 
@@ -91,7 +94,7 @@ def _window(it: Iter, terms: Sequence[IterTerm], bounds: Sequence[PredicateBound
             if not scale:
                 raise Unproved(f"the condition `{x.loops} < {x.bound}` is not one on the leading part of `{name}`")
             if x.bound * scale < reach:
-                reach = lesser(reach, x.bound * scale)
+                reach = symbolic_min(reach, x.bound * scale)
                 if n >= inner:
                     cuts.append((simplify(substitute(x.loops, zeros), ranges), scale if first < inner else 0, x.bound))
         if n < inner:
@@ -143,7 +146,7 @@ def covered_windows(block: Block, outer: Sequence[For], inner: Sequence[For]) ->
             reach *= term.extent
             for x, _, scale in due:
                 if scale:
-                    reach = lesser(reach, x.bound * scale)
+                    reach = symbolic_min(reach, x.bound * scale)
                     used.append(x.loops)
         start_at = simplify(substitute(it.binding, zeros), ranges)
         result[it.var.name] = Window(start_at, Const(reach, it.extent.dtype))
@@ -175,7 +178,7 @@ def need_distinct(block: Block, inner: Sequence[For], outer: Sequence[For]) -> N
             reach = reach - 1 + term.coefficient * (term.extent - 1) + 1
             for x, first, scale in due:
                 if scale and first == 0:
-                    reach = lesser(reach, (x.bound - 1) * scale + 1)
+                    reach = symbolic_min(reach, (x.bound - 1) * scale + 1)
 
 
 def axes_with_own_loop(block: Block, loops: Iterable[For]) -> dict[str, For]:

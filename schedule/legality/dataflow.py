@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 
-from tir.arith.affine import Interval, Ranges
-from tir.arith.simplify import ranges_of
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Interval, Ranges
 from tir.ir import Allocate, Block, Buffer, Const, For, If, Kind, Let, Load, Node, PrimFunc, Region, Seq, Stmt, Store
 from tir.nearest import did_you_mean
 from tir.traverse import children, loads, walk

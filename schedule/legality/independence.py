@@ -20,8 +20,8 @@ from tir.analysis.dependence import (
     units,
     units_sharing_buffers,
 )
-from tir.arith.affine import polynomial, split_terms, to_expr
-from tir.arith.points import told_apart
+from tir.arith.enumeration import injective_on_grid
+from tir.arith.polynomial import polynomial, split_terms, to_expr
 from tir.arith.simplify import wraps
 from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
 from tir.traverse import loops, substatements, variables, walk_stmts
@@ -154,4 +154,4 @@ def apart(path: list[Stmt]) -> bool:
     if len(counts) < len(used) or any(wraps(e) for e in moving):
         return False
     # Loops around are at the same iteration for both instances.
-    return told_apart([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, POINTS)
+    return injective_on_grid([loop.name], [*moving, *map(Var, variables(*moving) - below)], counts, POINTS)

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tir.arith.affine import Interval, excess, polynomial, to_expr
-from tir.arith.digits import cuts, in_digits
-from tir.arith.simplify import ranges_of, simplify
-from tir.arith.size import single
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Interval
+from tir.arith.iter_map import lower_factors, split_variable
+from tir.arith.polynomial import excess, polynomial, to_expr
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import is_one
 from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.traverse import substitute, variables
 
@@ -98,7 +100,7 @@ def iter_map(
         found, constants[name] = reader.coefficients(bindings[name], f"`{name}` = `{it.binding}`")
         terms[name] = reader.terms(name, found)
     for d, size in parts.items():
-        if not single(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
+        if not is_one(size) and _loop_of(d) in placing and d not in reader.owner and reader.matters(d):
             raise _repeated(_loop_of(d), block)
     bounds: dict[str, list[PredicateBound]] = {name: [] for name in terms}
     for expr, bound in conditions:
@@ -130,7 +132,7 @@ def _need_roles(
         if type(x.extent) is not Const and x.name not in counting:
             raise Unproved(f"the extent of `{x.name}` is not a constant")
     for x in loops:
-        if type(x.extent) is Const and single(x.extent.value):
+        if type(x.extent) is Const and is_one(x.extent.value):
             continue
         if x.name in reducing and x.name not in inside:
             raise Unproved(f"`{x.name}` is a loop of the reduction", f"choose a place outside of `{x.name}`")
@@ -183,7 +185,7 @@ class _BindingReader:
         """The terms of an iteration variable by ascending coefficient; the variable becomes their owner."""
         result = []
         for d, factor in sorted(found.items(), key=lambda item: (item[1], self.sizes[item[0]])):
-            if single(self.sizes[d]):
+            if is_one(self.sizes[d]):
                 continue
             if self.owner.setdefault(d, name) != name and self.matters(d):
                 raise Unproved(f"`{self.owner[d]}` and `{name}` move together")
@@ -198,7 +200,7 @@ class _BindingReader:
             if self.inner_only:
                 return None
             raise
-        found = {d: c for d, c in found.items() if not single(self.sizes[d])}
+        found = {d: c for d, c in found.items() if not is_one(self.sizes[d])}
         owners = {self.owner.get(d) for d in found}
         owner = owners.pop() if len(owners) == 1 else None
         if owner is not None:
@@ -225,13 +227,13 @@ def _split_fused_loops(
     mapping: dict[str, Expr] = {}
     names: dict[str, int] = {}
     digit_ranges = dict(ranges)
-    for f, steps in cuts(exprs).items():
+    for f, steps in lower_factors(exprs).items():
         if f not in extents:
             continue
         edges = [1, *(s for s in steps if s < extents[f]), extents[f]]
         if any(b % a for a, b in pairwise(edges)):
             continue
-        parts, mapping[f] = in_digits(Var(f), edges[:-1])
+        parts, mapping[f] = split_variable(Var(f), edges[:-1])
         for part, (low, high) in zip(parts, pairwise(edges), strict=True):
             names[part.name] = high // low
             digit_ranges[part.name] = (0, high // low - 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tir.analysis.regions import accessed
 from tir.analysis.written import self_contained
-from tir.arith.simplify import prove, ranges_of
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
 from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import stores, walk_stmts
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tir import dtypes
-from tir.arith.points import ON_NUMBERS
+from tir.arith.enumeration import PYTHON_OPERATORS
 from tir.ir import COMPARISONS, LOGICAL, Binary, Block, Cast, Const, Expr, Let, Load, Select, Seq, Stmt, Store, Unary, Var
 from tir.traverse import loads, map_children, rewrite, substitute, variables, walk
 
@@ -237,8 +237,8 @@ def _value(e: Expr, env: Mapping[str, float]) -> float:
             return -_value(a, env) if op == "neg" else not _value(a, env)
         case Select(c, a, b):
             return _value(a, env) if _value(c, env) else _value(b, env)
-        case Binary(op, a, b) if op in ON_NUMBERS and op not in ("//", "%"):
-            return ON_NUMBERS[op](_value(a, env), _value(b, env))
+        case Binary(op, a, b) if op in PYTHON_OPERATORS and op not in ("//", "%"):
+            return PYTHON_OPERATORS[op](_value(a, env), _value(b, env))
     raise ScheduleError(
         f"`{e}` in a reduction of several values is not understood",
         hint="operations are + - * / min max, comparisons, T.Select and T.Cast",

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from tir.analysis.around import accesses
 from tir.analysis.regions import accessed
-from tir.arith.affine import Interval, Ranges
-from tir.arith.simplify import prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Interval, Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, Iter, Kind, Let, Region, Stmt, Store, Var, conjuncts
 from tir.traverse import stores, substatements, substitute, variables, walk_stmts
 

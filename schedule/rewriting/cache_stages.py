@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tir.analysis.regions import block_regions
-from tir.arith.affine import UNBOUNDED, Interval, Ranges
-from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import UNBOUNDED, Interval, Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Let, Load, Node, Seq, Stmt, Store, Var, conjunction, conjuncts
 from tir.memory import SCOPES
 from tir.nearest import did_you_mean, no_such

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from tir.arith.affine import Interval, Ranges
-from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Interval, Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, Store, Var, conjunction, nest
 from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tir.arith.affine import Interval, Polynomial, polynomial
-from tir.arith.digits import cuts, in_digits
-from tir.arith.simplify import extent_range, prove, simplify
-from tir.arith.size import single
+from tir.arith.bounds import extent_range
+from tir.arith.intervals import Interval
+from tir.arith.iter_map import lower_factors, split_variable
+from tir.arith.polynomial import Polynomial, polynomial
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import is_one
 from tir.ir import Binary, Const, Expr, PrimFunc, Var, as_index
 from tir.script import ScriptError
 from tir.script import tir as namespace
@@ -183,7 +186,7 @@ def _parts(number: Expr, terms: Terms, sizes: Mapping[str, Expr]) -> dict[str, E
     """Each variable of a sum from its value."""
     found: dict[str, Expr] = {}
     for name, weight in terms:
-        quotient = number if single(weight) else number // weight
+        quotient = number if is_one(weight) else number // weight
         found[name] = quotient if name == terms[-1][0] else quotient % sizes[name]
     return found
 
@@ -201,7 +204,7 @@ def _cut(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, 
     """Numbers cut into digits where the outputs divide them: the digits by name, and the numbers in terms of them."""
     digits: dict[str, _Digit] = {}
     numbers: dict[str, Expr] = {}
-    weights = cuts(outputs)
+    weights = lower_factors(outputs)
     for name, size in sizes.items():
         edges = [1, *weights.get(name, ())]
         strange = next(((a, b) for a, b in pairwise(edges) if b % a), None)
@@ -212,7 +215,7 @@ def _cut(sizes: Mapping[str, Expr], outputs: Sequence[Expr]) -> tuple[dict[str, 
             )
         top = simplify((size + (edges[-1] - 1)) // edges[-1])
         counts: list[Expr] = [*(Const(b // a, size.dtype) for a, b in pairwise(edges)), top]
-        parts, numbers[name] = in_digits(Var(name), edges)
+        parts, numbers[name] = split_variable(Var(name), edges)
         for digit, weight, count in zip(parts, edges, counts, strict=True):
             digits[digit.name] = _Digit(name, weight, count)
     return digits, numbers

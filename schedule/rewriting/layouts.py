@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from tir.arith.affine import Ranges
-from tir.arith.simplify import ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Ranges
+from tir.arith.simplify import simplify
 from tir.ir import (
     TRUE,
     Allocate,

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
-from tir.arith.affine import Interval, Ranges
-from tir.arith.simplify import extent_range, prove, ranges_of, simplify
+from tir.arith.bounds import extent_range, ranges_of
+from tir.arith.intervals import Interval, Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Expr, For, PrimFunc, Seq, Stmt, conjunction, conjuncts
 from tir.traverse import map_children, map_statements, substitute, variables, walk_stmts
 

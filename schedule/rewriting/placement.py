@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tir.analysis.regions import Regions, hull
-from tir.arith.affine import Interval, Ranges, linear, polynomial
-from tir.arith.simplify import bounds, extent_range, prove, simplify
-from tir.arith.size import fixed, less, lesser
+from tir.arith.bounds import bounds, extent_range
+from tir.arith.intervals import Interval, Ranges
+from tir.arith.polynomial import linear, polynomial
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import is_fixed, symbolic_less, symbolic_min
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Range, Stmt, Var, conjunction, nest
 from tir.traverse import stores
 
@@ -67,19 +70,19 @@ def _cut(window: Window, extent: Expr, ranges: Ranges, exact: bool) -> Window:
     if size is None or reach is None:
         return window
     dtype = extent.dtype
-    if type(window.extent) is Const and type(extent) is Const and not fixed(reach):
+    if type(window.extent) is Const and type(extent) is Const and not is_fixed(reach):
         # Where it covers the domain, it starts at 0; one with limits is a part, and covers the domain only if there is no other.
         part = exact or bool(window.limits)
-        from_0 = window.start if part else simplify(window.start * Const(less(reach, size), dtype), ranges)
-        return Window(from_0, Const(lesser(reach, size), dtype), window.limits)
+        from_0 = window.start if part else simplify(window.start * Const(symbolic_less(reach, size), dtype), ranges)
+        return Window(from_0, Const(symbolic_min(reach, size), dtype), window.limits)
     if window.limits:
         return window
     if low is not None and low == high:
-        start, stop = min(max(low, 0), size - 1), lesser(low + reach, size)
+        start, stop = min(max(low, 0), size - 1), symbolic_min(low + reach, size)
         if stop > start or not exact:
             return Window(Const(start, dtype), Const(max(stop - start, 1), dtype))
     if reach >= size and not exact:
-        return Window(Const(0, dtype), Const(lesser(reach, size), dtype) if type(extent) is Const else extent)
+        return Window(Const(0, dtype), Const(symbolic_min(reach, size), dtype) if type(extent) is Const else extent)
     return window
 
 

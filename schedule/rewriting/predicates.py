@@ -6,8 +6,10 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tir.arith.affine import Interval, coefficient, excess, scale, split_terms, to_expr
-from tir.arith.simplify import assuming, bounds, ranges_of
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import coefficient, excess, scale, split_terms, to_expr
+from tir.arith.statements import drop_implied_conditions
 from tir.ir import Binary, Block, Const, Expr, For, If, Let, PrimFunc, Stmt, Store, Var, conjunction, conjuncts
 from tir.nearest import did_you_mean
 from tir.script.error import ScriptError
@@ -106,7 +108,7 @@ def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
             size = max(useful_iterations(stmt, ranges), 1) if value > 1 else value
             name = stmt.name
             if size < value:
-                stmt = assuming(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)
+                stmt = drop_implied_conditions(stmt.with_(extent=Const(size, stmt.extent.dtype)), ranges)
             ranges = {**ranges, name: (0, size - 1)}
         case Block(body=Store()):
             return stmt

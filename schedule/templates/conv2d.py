@@ -15,7 +15,7 @@ from math import ceil, inf
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
-from tir.arith.size import lesser
+from tir.arith.symbolic import symbolic_min
 from tir.ir import Binary, Block, Const, Iter, Load, Var
 from tir.traverse import walk
 
@@ -244,4 +244,4 @@ def _turn(s: OpenSchedule, c: Convolution, after: str, whole: bool) -> None:
     nest, row = s.get_loops(after)[-len(indices) :], c.pixels[-1]
     (channels,) = s.lengths[block, c.channels[-1].var.name]
     (pixels,) = [extent(row)] if whole else s.lengths.get((block, row.var.name), [1])
-    squares(s, nest[place], nest[-1], lesser(channels, lanes), lesser(pixels, lanes))
+    squares(s, nest[place], nest[-1], symbolic_min(channels, lanes), symbolic_min(pixels, lanes))

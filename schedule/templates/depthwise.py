@@ -12,7 +12,7 @@ from math import ceil
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.open_trace import Role
-from tir.arith.affine import polynomial
+from tir.arith.polynomial import polynomial
 from tir.ir import Block, Iter, Select, Var
 from tir.traverse import variables, walk
 

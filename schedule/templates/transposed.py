@@ -12,7 +12,7 @@ from math import ceil, inf, prod
 
 from schedule.machine import CPU
 from schedule.open_schedule import OpenSchedule, Operands, Stage, Tiled, extent
-from tir.arith.affine import polynomial
+from tir.arith.polynomial import polynomial
 from tir.ir import TRUE, Binary, Block, Const, Expr, Iter, Load, Select, Store, Var, conjuncts
 
 from .conv2d import Tiles, split_axis, split_pixels

@@ -1,7 +1,7 @@
 """Functions with longer axes than they have, of the same structure: problems on which nothing about a schedule is special.
 
 A schedule of a short axis is full of special cases: levels of one iteration, tiles that cover all. What the same steps make of a
-long one holds for both, if every number remembers what it is in the function itself (`tir.arith.size.Size`).
+long one holds for both, if every number remembers what it is in the function itself (`tir.arith.symbolic.SymbolicInt`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from tir.arith.affine import Interval
-from tir.arith.simplify import bounds, simplify
-from tir.arith.size import Size
+from tir.arith.bounds import bounds
+from tir.arith.intervals import Interval
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import SymbolicInt
 from tir.ir import Block, Buffer, Const, Expr, For, Load, Node, PrimFunc, Store, Var
 from tir.traverse import blocks, loops, rewrite, walk
 
@@ -122,11 +123,11 @@ def _with_lengths(func: PrimFunc, lengths: Mapping[Place, int], starts: Mapping[
     def size(place: Place, extent: Expr) -> Expr:
         if place not in lengths or type(extent) is not Const:
             return extent
-        return extent.with_(value=Size(lengths[place], ("const", extent.value)))
+        return extent.with_(value=SymbolicInt(lengths[place], ("const", extent.value)))
 
     def start(index: Expr, block: str) -> Expr:
         further = starts.get((block, index))
-        return index if further is None else simplify(index + Const(Size(further, ("const", 0)), index.dtype))
+        return index if further is None else simplify(index + Const(SymbolicInt(further, ("const", 0)), index.dtype))
 
     def moved(node: Node, block: str) -> Node | None:
         return node.with_(indices=tuple(start(i, block) for i in node.indices)) if isinstance(node, (Load, Store)) else None

@@ -7,7 +7,7 @@ from schedule.open_schedule import element_bits, extent, is_spatial
 from schedule.open_trace import Role, Tile
 from schedule.trace import Step
 from tir import dtypes
-from tir.arith.affine import coefficient, polynomial
+from tir.arith.polynomial import coefficient, polynomial
 from tir.ir import Block, Buffer, Expr, const_shape
 from tir.traverse import blocks, loads, stores
 

@@ -1,6 +1,6 @@
 """The program of a sketch with symbolic tile sizes, built once for all rows of a variant.
 
-The trace is replayed through the real primitives with numbers that remember their formulas (`tir.arith.size.Size`) in place of
+The trace is replayed through the real primitives with symbolic integers (`tir.arith.symbolic.SymbolicInt`) in place of
 plain ones, so that every extent, stride and shape of the result tells how it depends on the row. It is replayed on a longer
 problem of the same structure (`enlarged`), with tiles of several iterations on every level and several tiles, so that no special
 case arises, however short the axes of the function itself are.
@@ -21,8 +21,8 @@ from schedule.open_trace import Tile, filled, open_in
 from schedule.primitive import loop_at, replace_path
 from schedule.rewriting.loops import reordered
 from schedule.trace import Step
-from tir.arith.affine import coefficient, polynomial
-from tir.arith.size import Size, columns_of, formula
+from tir.arith.polynomial import coefficient, polynomial
+from tir.arith.symbolic import SymbolicInt, columns_of, formula
 from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
 from tir.traverse import blocks, loads, path_to, variables, walk
 
@@ -80,13 +80,13 @@ def symbolic(
     memory: Memory | None = None,
     like: Ways | None = None,
 ) -> PrimFunc:
-    """The program of a variant, with constants that are `Size`; of its rows that are `aligned` so, where that matters. Raises
-    ScheduleError where no witness is legal.
+    """The program of a variant, with constants that are `SymbolicInt`; of its rows that are `aligned` so, where that matters.
+    Raises ScheduleError where no witness is legal.
     """
     memory = memory or Memory()
     row = witness(sketch, variant, like)
     still = _still(like or {})
-    numbers = [1 if c in still else Size.column(n, c) for c, n in enumerate(row)]
+    numbers = [1 if c in still else SymbolicInt.column(n, c) for c, n in enumerate(row)]
     tiled = sketch.tiles, tuple(row[c] for t in sketch.tiles for c in t.columns)
     if tiled not in memory.longer:
         longer = stretched(sketch.func, _lengths(sketch, row))

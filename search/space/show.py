@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.simplify import extent_range, simplify
-from tir.arith.size import Formula, Size
+from tir.arith.bounds import extent_range
+from tir.arith.simplify import simplify
+from tir.arith.symbolic import Formula, SymbolicInt
 from tir.ir import Binary, Block, Const, Expr, For, Iter, Node, Var
 from tir.traverse import loops, rewrite, variables
 
@@ -56,10 +57,10 @@ def _script(sketch: Sketch, variant: Sequence[int]) -> str:
 
 def _named(node: Node) -> Node | None:
     match node:
-        case Const(Size() as value):
+        case Const(SymbolicInt() as value):
             return _expression(value.formula)
-        case For() | Block() if any(isinstance(v, Size) for _, v in node.annotations):
-            named = tuple((k, _text(v.formula) if isinstance(v, Size) else v) for k, v in node.annotations)
+        case For() | Block() if any(isinstance(v, SymbolicInt) for _, v in node.annotations):
+            named = tuple((k, _text(v.formula) if isinstance(v, SymbolicInt) else v) for k, v in node.annotations)
             return node.with_(annotations=named)
         case _:
             return None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from costmodel.recording import BLOCK, Recorder, and_not, ceil, either, least, most, where
-from tir.arith.size import Size
+from tir.arith.symbolic import SymbolicInt
 
-X, Y = Size.column(3, 0), Size.column(5, 1)
+X, Y = SymbolicInt.column(3, 0), SymbolicInt.column(5, 1)
 
 CASES = {
     "sum": lambda x, y: x + y + 2,

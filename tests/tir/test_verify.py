@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tir import te
-from tir.arith.digits import determined
 from tir.interpreter import InterpreterError, run
 from tir.ir import (
     FALSE,
@@ -676,55 +675,6 @@ def test_a_reduction_without_init():
     f = matmul(7, 13, 5)
     bare = with_block(PrimFunc("main", f.params[:2], f.body, f.params[2:]), init=None)
     assert messages(bare) == ["error: `C` is read before anything is written to it"]
-
-
-# --- determined --------------------------------------------------------------------------------------------------------
-
-
-def test_determined_by_brute_force():
-    """Whatever `determined` claims holds for all values; and it finds what mixed radix and divisions with remainder give."""
-    from tir.arith.affine import polynomial
-
-    rng = np.random.default_rng(0)
-    a, b, c = Var("a"), Var("b"), Var("c")
-    sizes = {"a": 5, "b": 4, "c": 3}
-    ranges = {n: (0, s - 1) for n, s in sizes.items()}
-    values = dict(zip(sizes, np.indices(tuple(sizes.values())).reshape(3, -1), strict=True))
-
-    def evaluate(e):
-        return eval(str(e), {}, values) + 0 * values["a"]
-
-    claims = 0
-    for _ in range(300):
-        expressions = []
-        for _ in range(rng.integers(1, 4)):
-            e = (
-                a * int(rng.integers(-12, 13))
-                + b * int(rng.integers(-4, 5))
-                + c * int(rng.integers(-2, 3))
-                + int(rng.integers(-3, 4))
-            )
-            match rng.integers(3):
-                case 0:
-                    e = e // int(rng.integers(1, 7))
-                case 1:
-                    e = e % int(rng.integers(1, 7))
-            expressions.append(e)
-        from tir.arith.simplify import simplify
-
-        found = determined([polynomial(simplify(e, ranges)) for e in expressions], set(), ranges)
-        key = np.stack([evaluate(e) for e in expressions], axis=1)
-        group = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        for name in found:
-            claims += 1
-            for g in np.unique(group):
-                assert len(np.unique(values[name][group == g])) == 1, (name, [str(e) for e in expressions])
-    assert claims > 100
-    wide = {"f": (0, 10**9)}
-    f = Var("f")
-    for parts in ((f // 13, f % 13), (f // 91, f // 13 % 7, f % 13), (f // 4 * 7 + (f % 4), f % 4)):
-        assert determined([polynomial(simplify(e, wide)) for e in parts], set(), wide) == {"f"}, parts
-    assert determined([polynomial(f // 13), polynomial(f % 12)], set(), wide) == set()
 
 
 def test_errors_are_what_the_interpreter_meets():

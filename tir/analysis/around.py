@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
-from ..arith.affine import Interval, Ranges
-from ..arith.simplify import extent_range
+from ..arith.bounds import extent_range
+from ..arith.intervals import Interval, Ranges
 from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
 from ..traverse import N, children, substitute, walk
 

@@ -18,10 +18,12 @@ from tir.analysis.around import Around, accesses
 from tir.ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
 from tir.traverse import children, loads, substitute, variables, walk_stmts
 
-from ..arith.affine import Interval, Polynomial, Ranges, add, bounds, constant, multiply, names_in, polynomial, to_expr
-from ..arith.digits import cuts, determined, in_digits
-from ..arith.points import points_of
-from ..arith.simplify import ranges_of, simplify
+from ..arith.bounds import ranges_of
+from ..arith.enumeration import enumerate_points
+from ..arith.intervals import Interval, Ranges, polynomial_bounds
+from ..arith.iter_map import determined, lower_factors, split_variable
+from ..arith.polynomial import Polynomial, add, constant, multiply, names_in, polynomial, to_expr
+from ..arith.simplify import simplify
 
 Indices = tuple[Expr, ...]
 
@@ -121,7 +123,7 @@ class Instances:
         self.below = {loop.name for loop in self.below_loops}
         self.digits: dict[str, list[tuple[str, int | None]]] = {}  # most significant first: variable, size
         self.expansion: dict[str, Expr] = {}
-        divided = cuts(e for ix in indices for e in ix)
+        divided = lower_factors(e for ix in indices for e in ix)
         for loop in self.nest:
             _, high = self.ranges[loop.name]
             size = None if high is None else high + 1
@@ -131,7 +133,7 @@ class Instances:
                     weights.append(w)
             digits = [loop.var]
             if len(weights) > 1:
-                digits, self.expansion[loop.name] = in_digits(loop.var, weights)
+                digits, self.expansion[loop.name] = split_variable(loop.var, weights)
             counts = [*(b // a for a, b in pairwise(weights)), None if size is None else -(-size // weights[-1])]
             self.digits[loop.name] = [(d.name, n) for d, n in zip(digits, counts, strict=True)][::-1]
             for name, n in self.digits[loop.name]:
@@ -262,7 +264,7 @@ def _composed(p: Polynomial, of: Callable[[Expr], Polynomial | None]) -> Polynom
 
 def _nonzero(p: Polynomial, ranges: Ranges) -> bool:
     """Whether a polynomial is provably never zero."""
-    terms = sorted(((abs(c), *bounds({m: c}, ranges)) for m, c in p.items() if m), key=lambda term: term[0])
+    terms = sorted(((abs(c), *polynomial_bounds({m: c}, ranges)) for m, c in p.items() if m), key=lambda term: term[0])
     return _never_zero(p.get((), 0), terms)
 
 
@@ -357,7 +359,7 @@ def touched_elements(
     extents = {x.name: None if (high := ranges[x.name][1]) is None else int(high) + 1 for x in loops}
     needed = {x.name for x in nest}.union(*map(variables, access.indices))
     conditions = [*access.conditions, *(x.var < x.extent for x in loops if type(x.extent) is not Const)]
-    points = points_of({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
+    points = enumerate_points({x.name: 1 for x in around} | extents, needed, conditions, limit=20000)
     elements = points.evaluate(access.indices) if points is not None and points.certain else None
     if points is None or elements is None:
         return []

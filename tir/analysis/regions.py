@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ..arith.affine import Ranges, add, as_constant, bounds, constant, polynomial, split_terms, to_expr
-from ..arith.simplify import bounds as expr_bounds
-from ..arith.simplify import ranges_of, simplify
-from ..arith.size import lesser
+from ..arith.bounds import bounds as expr_bounds
+from ..arith.bounds import ranges_of
+from ..arith.intervals import Ranges, polynomial_bounds
+from ..arith.polynomial import add, as_constant, constant, polynomial, split_terms, to_expr
+from ..arith.simplify import simplify
+from ..arith.symbolic import symbolic_min
 from ..ir import Block, Buffer, Const, Expr, Range, Region, Stmt, Store
 from ..traverse import substatements
 from .around import Around, elements
@@ -25,7 +27,7 @@ def relax(indices: Iterable[Expr], buffer: Buffer, inner: Ranges, outer: Ranges)
     result = []
     for index, dim in zip(indices, buffer.shape, strict=True):
         moving, fixed = split_terms(polynomial(simplify(index, ranges)), set(inner))
-        low, high = bounds(moving, ranges)
+        low, high = polynomial_bounds(moving, ranges)
         if low is None or high is None:
             result.append(Range(Const(0, index.dtype), dim))
         else:
@@ -106,7 +108,7 @@ def clip(region: Region, ranges: Ranges) -> Region:
             result.append(r)
         elif low == high:
             start = max(low, 0)
-            stop = lesser(low + extent, size)
+            stop = symbolic_min(low + extent, size)
             result.append(Range(Const(start, r.min.dtype), Const(max(stop - start, 0), r.min.dtype)))
         elif extent >= size:
             result.append(Range(Const(0, r.min.dtype), dim))

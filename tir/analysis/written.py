@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..arith.affine import Interval, Polynomial, Ranges, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
-from ..arith.simplify import nonnegative, prove, simplify, wraps
+from ..arith.intervals import Interval, Ranges
+from ..arith.polynomial import Polynomial, add, as_constant, coefficient, names_in, polynomial, split_terms, to_expr
+from ..arith.prove import nonnegative, prove
+from ..arith.simplify import simplify, wraps
 from ..ir import (
     Allocate,
     Binary,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..arith.points import Opaque, evaluate
+from ..arith.enumeration import UnknownValue, evaluate
 from ..ir import Buffer, Expr, PrimFunc, Var
 from ..traverse import stores
 
@@ -64,6 +64,6 @@ def _array(func: str, p: Buffer, a: Any, sizes: dict[str, int], stored: bool) ->
 def _size(e: Expr, sizes: dict[str, int], p: Buffer) -> int:
     try:
         return int(evaluate(e, sizes))
-    except Opaque:
+    except UnknownValue:
         given = ", ".join(sizes) or "none"
         raise ValueError(f"the dimension `{e}` of `{p.name}` is not given by the scalar parameters ({given})") from None

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes
-from ..arith.affine import Interval
-from ..arith.simplify import bounds, extent_range
+from ..arith.bounds import bounds, extent_range
+from ..arith.intervals import Interval
 from ..ir import Buffer, Expr, Region, as_expr, as_index
 from ..traverse import loads, substitute
 from . import tir as namespace_tir

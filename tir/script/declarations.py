@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import dtypes
-from ..arith.simplify import equal, simplify
+from ..arith.prove import equal
+from ..arith.simplify import simplify
 from ..ir import TRUE, Allocate, Buffer, Const, Expr, Iter, Let, Region, Stmt, Var, as_expr, binary
 from ..memory import check_scope
 from ..traverse import N, substitute

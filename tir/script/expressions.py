@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import dtypes, te
-from ..arith.simplify import prove
+from ..arith.prove import prove
 from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
 from . import ir as namespace_ir

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from ..arith.affine import Interval
-from ..arith.simplify import extent_range, simplify
+from ..arith.bounds import extent_range
+from ..arith.intervals import Interval
+from ..arith.simplify import simplify
 from ..ir import (
     TRUE,
     Allocate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..arith.affine import Interval
+from ..arith.intervals import Interval
 from ..arith.simplify import simplify
 from ..ir import Binary, Buffer, Const, Expr, Var, binary
 from ..traverse import substitute, walk

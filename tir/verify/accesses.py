@@ -8,9 +8,9 @@ from typing import Self
 
 from .. import dtypes
 from ..analysis.around import Around, elements
-from ..arith.affine import Interval
-from ..arith.points import Points, points_of
-from ..arith.simplify import bounds, extent_range
+from ..arith.bounds import bounds, extent_range
+from ..arith.enumeration import Points, enumerate_points
+from ..arith.intervals import Interval
 from ..ir import (
     Allocate,
     Axis,
@@ -169,8 +169,9 @@ class Scope:
     conditions: tuple[Expr, ...]  # there, a predicate of its own included
 
     def points(self) -> Points | None:
-        """The iterations of these loops in which it is reached; see `points_of`."""
-        return points_of(constant_extents((x.name, x.extent) for x in self.loops), {x.name for x in self.loops}, self.conditions)
+        """The iterations of these loops in which it is reached; see `enumerate_points`."""
+        extents = constant_extents((x.name, x.extent) for x in self.loops)
+        return enumerate_points(extents, set(extents), self.conditions)
 
 
 def scopes(func: PrimFunc) -> Iterator[Scope]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arith.affine import polynomial
-from ..arith.digits import determined
-from ..arith.points import distinct
-from ..arith.simplify import prove, simplify
+from ..arith.enumeration import distinct_rows
+from ..arith.iter_map import determined
+from ..arith.polynomial import polynomial
+from ..arith.prove import prove
+from ..arith.simplify import simplify
 from ..ir import Axis, Block, Const, PrimFunc, Store, Var, conjuncts
 from ..traverse import substitute, variables, walk
 from .accesses import Access, Scope, accesses_in, first_iteration, scopes
@@ -77,7 +78,7 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     starts = np.all([v == 0 for it, v in zip(b.iters, values, strict=True) if it.axis is Axis.REDUCE], axis=0)
     count = np.cumsum(starts)
     if spatial or around:
-        _, group = distinct(np.stack([*spatial, *around], axis=1))
+        _, group = distinct_rows(np.stack([*spatial, *around], axis=1))
         order = np.argsort(group, kind="stable")
         count[order] = np.cumsum(starts[order])
     return count

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..analysis.around import elements
-from ..arith.points import points_of
-from ..arith.simplify import prove, simplify
+from ..arith.enumeration import enumerate_points
+from ..arith.prove import prove
+from ..arith.simplify import simplify
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
 from ..script.printer import last
 from ..traverse import variables
@@ -45,7 +46,7 @@ def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None
         return
     closed, size = place.closed(index), place.closed(extent)
     extents = constant_extents((var.name, e) for var, e in loops)
-    points = points_of(extents, variables(closed) | variables(size), conditions)
+    points = enumerate_points(extents, variables(closed) | variables(size), conditions)
     found = None if points is None else points.evaluate((closed, size))
     if points is not None and found is not None:
         values, sizes = found

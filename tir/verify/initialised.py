@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..arith.points import points_of
+from ..arith.enumeration import enumerate_points
 from ..ir import Allocate, Block, Buffer, PrimFunc
 from ..traverse import variables, walk_stmts
 from .accesses import Access, accesses_in, constant_extents, grouped
@@ -61,7 +61,7 @@ def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
 def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
     """The elements that an access touches, as index arrays, and whether it surely does; None if they are too many or unknown."""
     needed = set().union(*(variables(i) for i in a.indices), set())
-    points = points_of(constant_extents(a.loops), needed, a.conditions)
+    points = enumerate_points(constant_extents(a.loops), needed, a.conditions)
     if points is None or not points.whole:
         return None
     indices = points.evaluate(a.indices)

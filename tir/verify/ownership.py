@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arith.affine import Interval, Polynomial, add, constant, names_in, polynomial, split_terms
-from ..arith.affine import bounds as polynomial_bounds
-from ..arith.digits import determined
-from ..arith.points import POINTS, distinct, points_of
-from ..arith.simplify import extent_range, simplify
+from ..arith.bounds import extent_range
+from ..arith.enumeration import MAX_POINTS, distinct_rows, enumerate_points
+from ..arith.intervals import Interval, polynomial_bounds
+from ..arith.iter_map import determined
+from ..arith.polynomial import Polynomial, add, constant, names_in, polynomial, split_terms
+from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Var
 from ..traverse import variables
 from .accesses import Access, Extents, Scope, constant_extents, grouped
@@ -83,7 +84,7 @@ def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) 
     for n, a in enumerate(accesses):
         needed = {*owners, *fixed}.union(*(variables(i) for i in a.indices))
         loops = {**fixed, **owners, **constant_extents(a.loops)}
-        points = points_of(loops, needed, a.conditions, limit=max(POINTS // (2 * len(accesses)), 1))
+        points = enumerate_points(loops, needed, a.conditions, limit=max(MAX_POINTS // (2 * len(accesses)), 1))
         indices = None if points is None else points.evaluate(a.indices)
         if points is None or indices is None:
             return None
@@ -98,7 +99,7 @@ def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) 
     key, owner, store, access = (np.concatenate(x) for x in (keys, owner_rows, stores, who))
     if len(key) == 0:
         return _Disjoint() if whole else None
-    (_, group), (_, rank) = distinct(key), distinct(owner)
+    (_, group), (_, rank) = distinct_rows(key), distinct_rows(owner)
     order = np.lexsort((~store, group))  # stores first within each element
     group, rank = group[order], rank[order]
     first = np.searchsorted(group, group)  # the first row of each group

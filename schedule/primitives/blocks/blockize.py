@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tir.arith.affine import Interval, Polynomial, add, polynomial, scale, split_terms, to_expr
-from tir.arith.simplify import bounds, prove, ranges_of, simplify
+from tir.arith.bounds import bounds, ranges_of
+from tir.arith.intervals import Interval
+from tir.arith.polynomial import Polynomial, add, polynomial, scale, split_terms, to_expr
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Binary, Block, Const, Expr, For, Iter, PrimFunc, Region, Stmt, Var, conjunction, conjuncts, nest
 from tir.traverse import blocks, substitute, variables
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
-from tir.arith.affine import Polynomial, add, as_constant, polynomial, split_terms, to_expr
+from tir.arith.polynomial import Polynomial, add, as_constant, polynomial, split_terms, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import (
     TRUE,

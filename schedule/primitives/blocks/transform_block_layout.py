@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import simplify_tree
+from tir.arith.statements import simplify_tree
 from tir.ir import Axis, Iter, PrimFunc, Var, conjunction, nest, seq
 from tir.traverse import substitute
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.affine import polynomial
+from tir.arith.polynomial import polynomial
 from tir.arith.simplify import simplify
-from tir.arith.size import single
+from tir.arith.symbolic import is_one
 from tir.ir import Binary, Block, Buffer, Const, Expr, For, PrimFunc, Var
 from tir.traverse import loads
 
@@ -103,7 +103,7 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
     for loop in loops:
         if loop.name in found:
             dim, step, above = found[loop.name]
-            digit: Expr = inputs[dim] if single(step) else inputs[dim] // step
+            digit: Expr = inputs[dim] if is_one(step) else inputs[dim] // step
             outputs.append(digit if above is None else digit % (above // step))
     return IndexMap(inputs, tuple(outputs))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.arith.simplify import ranges_of
+from tir.arith.bounds import ranges_of
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Iter, Load, PrimFunc, Store, nest
 from tir.traverse import substitute, variables, walk
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.arith.affine import Ranges, coefficient, polynomial
+from tir.arith.intervals import Ranges
+from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Buffer, Const, Expr, For, Kind, Load, PrimFunc, Region, Stmt, Store, conjunction, seq
 from tir.nearest import did_you_mean

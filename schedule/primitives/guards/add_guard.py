@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import assuming, prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
+from tir.arith.statements import drop_implied_conditions
 from tir.ir import FALSE, TRUE, Const, Expr, If, PrimFunc, Stmt, Unary
 from tir.traverse import substitute, variables
 
@@ -45,7 +48,7 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
                 return True
             return prove(substitute(fact, {n: Const(0) for n in driving}), ranges)  # type: ignore[arg-type]
 
-        return with_starting_inits(assuming(stmt, ranges, [fact]), ranges, [fact], starts)
+        return with_starting_inits(drop_implied_conditions(stmt, ranges, [fact]), ranges, [fact], starts)
 
     version(target, fails)  # refuses, if at all, with marks on what stands in the function
     copy = clone(target, Names.of(func))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import assuming, prove, ranges_of
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
+from tir.arith.statements import drop_implied_conditions
 from tir.ir import If, PrimFunc, conjunction
 from tir.traverse import loops, variables
 
@@ -40,4 +42,4 @@ def hoist_predicate(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
             hint="peel divides a loop where its conditions begin and cease to hold; add_guard divides by any condition",
         )
     holds = conjunction(*hoisted)
-    return replace_path(func, above, If(holds, assuming(target, ranges, [holds]))), None
+    return replace_path(func, above, If(holds, drop_implied_conditions(target, ranges, [holds]))), None

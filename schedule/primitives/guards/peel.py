@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import ranges_of
+from tir.arith.bounds import ranges_of
 from tir.ir import PrimFunc
 from tir.traverse import variables
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import assuming, ranges_of
+from tir.arith.bounds import ranges_of
+from tir.arith.statements import drop_implied_conditions
 from tir.ir import Const, PrimFunc
 
 from ...error import ScheduleError
@@ -30,4 +31,4 @@ def trim(func: PrimFunc, loop: str) -> tuple[PrimFunc, None]:
             hint="trim follows a split whose factors make more iterations than the loop has",
         )
     new = target.with_(extent=Const(max(size, 1), target.extent.dtype))
-    return replace_path(func, above, assuming(new, ranges)), None
+    return replace_path(func, above, drop_implied_conditions(new, ranges)), None

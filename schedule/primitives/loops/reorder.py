@@ -19,7 +19,7 @@ from tir.analysis.dependence import (
     units,
     units_sharing_buffers,
 )
-from tir.arith.simplify import bounds, ranges_of
+from tir.arith.bounds import bounds, ranges_of
 from tir.ir import Axis, Block, Const, For, Kind, PrimFunc, nest
 from tir.traverse import loops, variables
 

@@ -6,7 +6,9 @@ import math
 from functools import reduce
 from typing import cast
 
-from tir.arith.simplify import prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import Block, Const, Expr, For, If, PrimFunc, Seq, Stmt, Var, conjunction, nest
 
 from ...error import ScheduleError

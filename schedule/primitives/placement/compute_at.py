@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.arith.simplify import ranges_of
+from tir.arith.bounds import ranges_of
 from tir.ir import Axis, For, PrimFunc
 from tir.traverse import variables
 

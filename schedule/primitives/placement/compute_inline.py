@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tir.arith.simplify import ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.simplify import simplify
 from tir.ir import Block, Const, Expr, Load, Node, PrimFunc, Stmt
 from tir.traverse import rewrite, substitute
 

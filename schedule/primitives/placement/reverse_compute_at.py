@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tir.arith.affine import Ranges
-from tir.arith.simplify import prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.intervals import Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Const, For, Load, PrimFunc, Stmt
 from tir.traverse import loads
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.simplify import prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import TRUE, Axis, Block, Const, Expr, For, If, Load, PrimFunc, Stmt, Store, Var, conjunction
 from tir.traverse import loads, rewrite, substitute
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tir.arith.affine import excess, linear
-from tir.arith.simplify import prove, ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.polynomial import excess, linear
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Const, Expr, For, Iter, PrimFunc, Select, Store, Var, conjunction, conjuncts
 from tir.traverse import loads, substitute, variables
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tir.arith.simplify import ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.simplify import simplify
 from tir.ir import Axis, Block, Const, Expr, For, PrimFunc, conjuncts
 from tir.traverse import loads, substitute, variables
 

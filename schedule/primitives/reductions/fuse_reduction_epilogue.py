@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
-from tir.arith.simplify import ranges_of, simplify
+from tir.arith.bounds import ranges_of
+from tir.arith.simplify import simplify
 from tir.ir import Axis, Binary, Block, Const, Expr, Load, PrimFunc, Stmt, Store, Unary, Var
 from tir.traverse import loads, substitute
 

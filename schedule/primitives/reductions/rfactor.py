@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tir.arith.simplify import prove, ranges_of
+from tir.arith.bounds import ranges_of
+from tir.arith.prove import prove
 from tir.ir import (
     TRUE,
     Axis,

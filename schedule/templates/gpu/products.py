@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from schedule.error import ScheduleError
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
-from tir.arith.size import mapped
+from tir.arith.symbolic import map_choice
 from tir.ir import Block, Cast, Const, Load, Store, Var
 from tir.memory import WARP
 from tir.traverse import loads, rewrite, stores
@@ -325,4 +325,4 @@ def _skew(s: OpenSchedule, block: str, copy: str, buffer: str) -> None:
     if len(stores(s.block(copy).body)[0].indices) < 2:
         return
     skew = s.choose(f"{copy} skew", SKEWS, block=block, buffer=buffer)
-    s.storage_align(copy, 0, -2, mapped(skew, lambda v: v[0]), mapped(skew, lambda v: v[1]))
+    s.storage_align(copy, 0, -2, map_choice(skew, lambda v: v[0]), map_choice(skew, lambda v: v[1]))

@@ -14,7 +14,7 @@ from math import prod
 from schedule.machine import GPU
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent
 from tir import dtypes
-from tir.arith.size import mapped
+from tir.arith.symbolic import map_choice
 from tir.ir import Block, Load, Var, annotation
 from tir.memory import WARP
 
@@ -193,7 +193,7 @@ def _rows_apart(s: OpenSchedule, block: str, copy: str, nbytes: int) -> None:
     that are four apart are better: the next one begins 80 bytes on, in banks that the first one has."""
     row, _ = s.get_loops(copy)[-2:]
     apart = s.choose(f"{copy} rows apart", APART, seed=APART[2 * nbytes == 128], block=block)
-    _, two, four = s.split(row, [None, mapped(apart, lambda v: v[0]), mapped(apart, lambda v: v[1])])
+    _, two, four = s.split(row, [None, map_choice(apart, lambda v: v[0]), map_choice(apart, lambda v: v[1])])
     s.reorder(four, two)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedule.open_schedule import OpenSchedule, Stage, element_bits, extent, is_spatial
 from schedule.templates import Template
-from tir.arith.affine import coefficient, polynomial
+from tir.arith.polynomial import coefficient, polynomial
 from tir.ir import Var
 from tir.traverse import loads
 

@@ -20,7 +20,7 @@ from codegen.cuda.launch import launches
 from codegen.cuda.prelude import FUNCTIONS
 from codegen.cuda.program import DeviceFunction, Program
 from tir import dtypes
-from tir.arith.points import evaluate
+from tir.arith.enumeration import evaluate
 from tir.ir import Buffer
 
 HEADER, MACHINE = (Path(__file__).with_name(f"emulation.{ending}") for ending in ("h", "cpp"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from codegen.passes.gpu_buffers import _last
 from codegen.passes.gpu_sync import Walk
-from tir.arith.points import evaluate, grid
+from tir.arith.enumeration import evaluate, grid
 from tir.ir import Const, Var
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search.population.enlarged import stretched
 from tests.search.programs import matmul
 from tir import workloads
-from tir.arith.size import Size, formula
+from tir.arith.symbolic import SymbolicInt, formula
 from tir.ir import Buffer, Const, const_shape
 from tir.traverse import blocks, loads, loops, rewrite, walk
 from tir.verify import verify
@@ -37,7 +37,7 @@ def test_padding_grows_with_what_reads_it():
 
 
 def plain(node):
-    return Const(int(node.value), node.dtype) if isinstance(node, Const) and isinstance(node.value, Size) else None
+    return Const(int(node.value), node.dtype) if isinstance(node, Const) and isinstance(node.value, SymbolicInt) else None
 
 
 def test_lengths_that_suit_all_axes_that_are_one():

@@ -19,7 +19,7 @@ from tests.search.once import generate
 from tests.search.population.candidates import SHAPES
 from tests.search.programs import batched_matmul, conv_norm_relu, matmul, total, transposed_matmul
 from tir import te, workloads
-from tir.arith.size import Size
+from tir.arith.symbolic import SymbolicInt
 from tir.ir import Const
 from tir.traverse import loops
 
@@ -114,7 +114,7 @@ def test_extents_are_formulas():
     row = sample(sketch, TWO, 1, np.random.default_rng(0))[0]
     func = symbolic(sketch, sketch.variant(row))
     sizes = {x.name: x.extent.value for x in loops(func.body) if isinstance(x.extent, Const)}
-    assert sum(isinstance(size, Size) for size in sizes.values()) >= 4
+    assert sum(isinstance(size, SymbolicInt) for size in sizes.values()) >= 4
 
 
 def test_one_program_serves_all_rows_of_a_variant():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tir.analysis.dependence import Instances, _never_zero
-from tir.arith.points import evaluate
+from tir.arith.enumeration import evaluate
 from tir.ir import Const, Evaluate, Expr, For, Var
 
 

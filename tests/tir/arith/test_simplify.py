@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tir.arith.affine import Ranges
-from tir.arith.points import evaluate, grid
-from tir.arith.simplify import bounds, prove, simplify
+from tir.arith.bounds import bounds
+from tir.arith.enumeration import evaluate, grid
+from tir.arith.intervals import Ranges
+from tir.arith.prove import prove
+from tir.arith.simplify import simplify
 from tir.ir import COMPARISONS, FALSE, TRUE, Binary, Cast, Const, Expr, Select, Unary, Var, binary
 from tir.traverse import variables
 

@@ -1,4 +1,4 @@
-"""Quotients of affine forms, proved over small integers."""
+"""Quotients of polynomials, proved over small integers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tir.arith.affine import Interval, bounds, floordiv, polynomial, to_expr
+from tir.arith.division import floordiv
+from tir.arith.intervals import Interval, polynomial_bounds
+from tir.arith.polynomial import polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.ir import Expr, Var
 
@@ -44,9 +46,9 @@ def test_quotients_are_exact() -> None:
         ranges = {name: (int(l), int(l + e - 1)) for name, l, e in zip("abc", low, extent, strict=True)}
         p = polynomial(A * factors[0] + B * factors[1] + C * factors[2] + shift)
         quotient = floordiv(p, divisor, ranges)
-        least, most = bounds(quotient, ranges)
+        minimum, maximum = polynomial_bounds(quotient, ranges)
         code = compile(str(to_expr(quotient)), "quotient", "eval")
         for point in product(*(range(l, l + e) for l, e in zip(low.tolist(), extent.tolist(), strict=True))):
             exact = (int(np.dot(factors, point)) + shift) // divisor
             found = eval(code, {"min": min, "max": max}, dict(zip("abc", point, strict=True)))
-            assert found == exact and least is not None and most is not None and least <= exact <= most
+            assert found == exact and minimum is not None and maximum is not None and minimum <= exact <= maximum

@@ -15,12 +15,12 @@ from ..ir import Binary, Cast, Const, Expr, Select, Unary, Var
 from ..traverse import variables
 
 # What each operation on integers makes of two of Python's numbers.
-ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "==": operator.eq, "!=": operator.ne, "<": operator.lt,
     "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_ON_ARRAYS = ON_NUMBERS | {"min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or}
+_ON_ARRAYS = PYTHON_OPERATORS | {"min": np.minimum, "max": np.maximum, "and": np.logical_and, "or": np.logical_or}
 
 
 def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -29,7 +29,7 @@ def grid(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
     return {name: a.reshape(-1) for name, a in zip(counts, axes, strict=True)} if counts else {}
 
 
-class Opaque(ValueError):
+class UnknownValue(ValueError):
     """An expression whose value is not known before the program runs."""
 
 
@@ -54,13 +54,13 @@ def evaluate(e: Expr, values: Mapping[str, Any]) -> np.ndarray:
         case Binary(op, a, b) if op in _ON_ARRAYS:
             x, y = evaluate(a, values), evaluate(b, values)
             if op in ("//", "%") and not np.all(y):
-                raise Opaque(f"`{e}` divides by zero")
+                raise UnknownValue(f"`{e}` divides by zero")
             return _ON_ARRAYS[op](x, y)
         case _:
-            raise Opaque(f"`{e}` is not made of variables and constants")
+            raise UnknownValue(f"`{e}` is not made of variables and constants")
 
 
-def distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different rows of an integer matrix, and for each row which of these it is; much faster than `np.unique(axis=0)`."""
     if not len(rows) or not rows.shape[1]:
         return rows[:1], np.zeros(len(rows), np.int64)
@@ -81,7 +81,7 @@ def size(counts: Mapping[str, int]) -> int:
     return prod(counts.values())
 
 
-def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
+def injective_on_grid(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, int], limit: int = 100_000) -> bool:
     """Whether points of a grid that differ in one of these variables differ in the value of some expression, too, as trying all
     points shows; False where there are more than `limit`, or a value is not known before the program runs."""
     total = size(counts)
@@ -90,11 +90,11 @@ def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, in
     values = grid(counts)
     try:
         columns = [np.broadcast_to(evaluate(e, values), total) for e in by]
-    except Opaque:
+    except UnknownValue:
         return False
-    _, group = distinct(np.array(columns, np.int64).reshape(len(columns), total).T)
+    _, group = distinct_rows(np.array(columns, np.int64).reshape(len(columns), total).T)
     mine = [values[name] for name in names]
-    _, own = distinct(np.array(mine, np.int64).reshape(len(mine), total).T)
+    _, own = distinct_rows(np.array(mine, np.int64).reshape(len(mine), total).T)
     some = np.zeros(total, np.int64)
     some[group] = own
     return bool(np.all(some[group] == own))
@@ -102,7 +102,7 @@ def told_apart(names: Iterable[str], by: Sequence[Expr], counts: Mapping[str, in
 
 # --- iterations tried one by one, all at once as arrays -----------------------------------------------------------------
 
-POINTS = 100_000  # iterations that are tried where no proof is found
+MAX_POINTS = 100_000  # iterations that are tried where no proof is found
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Points:
         """The value of each expression at every point; None where one is not known before the program runs."""
         try:
             return [np.broadcast_to(evaluate(e, self.values), len(self)) for e in exprs]
-        except Opaque:
+        except UnknownValue:
             return None
 
     def at(self, n: int, names: Iterable[str]) -> str:
@@ -129,8 +129,8 @@ class Points:
         return ", ".join(f"{name}={int(self.values[name][n])}" for name in names if name in self.values)
 
 
-def points_of(
-    extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = POINTS
+def enumerate_points(
+    extents: Mapping[str, int | None], needed: set[str], conditions: Sequence[Expr], limit: int = MAX_POINTS
 ) -> Points | None:
     """The iterations of the loops that `needed` and the conditions depend on, where the conditions hold; the first and the last
     of them if there are too many. None if a loop has no constant extent."""
@@ -154,6 +154,6 @@ def points_of(
     for c in conditions:
         try:
             keep &= evaluate(c, values)
-        except Opaque:
+        except UnknownValue:
             certain = False
     return Points({n: v[keep] for n, v in values.items()}, whole, certain, int(np.count_nonzero(keep)))

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from ..ir import Axis, Binary, Block, Const, Expr, For, Var
 from ..traverse import substitute, variables, walk
-from .affine import Polynomial, Ranges, bounds, polynomial
-from .points import told_apart
-from .simplify import ranges_of, simplify
+from .bounds import ranges_of
+from .enumeration import injective_on_grid
+from .intervals import Ranges, polynomial_bounds
+from .polynomial import Polynomial, polynomial
+from .simplify import simplify
 
 
-def cuts(exprs: Iterable[Expr]) -> dict[str, list[int]]:
+def lower_factors(exprs: Iterable[Expr]) -> dict[str, list[int]]:
     """For each variable that is divided by constants, ascending the weights of the digits into which that cuts it, but for 1:
     4 and 12 for x // 4 % 3."""
     found: dict[str, set[int]] = {}
@@ -34,7 +36,7 @@ def _divided(e: Expr) -> tuple[str, int] | None:
     return None
 
 
-def in_digits(var: Var, weights: Sequence[int]) -> tuple[list[Var], Expr]:
+def split_variable(var: Var, weights: Sequence[int]) -> tuple[list[Var], Expr]:
     """A variable as the sum of digits of some weights, ascending from 1: the digits, and the sum."""
     digits = [Var(f"{var.name}.{n}", var.dtype) for n in range(len(weights))]
     total: Expr = digits[0]
@@ -64,7 +66,7 @@ def determined(values: Iterable[Polynomial], known: Iterable[str], ranges: Range
             while rest:
                 top = max(rest, key=lambda m: abs(rest[m]))
                 factor = abs(rest.pop(top))
-                low, high = bounds(rest, ranges)
+                low, high = polynomial_bounds(rest, ranges)
                 if len(top) != 1 or low is None or high is None or high - low >= factor:
                     break
                 atoms.add(top[0])
@@ -96,4 +98,4 @@ def counts_once(block: Block, loops: Sequence[For]) -> bool:
         return True
     counts = {x.name: int(x.extent.value) for x in mine if isinstance(x.extent, Const)}
     still = {name: Const(0) for name in driving - names}
-    return len(counts) == len(mine) and told_apart(names, [substitute(e, still) for e in bindings], counts)
+    return len(counts) == len(mine) and injective_on_grid(names, [substitute(e, still) for e in bindings], counts)

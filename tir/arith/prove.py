@@ -1,0 +1,60 @@
+"""Proofs that a condition holds for all values of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .. import dtypes
+from ..ir import TRUE, Binary, Expr, conjuncts
+from .intervals import Ranges, polynomial_bounds
+from .polynomial import Polynomial, add, excess, polynomial, scale
+from .simplify import normal_form, simplify
+
+
+def prove(condition: Expr, ranges: Ranges, facts: Iterable[Expr] = ()) -> bool:
+    """Whether `condition` holds for all values within `ranges` for which `facts` hold. False means unknown, not untrue."""
+    result = simplify(condition, ranges)
+    if result == TRUE:
+        return True
+    known = [p for f in facts for c in conjuncts(simplify(f, ranges)) for p in nonnegative(c)]
+    if not known:
+        return False
+    for part in conjuncts(result):
+        goals = nonnegative(part)
+        if not goals or not all(_follows(g, known, ranges, depth=2) for g in goals):
+            return False
+    return True
+
+
+def _follows(goal: Polynomial, known: list[Polynomial], ranges: Ranges, depth: int) -> bool:
+    """Whether goal >= 0 because it is a sum of at most `depth` multiples of `known`, all >= 0, and something that is >= 0."""
+    if _at_least_zero(goal, ranges):
+        return True
+    if depth == 0:
+        return False
+    for k in known:
+        factors = {1} | {c // k[m] for m, c in goal.items() if m and m in k and c % k[m] == 0}
+        for factor in sorted(f for f in factors if f > 0):
+            if _follows(add(goal, k, -factor), known, ranges, depth - 1):
+                return True
+    return False
+
+
+def equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
+    """Whether two integer expressions are provably the same."""
+    return not add(normal_form(a, ranges or {}), normal_form(b, ranges or {}), -1)
+
+
+def _at_least_zero(p: Polynomial, ranges: Ranges) -> bool:
+    low, _ = polynomial_bounds(p, ranges)
+    return low is not None and low >= 0
+
+
+def nonnegative(condition: Expr) -> list[Polynomial]:
+    """Polynomials that are all >= 0 exactly where the integer comparison holds; [] for any other condition."""
+    match condition:
+        case Binary("==", a, b) if dtypes.is_int(a.dtype):
+            d = add(polynomial(b), polynomial(a), -1)
+            return [d, scale(d, -1)]
+    p = excess(condition)
+    return [] if p is None else [scale(p, -1)]

@@ -1,0 +1,152 @@
+"""Statements simplified: every expression in them, and the conditions that the loops around them decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import is_
+from typing import Any
+
+from ..ir import (
+    FALSE,
+    NOTHING,
+    TRUE,
+    Binary,
+    Block,
+    Const,
+    Expr,
+    For,
+    If,
+    Node,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Unary,
+    conjunction,
+    conjuncts,
+    guarded,
+    seq,
+)
+from ..traverse import map_children, map_statements
+from .bounds import extent_range, ranges_of
+from .intervals import Interval, Ranges
+from .prove import prove
+from .simplify import simplify
+
+
+def simplify_tree(node: Node, ranges: Ranges | None = None) -> Node:
+    """Simplify every expression of a statement or function with the ranges of the loops around it; conditions that are
+    decided disappear, and with them the statements they exclude."""
+    return _or_nothing(_tree(node, dict(ranges or {})))
+
+
+def _tree(n: Node, env: dict[str, Interval]) -> Any:
+    """The node simplified; None where nothing of it is left."""
+    match n:
+        case Expr():
+            return simplify(n, env)
+        case For(var, extent):
+            extent = simplify(extent, env)
+            if extent == Const(0, extent.dtype):
+                return None
+            body = _tree(n.body, {**env, var.name: extent_range(extent, env)})
+            return None if body is None else n.with_(body=body, extent=extent)
+        case If():
+            return _if(n, env)
+        case Seq(stmts):
+            kept = [_tree(s, env) for s in stmts]
+            if all(map(is_, kept, stmts)):
+                return n
+            remaining = [s for s in kept if s is not None]
+            return seq(*remaining) if remaining else None
+        case Block():
+            return _block(n, env)
+        case PrimFunc():
+            return n.with_(body=_or_nothing(_tree(n.body, env)))
+        case Stmt():
+            failed = False
+
+            def child(c: Node) -> Node:
+                nonlocal failed
+                result = _tree(c, env)
+                failed = failed or result is None
+                return c if result is None else result
+
+            result = map_children(n, child)
+            return None if failed else result
+        case _:
+            return n
+
+
+def _if(n: If, env: dict[str, Interval]) -> Stmt | None:
+    condition = simplify(n.condition, env)
+    if condition == TRUE:
+        return _tree(n.then, env)
+    orelse = None if n.orelse is None else _tree(n.orelse, env)
+    if condition == FALSE:
+        return orelse
+    then = _tree(n.then, env)
+    if then is None:
+        return None if orelse is None else If(simplify(Unary("not", condition), env), orelse)
+    return n.with_(condition=condition, then=then, orelse=orelse)
+
+
+def _block(n: Block, env: dict[str, Interval]) -> Block | None:
+    predicate = simplify(n.predicate, env)
+    if predicate == FALSE:
+        return None
+    iters = tuple(map_children(it, lambda c: _tree(c, env)) for it in n.iters)
+    if all(map(is_, iters, n.iters)):
+        iters = n.iters
+    inside = ranges_of([n], env)
+    init = None if n.init is None else _tree(n.init, inside)
+    return n.with_(iters=iters, predicate=predicate, body=_or_nothing(_tree(n.body, inside)), init=init)
+
+
+def drop_implied_conditions(stmt: Stmt, ranges: Ranges, facts: Sequence[Expr] = ()) -> Stmt:
+    """`stmt` without the conditions, and the bounds of loops, that say nothing new, given the ranges of the variables around it
+    and some facts about them."""
+
+    def left(condition: Expr, inside: Ranges) -> Expr:
+        parts = conjuncts(condition)
+        kept = [c for c in parts if not prove(c, inside, facts)]
+        return condition if len(kept) == len(parts) else conjunction(*kept)
+
+    def visit(s: Any, inside: Ranges) -> Any:
+        match s:
+            case Block():
+                s = s.with_(predicate=left(s.predicate, inside))
+            case If(condition, then, None):
+                rest = left(condition, inside)
+                body = visit(then, inside)
+                return s if rest is condition and body is then else guarded(rest, body)
+            case For(_, Binary("min") as extent):
+                s = s.with_(extent=_shortest(extent, inside, facts))
+        within = ranges_of([s], inside)
+        return map_statements(s, lambda c: visit(c, within))
+
+    return visit(stmt, ranges)
+
+
+def min_operands(extent: Expr) -> list[Expr]:
+    """The expressions of which one is the least."""
+    match extent:
+        case Binary("min", a, b):
+            return min_operands(a) + min_operands(b)
+        case _:
+            return [extent]
+
+
+def _shortest(extent: Expr, ranges: Ranges, facts: Sequence[Expr]) -> Expr:
+    """The extent without those bounds that the facts put beyond another."""
+    parts = min_operands(extent)
+    kept = list(parts)
+    for part in parts:
+        if any(other is not part and prove(Binary("<=", other, part), ranges, facts) for other in kept):
+            kept.remove(part)
+    return extent if len(kept) == len(parts) else reduce(lambda a, b: Binary("min", a, b), kept)
+
+
+def _or_nothing(n: Node | None) -> Node:
+    """A statement that does nothing for None."""
+    return NOTHING if n is None else n
