@@ -14,7 +14,7 @@ from tir import te
 
 from .build import build
 from .kernel import Kernel
-from .passes.memory import NON_TEMPORAL
+from .passes.memory_hints import NON_TEMPORAL
 from .target import Target
 
 ROUNDS = 5

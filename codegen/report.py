@@ -16,7 +16,7 @@ from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
 from tir.traverse import loops, path_to
 
-from .passes.memory import NON_TEMPORAL
+from .passes.memory_hints import NON_TEMPORAL
 
 if TYPE_CHECKING:
     from schedule.machine import Core

@@ -20,7 +20,7 @@ WORD = 4  # bytes of a bank that go out at once
 
 
 @dataclass(frozen=True)
-class Access:
+class BankAccess:
     """What each thread loads or stores: `width` bytes at element number `offset` of a buffer whose elements have `size` bytes."""
 
     offset: Expr
@@ -28,7 +28,7 @@ class Access:
     width: int
 
 
-def ways(access: Access, kernel: DeviceFunction, ranges: Mapping[str, Interval]) -> int:
+def ways(access: BankAccess, kernel: DeviceFunction, ranges: Mapping[str, Interval]) -> int:
     """How many different words of one bank some threads of a warp want at once: 1 where none waits for another.
 
     At once are the 32, 16 or 8 threads that move 128 bytes with 4, 8 or 16 each (`ldmatrix`: 8 rows of 16 bytes). All threads are

@@ -43,11 +43,11 @@ from tir.script.printer import stmt_text
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
 
 from ..export import KEYWORDS as C_WORDS
-from ..passes.gpu_fragments import LDMATRIX, PRODUCTS, TRANSPOSED
 from ..passes.gpu_kernels import AXES, GPUError
-from ..passes.gpu_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
-from ..passes.gpu_sync import BARRIER
-from .banks import Access
+from ..passes.software_pipeline import ASYNCHRONOUS, COMMIT, WAIT, copied
+from ..passes.thread_storage_sync import BARRIER
+from ..passes.warp_memory import LDMATRIX, PRODUCTS, TRANSPOSED
+from .banks import BankAccess
 from .expressions import STORAGE, VALUE, WIDEST, Expressions, at_once, flat, stored
 from .lanes import in_step, together
 from .prelude import prelude
@@ -75,7 +75,7 @@ class Source:
     kernels: str
     lines: dict[int, str]
     shared_bytes: tuple[int, ...]
-    accesses: tuple[tuple[tuple[Access, ...], dict[str, Interval]], ...]
+    accesses: tuple[tuple[tuple[BankAccess, ...], dict[str, Interval]], ...]
 
 
 def cuda_source(func: PrimFunc | Program, target=None) -> str:

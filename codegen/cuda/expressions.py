@@ -14,9 +14,9 @@ from tir.ir import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, S
 from tir.memory import SHARED
 from tir.traverse import substitute, variables
 
-from ..passes.gpu_fragments import TF32
-from ..passes.gpu_reduce import SHUFFLE
-from .banks import Access
+from ..passes.cross_thread_reduction import SHUFFLE
+from ..passes.warp_memory import TF32
+from .banks import BankAccess
 
 # Types of elements in memory, and of values. Halves are bits in memory and floats in registers, rounded after each operation.
 STORAGE = {
@@ -43,7 +43,7 @@ class Expressions:
         self.lanes: dict[Load, str] = {}
         self.bound: dict[str, Expr] = {}
         self.unrolled: dict[Var, int] = {}
-        self.shared: dict[Access, None] = {}
+        self.shared: dict[BankAccess, None] = {}
 
     def __call__(self, e: Expr) -> str:
         return self.at(e, 0)
@@ -165,7 +165,7 @@ class Expressions:
         for lane, n in self.unrolled.items():
             if width == size and lane.name in variables(offset) and (found := at_once(places, lane, n, size)):
                 offset, width = substitute(offset, {lane: Const(0, lane.dtype)}), found
-        self.shared[Access(simplify(offset, self.ranges), size, width)] = None
+        self.shared[BankAccess(simplify(offset, self.ranges), size, width)] = None
 
 
 def at_once(places: Polynomial, lane: Var, n: int, size: int) -> int:

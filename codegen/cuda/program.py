@@ -8,15 +8,15 @@ from tir.ir import Buffer, Call, Const, Evaluate, PrimFunc, Stmt, Var
 from tir.traverse import stores
 
 from ..build import lower
-from ..passes.free import free_names
-from ..passes.gpu_buffers import hoist_shared
-from ..passes.gpu_kernels import Nest, map_kernels
+from ..passes.compact_gpu_buffers import hoist_shared
+from ..passes.free_variables import free_names
+from ..passes.gpu_kernels import GPUKernel, map_kernels
 
 LAUNCH = "launch"  # a call of the host: its argument is the number of the kernel
 
 
 @dataclass(frozen=True)
-class DeviceFunction(Nest):
+class DeviceFunction(GPUKernel):
     """A kernel with its parameters, buffers in global memory and then scalars, on which `grid` may depend, and its buffers in
     `shared` memory."""
 
@@ -50,13 +50,13 @@ def split_host_device(func: PrimFunc) -> Program:
     kernels: list[DeviceFunction] = []
     known = [p for p in func.params if isinstance(p, Buffer)] + list(func.allocs)
 
-    def launch(nest: Nest) -> Stmt:
-        shared, body = hoist_shared(nest.body)
+    def launch(kernel: GPUKernel) -> Stmt:
+        shared, body = hoist_shared(kernel.body)
         scalars, buffers = free_names(body)
-        bound = {v.name for v in nest.indices.values()}
+        bound = {v.name for v in kernel.indices.values()}
         params = (*(b for b in known if b.name in buffers), *(v for name, v in scalars.items() if name not in bound))
-        ranges = {name: nest.ranges[name] for name in bound}
-        kernels.append(DeviceFunction(**vars(nest) | {"ranges": ranges, "body": body}, params=params, shared=shared))
+        ranges = {name: kernel.ranges[name] for name in bound}
+        kernels.append(DeviceFunction(**vars(kernel) | {"ranges": ranges, "body": body}, params=params, shared=shared))
         return Evaluate(Call(LAUNCH, (Const(len(kernels) - 1),), "int32"))
 
     host = map_kernels(func, launch, whole=True).body

@@ -40,9 +40,9 @@ from tir.ir import (
 )
 from tir.traverse import stores, substitute, walk
 
-from ..passes.chunks import chunks
 from ..passes.guards import loop_facts
-from ..passes.memory import NON_TEMPORAL, prefetches
+from ..passes.loop_schedule import chunks
+from ..passes.memory_hints import NON_TEMPORAL, prefetches
 from . import scratch
 from .arithmetic import Arithmetic
 from .memory import STREAMED

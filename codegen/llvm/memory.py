@@ -13,7 +13,7 @@ from tir.arith.simplify import simplify
 from tir.ir import Binary, Buffer, Expr, For, Load, Store, Var
 from tir.traverse import walk
 
-from ..passes.lanes import updated
+from ..passes.combine_lanes import updated
 from .turn import turned
 from .values import ALIGNMENT, CodegenError, Frame, Place, Value, lone_variables, memory_type, register_type, suffix, typed
 from .writer import Writer

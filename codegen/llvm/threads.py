@@ -5,8 +5,8 @@ from __future__ import annotations
 from tir.ir import Const, For
 from tir.traverse import stores
 
-from ..passes.chunks import PARTS, Chunks, chunks
-from ..passes.free import free_names
+from ..passes.free_variables import free_names
+from ..passes.loop_schedule import PARTS, Chunks, chunks
 from . import cores
 from .values import Frame, Value
 from .writer import Writer

@@ -8,21 +8,22 @@ from tir.arith.statements import simplify_tree
 from tir.ir import Const, For, Kind, PrimFunc, Stmt
 from tir.traverse import map_statements, substitute
 
+from .combine_lanes import combine_lanes
 from .compact_buffers import compact_buffers
-from .gpu_buffers import first_places, fold_gaps, place_local, place_shared
-from .gpu_fragments import lower_warp_memory
-from .gpu_kernels import distribute_threads, inject_virtual_thread, lower_thread_binding, unify_thread_binding
-from .gpu_pipeline import inject_software_pipeline, lower_async_copies
-from .gpu_reduce import lower_cross_thread_reduction
-from .gpu_sync import thread_storage_sync
+from .compact_gpu_buffers import compact_local_buffers, compact_shared_buffers, compact_strides, zero_unit_indices
+from .cross_thread_reduction import lower_cross_thread_reduction
 from .guards import clip_loops, version_guards
-from .lanes import combine_lanes
 from .lower_blocks import lower_blocks
-from .order import order_unrolled
-from .registers import promote_registers
+from .order_unrolled import order_unrolled
+from .promote_registers import promote_registers
+from .software_pipeline import inject_software_pipeline, lower_async_copies
+from .split_vectors import split_vectors
+from .thread_binding import lower_thread_binding, unify_thread_binding
+from .thread_storage_sync import thread_storage_sync
 from .unroll import unroll
 from .unswitch import unswitch
-from .vectors import split_vectors
+from .virtual_threads import distribute_threads, inject_virtual_thread
+from .warp_memory import lower_warp_memory
 
 Pass = Callable[[PrimFunc, object], PrimFunc]
 
@@ -61,15 +62,15 @@ GPU_PASSES: tuple[Pass, ...] = (
     unify_thread_binding,
     inject_virtual_thread,
     distribute_threads,
-    first_places,
-    place_shared,
+    zero_unit_indices,
+    compact_shared_buffers,
     inject_software_pipeline,
     thread_storage_sync,
     lower_async_copies,
     lower_thread_binding,
-    place_local,
+    compact_local_buffers,
     lower_warp_memory,
     simplify_all,
-    fold_gaps,
+    compact_strides,
     unroll,
 )

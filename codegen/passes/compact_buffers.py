@@ -27,7 +27,7 @@ from tir.ir import (
 )
 from tir.traverse import move_accesses, replace_buffers, walk_stmts
 
-from .free import used
+from .free_variables import used
 from .lower_blocks import ALIGNED
 
 Ranges = dict[str, Interval]

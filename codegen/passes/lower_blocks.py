@@ -43,7 +43,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .memory import NON_TEMPORAL, check_prefetches, streamed
+from .memory_hints import NON_TEMPORAL, check_prefetches, streamed
 
 ALIGNED = "storage_align"  # the attribute with the strides that buffers must have
 

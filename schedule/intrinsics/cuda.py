@@ -2,7 +2,7 @@
 
 Each implementation is the nest of its description, whose outer loop is annotated with the instruction that the CUDA backend puts
 in its place; every other execution path runs the nest. Operands and results are in scope `warp`: registers that a warp of 32
-threads holds together, in the order that the instruction wants (codegen/passes/gpu_fragments.py).
+threads holds together, in the order that the instruction wants (codegen/passes/warp_memory.py).
 
     mma_m16n8k16_{nn,nt,tn,tt}_{f16,bf16}_f32    C[16, 8] += A[16, 16] * B[16, 8], factors converted to float32
     mma_m16n8k16_{nn,nt,tn,tt}_f16_f16           the same, summed in float16

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.gpu_row import product
 from codegen.cuda import emit, lower_cuda
-from codegen.cuda.banks import Access, ways
+from codegen.cuda.banks import BankAccess, ways
 from codegen.cuda.program import DeviceFunction
 from codegen.target import Target
 from schedule.templates import gpu
@@ -42,7 +42,7 @@ KERNEL = DeviceFunction("k", (one, one, one), (32, 2, 1), INDICES, {}, Seq(()), 
     ],
 )
 def test_by_hand(offset, size, width, worst):
-    assert ways(Access(offset, size, width), KERNEL, {"k": (0, 15)}) == worst
+    assert ways(BankAccess(offset, size, width), KERNEL, {"k": (0, 15)}) == worst
 
 
 ROWS = [

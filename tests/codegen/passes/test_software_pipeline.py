@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codegen.passes.gpu_kernels import GPUError
-from codegen.passes.gpu_pipeline import stages
+from codegen.passes.software_pipeline import stages
 from tir.ir import Const, Evaluate, For, Kind, Var
 
 

@@ -50,7 +50,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .copies import renamed
+from .fresh_loops import with_fresh_loops
 from .guards import inner_ranges, loop_facts
 
 REDUCING = (Kind.SERIAL, Kind.UNROLLED)  # loops that registers may stay around
@@ -399,7 +399,7 @@ def _around(loop: For, promoted: list[tuple[Buffer, _Tile]], start: Const | None
                 stmt = For(tile.lane, Const(tile.lanes), stmt, Kind.VECTORIZED)
             for var, (_, extent) in zip(reversed(tile.loops), reversed(tile.axes), strict=True):
                 stmt = For(var, Const(extent), stmt, Kind.UNROLLED)
-            into.append(renamed(stmt, taken))
+            into.append(with_fresh_loops(stmt, taken))
     result = seq(*before, loop, *after)
     for _, tile in reversed(promoted):
         result = Allocate(tile.register, result)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ from tir.traverse import (
     walk_stmts,
 )
 
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest, compute_capability, in_warp, map_kernels
+from .gpu_kernels import WARP_SCOPE, GPUError, GPUKernel, compute_capability, in_warp, map_kernels
 
 INSTRUCTION = "instruction"  # the annotation of a loop whose nest is one instruction of a warp
 LDMATRIX = "ldmatrix_x4"  # a call: the four registers to fill, and the row of shared memory that this lane names
@@ -119,17 +119,19 @@ def lower_warp_memory(func: PrimFunc, target) -> PrimFunc:
     instruction.
     """
 
-    def change(nest: Nest) -> Stmt:
-        if not any(n.scope == WARP_SCOPE for n in walk(nest.body) if type(n) is Buffer):
-            return nest.body
-        if nest.block[0] != WARP:
+    def change(kernel: GPUKernel) -> Stmt:
+        if not any(n.scope == WARP_SCOPE for n in walk(kernel.body) if type(n) is Buffer):
+            return kernel.body
+        if kernel.block[0] != WARP:
             raise GPUError(
-                f"{nest.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
-                f"`{WARP_SCOPE}` are used, got {nest.block[0]}; bind warps to threadIdx.y and threadIdx.z"
+                f"{kernel.name}: the lanes of a warp are threadIdx.x, which must have {WARP} threads where buffers in scope "
+                f"`{WARP_SCOPE}` are used, got {kernel.block[0]}; bind warps to threadIdx.y and threadIdx.z"
             )
         if (arch := compute_capability(target)) < 80:
-            raise GPUError(f"{nest.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}")
-        return _Lowering(nest.body, nest.indices["threadIdx.x"], nest.ranges).run()
+            raise GPUError(
+                f"{kernel.name}: tensor cores are used through instructions of sm_80 and later, the target is sm_{arch}"
+            )
+        return _Lowering(kernel.body, kernel.indices["threadIdx.x"], kernel.ranges).run()
 
     return map_kernels(func, change)
 

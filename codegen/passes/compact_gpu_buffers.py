@@ -20,13 +20,13 @@ from tir.memory import SHARED
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
 from .compact_buffers import allocate, apply_strides, place, self_contained, touched
-from .free import used
-from .gpu_kernels import WARP_SCOPE, GPUError, Nest, is_thread, map_kernels
-from .gpu_sync import POINTS, Walk, collect
+from .free_variables import used
+from .gpu_kernels import WARP_SCOPE, GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
+from .thread_storage_sync import MAX_POINTS, Footprint, collect
 
 
-def first_places(func: PrimFunc, target) -> PrimFunc:
+def zero_unit_indices(func: PrimFunc, target) -> PrimFunc:
     """The index is 0 wherever a dimension of a temporary of threads or blocks has one element: threads beyond the first, which
     are guarded, would else seem to have other places."""
 
@@ -39,43 +39,43 @@ def first_places(func: PrimFunc, target) -> PrimFunc:
     return func.with_(body=rewrite(func.body, change))
 
 
-def place_shared(func: PrimFunc, target) -> PrimFunc:
+def compact_shared_buffers(func: PrimFunc, target) -> PrimFunc:
     """Buffers in shared memory are allocated where they are live, as large as what one block touches there.
 
     Strides are as `storage_align` asked for, so that threads which walk a column meet different banks.
     """
 
-    def change(nest: Nest) -> Stmt:
-        body = nest.body
+    def change(kernel: GPUKernel) -> Stmt:
+        body = kernel.body
         placed = {s.buffer.name for s in walk_stmts(body) if isinstance(s, Allocate)}  # by the author
         for buffer in used(body).values():
             if buffer.scope in SHARED and buffer.name not in placed:
-                body = place(body, buffer, nest.ranges, partial(_written_first, nest), partial(_tile_region, nest))
+                body = place(body, buffer, kernel.ranges, partial(_written_first, kernel), partial(_tile_region, kernel))
         return apply_strides(body, rules)
 
     rules = annotation(func.attrs, ALIGNED, {})
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in SHARED)), change)
 
 
-def _written_first(nest: Nest, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
+def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
     """Whether the block writes in each iteration of a loop what it reads of the buffer there."""
     if is_thread(loop, "threadIdx"):
         return False
     inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
-    return _tile_complete(nest, loop.body, buffer, inside) or self_contained(loop.body, buffer, ranges)
+    return _tile_complete(kernel, loop.body, buffer, inside) or self_contained(loop.body, buffer, ranges)
 
 
-def _tile_region(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
+def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
     """What `s` touches of the buffer, without what only threads would touch that have nothing left to copy:
 
     f = k * 256 + t; if f < 100: tile[f // 5, f % 5] = ...   =>   the tile has 20 rows, not 52
     """
     region = touched(s, buffer, ranges)
-    walks = [a.walk for a in collect(nest, s, (), ranges) if a.buffer.name == buffer.name]
-    if any(w.guards for w in walks):
+    footprints = [a.footprint for a in collect(kernel, s, (), ranges) if a.buffer.name == buffer.name]
+    if any(w.guards for w in footprints):
         cut = []
         for d, r in enumerate(region.ranges):
-            last = [_last(w, w.indices[d] - r.min) for w in walks]
+            last = [_last(w, w.indices[d] - r.min) for w in footprints]
             if isinstance(r.extent, Const) and None not in last:
                 r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))  # type: ignore[type-var]
             cut.append(r)
@@ -83,14 +83,14 @@ def _tile_region(nest: Nest, s: Stmt, buffer: Buffer, ranges: dict[str, Interval
     return region
 
 
-def _last(walk: Walk, index: Expr) -> int | None:
-    """The most that an index is on a walk; None if it is not known.
+def _last(footprint: Footprint, index: Expr) -> int | None:
+    """The most that an index is over a footprint; None if it is not known.
 
     With c * (x // c) = x - x % c for its divisions, some multiple of it is an expression p of fewer of them. A guard says that
     some q >= 0. Then the multiple is at most s * p + t * q for s, t > 0, which are chosen so that a term of p vanishes.
     """
-    moving = {name: (0, None if n is None else n - 1) for name, n in walk.moving.items() if name not in walk.threads}
-    ranges = {**walk.ranges, **moving}
+    moving = {name: (0, None if n is None else n - 1) for name, n in footprint.moving.items() if name not in footprint.threads}
+    ranges = {**footprint.ranges, **moving}
     terms = polynomial(simplify(index, ranges))
     _, last = polynomial_bounds(terms, ranges)
     multiple = lcm(*(int(m[0].b.value) for m in terms if _is_quotient(m)))  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def _last(walk: Walk, index: Expr) -> int | None:
             p = add(p, add(x, remainder(x, c, ranges, index.dtype), -1), multiple // c * k)
         else:
             p = add(p, {m: multiple * k})
-    for guard in walk.guards:
+    for guard in footprint.guards:
         if not (isinstance(guard, Binary) and guard.op == "<") or loads(guard):
             continue
         q = polynomial(simplify(guard.b - guard.a - 1, ranges))
@@ -119,7 +119,7 @@ def _is_quotient(m: Monomial) -> bool:
     return len(m) == 1 and isinstance(m[0], Binary) and m[0].op == "//" and isinstance(m[0].b, Const) and m[0].b.value > 0
 
 
-def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
+def _tile_complete(kernel: GPUKernel, body: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> bool:
     """Whether all that the block reads of the buffer in `body`, a sequence, an earlier statement of it has surely written.
 
     By enumeration of the elements that the threads of the block touch. A guard that only keeps the place inside of the buffer
@@ -130,14 +130,14 @@ def _tile_complete(nest: Nest, body: Stmt, buffer: Buffer, ranges: dict[str, Int
     steps = body.stmts if isinstance(body, Seq) else (body,)
     written: dict[tuple, np.ndarray] = {}
     for step in steps:
-        accesses = [a for a in collect(nest, step, (), ranges) if a.buffer.name == buffer.name]
+        accesses = [a for a in collect(kernel, step, (), ranges) if a.buffer.name == buffer.name]
         within = frozenset(x.name for x in loops(step))
         sets = []
         for a in accesses:
-            inside = {g for i, d in zip(a.walk.indices, buffer.shape, strict=True) for g in _inside(i, d)}
-            walk = a.walk.under(tuple(g for g in a.walk.guards if not a.writes or simplify(g) not in inside))
-            fixed, points = walk.points(within)
-            unknown = a.writes and any(not variables(g) <= set(walk.moving) | within for g in walk.guards)
+            inside = {g for i, d in zip(a.footprint.indices, buffer.shape, strict=True) for g in _inside(i, d)}
+            footprint = a.footprint.under(tuple(g for g in a.footprint.guards if not a.writes or simplify(g) not in inside))
+            fixed, points = footprint.points(within)
+            unknown = a.writes and any(not variables(g) <= set(footprint.moving) | within for g in footprint.guards)
             if fixed is None or points is None or unknown:
                 if a.writes:
                     continue
@@ -177,36 +177,36 @@ def hoist_shared(body: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
     return tuple(found), body
 
 
-def place_local(func: PrimFunc, target) -> PrimFunc:
+def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
     """Local buffers are allocated where they are live, as large as what one thread touches.
 
     An element may belong to one thread only: GPUError where that cannot be shown.
     """
 
-    def change(nest: Nest) -> Stmt:
-        body = nest.body
+    def change(kernel: GPUKernel) -> Stmt:
+        body = kernel.body
         for buffer in used(body).values():
             if buffer.scope in ("local", WARP_SCOPE):
-                _need_own(nest, body, buffer)
-                if self_contained(body, buffer, nest.ranges):
-                    body = place(body, buffer, nest.ranges)
+                _need_own(kernel, body, buffer)
+                if self_contained(body, buffer, kernel.ranges):
+                    body = place(body, buffer, kernel.ranges)
                 else:
-                    body = allocate(body, buffer, nest.ranges, touched(body, buffer, nest.ranges))
+                    body = allocate(body, buffer, kernel.ranges, touched(body, buffer, kernel.ranges))
         return body
 
     return map_kernels(func.with_(allocs=tuple(b for b in func.allocs if b.scope not in ("local", WARP_SCOPE))), change)
 
 
-def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
+def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     """Refuse a local buffer of which one thread may read what another wrote.
 
     Each thread has a copy. That is right if all accesses within loops of an axis have the same part that depends on threads, and
     either no two threads share an element by it, or each thread has surely written before what it reads.
     """
-    ranges = nest.ranges
+    ranges = kernel.ranges
     # The lanes of a warp, threadIdx.x, hold theirs together.
-    owners = [axis for axis in nest.threads if buffer.scope == "local" or axis != "threadIdx.x"]
-    threads = {nest.indices[axis].name for axis in owners}
+    owners = [axis for axis in kernel.threads if buffer.scope == "local" or axis != "threadIdx.x"]
+    threads = {kernel.indices[axis].name for axis in owners}
     parts: set[tuple] = set()
     offsets: list[np.ndarray | None] = []
     for indices, inside in _places(body, buffer.name, ranges):
@@ -232,7 +232,7 @@ def _need_own(nest: Nest, body: Stmt, buffer: Buffer) -> None:
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
     if single or self_contained(body, buffer, ranges):
         return
-    if touched is None or not _apart(nest, owners, next(iter(parts)), touched):
+    if touched is None or not _apart(kernel, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")
 
 
@@ -245,16 +245,16 @@ def _values(rests: list[Expr], inner: Mapping[str, Interval]) -> np.ndarray | No
     """The values that expressions take together over all iterations of loops, one row each; None where there are too many."""
     highs = {name: inner.get(name, (0, None))[1] for name in sorted(variables(*rests))}
     counts = {name: h + 1 for name, h in highs.items() if h is not None}
-    if len(counts) < len(highs) or (total := prod(counts.values())) > POINTS:
+    if len(counts) < len(highs) or (total := prod(counts.values())) > MAX_POINTS:
         return None
     values = grid(counts)
     columns = [np.broadcast_to(evaluate(e, values), (total,)) for e in rests]
     return distinct_rows(np.stack(columns, 1))[0] if columns else np.zeros((1, 0), np.int64)
 
 
-def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
+def _apart(kernel: GPUKernel, owners: list[str], part: tuple, offsets: np.ndarray) -> bool:
     """Whether no two threads, or warps, touch the same element: each touches `offsets` from a place that `part` says."""
-    counts = {nest.indices[axis].name: nest.threads[axis] for axis in owners}
+    counts = {kernel.indices[axis].name: kernel.threads[axis] for axis in owners}
     columns, threads = grid(counts), prod(counts.values())
     starts = []
     for moving in part:
@@ -265,24 +265,24 @@ def _apart(nest: Nest, owners: list[str], part: tuple, offsets: np.ndarray) -> b
                     return False
                 base += c * np.prod([evaluate(atom, columns) for atom in m], axis=0)
         starts.append(base)
-    if threads == 1 or not starts or threads * len(offsets) > POINTS:
+    if threads == 1 or not starts or threads * len(offsets) > MAX_POINTS:
         return threads == 1
     elements = (np.stack(starts, 1)[:, None, :] + offsets[None, :, :]).reshape(-1, len(starts))
     return len(distinct_rows(elements)[0]) == len(elements)
 
 
-def fold_gaps(func: PrimFunc, target) -> PrimFunc:
+def compact_strides(func: PrimFunc, target) -> PrimFunc:
     """Local buffers of which only some strips are used, of a stride that all indices agree on, become strips without gaps:
 
     acc[q * 32 + i] with q < 2, i < 4   =>   acc[q, i] of shape (2, 4)
     """
 
-    def change(nest: Nest) -> Stmt:
-        body = nest.body
+    def change(kernel: GPUKernel) -> Stmt:
+        body = kernel.body
         for s in walk_stmts(body):
             if isinstance(s, Allocate) and s.buffer.scope == "local":
                 for d in range(len(s.buffer.shape) - 1, -1, -1):
-                    body = _fold(body, s.buffer.name, d, nest.ranges)
+                    body = _fold(body, s.buffer.name, d, kernel.ranges)
         return body
 
     return map_kernels(func, change)

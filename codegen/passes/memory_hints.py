@@ -8,7 +8,7 @@ from typing import Any
 from tir.ir import Block, For, PrimFunc, annotation
 from tir.traverse import stores, walk
 
-from .free import used
+from .free_variables import used
 
 NON_TEMPORAL = "non_temporal"  # an annotation of loops and blocks; once they are lowered, an attribute of the function
 PREFETCH = "prefetch"

@@ -46,29 +46,29 @@ from tir.ir import (
 from tir.memory import SHARED
 from tir.traverse import loads, loops, map_statements, stores, variables, walk_stmts
 
-from .gpu_kernels import GPUError, Nest, in_warp, is_thread, map_kernels
-from .gpu_pipeline import ASYNCHRONOUS, WAIT, called
+from .gpu_kernels import GPUError, GPUKernel, in_warp, is_thread, map_kernels
+from .software_pipeline import ASYNCHRONOUS, WAIT, called
 
 BARRIER = "sync_threads"
-POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
+MAX_POINTS = 1 << 19  # (element, thread) pairs that are enumerated for one access, at most
 
 Path = tuple[int, ...]  # from the root: the number of the child taken at each statement
 
 
 @dataclass(frozen=True)
-class Access:
-    """An access to shared or global memory at a path; `walk` holds what is needed to enumerate its places."""
+class MemoryAccess:
+    """An access to shared or global memory at a path; `footprint` enumerates the elements it touches."""
 
     buffer: Buffer
     writes: bool
     path: Path
-    walk: Walk
+    footprint: Footprint
     copying: bool = False  # a copy that nobody has waited for
     carried: Path = ()  # of an earlier iteration of the loop at this path
     varying: frozenset[str] = frozenset()  # the loops whose variables may differ for that reason
 
 
-def _turns(fixed: tuple) -> dict[str, int]:
+def _periods(fixed: tuple) -> dict[str, int]:
     """The loops that are in indices only as remainders, k % c or (k + 1) % c: the number of values that show all there is."""
     found: dict[str, int] = {}
     for part in fixed:
@@ -83,7 +83,7 @@ def _turns(fixed: tuple) -> dict[str, int]:
 
 
 @dataclass(eq=False)
-class Walk:
+class Footprint:
     """The places that an access takes over all threads of the block and all iterations of the loops in its unit (`moving`: the
     number of values by variable, None where unknown), under `guards`. Loops around the unit are in `ranges`."""
 
@@ -96,7 +96,7 @@ class Walk:
     block: tuple[int, int, int]
     known: dict[frozenset[str], tuple] = field(default_factory=dict)
 
-    def under(self, guards: tuple[Expr, ...]) -> Walk:
+    def under(self, guards: tuple[Expr, ...]) -> Footprint:
         """The same under other guards."""
         return replace(self, guards=guards, known={})
 
@@ -105,10 +105,10 @@ class Walk:
         where the loops `varying` run as well. None where it is not known."""
         used = varying & variables(*self.indices)
         if used not in self.known:
-            self.known[used] = _points(self, self.running(used) | self.moving)
+            self.known[used] = _points(self, self.counts(used) | self.moving)
         return self.known[used]
 
-    def running(self, loops: frozenset[str]) -> dict[str, int | None]:
+    def counts(self, loops: frozenset[str]) -> dict[str, int | None]:
         """The number of values of loops around the unit that its places depend on, None where it is not known."""
         found: dict[str, int | None] = {}
         for name in loops & variables(*self.indices):
@@ -116,26 +116,26 @@ class Walk:
             found[name] = None if high is None else high + 1
         return found
 
-    def in_turn(self, turns: dict[str, int], varying: frozenset[str]) -> tuple[tuple | None, np.ndarray | None]:
+    def by_value(self, loops: dict[str, int], varying: frozenset[str]) -> tuple[tuple | None, np.ndarray | None]:
         """The same for each value of the loops `turns`, which becomes a column in front of the offsets."""
-        return _points(self, {**self.running(varying), **turns, **self.moving}, tuple(sorted(turns)))
+        return _points(self, {**self.counts(varying), **loops, **self.moving}, tuple(sorted(loops)))
 
 
 def thread_storage_sync(func: PrimFunc, target) -> PrimFunc:
     """Put in the barriers that threads need. GPUError where one would be needed that not all threads reach."""
-    return map_kernels(func, lambda nest: _Placing(nest).run() if prod(nest.block) > 1 else nest.body)
+    return map_kernels(func, lambda kernel: _BarrierInsertion(kernel).run() if prod(kernel.block) > 1 else kernel.body)
 
 
-class _Placing:
-    def __init__(self, nest: Nest):
-        self.nest = nest
+class _BarrierInsertion:
+    def __init__(self, kernel: GPUKernel):
+        self.kernel = kernel
         self.before: set[Path] = set()
         self.inner: set[Path] = set()  # loops and conditions, which a barrier of every iteration stays outside of
-        self.cache: dict[Path, list[Access]] = {}
+        self.cache: dict[Path, list[MemoryAccess]] = {}
 
     def run(self) -> Stmt:
-        self.visit(self.nest.body, (0,), [], self.nest.ranges)
-        return self.insert(self.nest.body, (0,))
+        self.visit(self.kernel.body, (0,), [], self.kernel.ranges)
+        return self.insert(self.kernel.body, (0,))
 
     def insert(self, s: Stmt, path: Path) -> Stmt:
         if not _is_unit(s):
@@ -144,12 +144,12 @@ class _Placing:
             s = seq(*s.stmts) if isinstance(s, Seq) else s
         return seq(Evaluate(Call(BARRIER, (), "int32")), s) if path in self.before else s
 
-    def visit(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
+    def visit(self, s: Stmt, path: Path, pending: list[MemoryAccess], ranges: dict[str, Interval]) -> list[MemoryAccess]:
         """The accesses since the last barrier after `s`, given those before it."""
         if path in self.before:
             pending = _copies(pending)
         if _is_unit(s):
-            return self.meet(s, path, pending, ranges)
+            return self.unit(s, path, pending, ranges)
         match s:
             case Seq(stmts):
                 for n, x in enumerate(stmts):
@@ -183,23 +183,23 @@ class _Placing:
             case Allocate(_, body):
                 return self.visit(body, (*path, 0), pending, ranges)
             case _:
-                raise GPUError(f"{self.nest.name}: threads cannot wait for each other inside `{type(s).__name__}`")
+                raise GPUError(f"{self.kernel.name}: threads cannot wait for each other inside `{type(s).__name__}`")
 
-    def meet(self, s: Stmt, path: Path, pending: list[Access], ranges: dict[str, Interval]) -> list[Access]:
+    def unit(self, s: Stmt, path: Path, pending: list[MemoryAccess], ranges: dict[str, Interval]) -> list[MemoryAccess]:
         if isinstance(s, Evaluate) and called(s.value, WAIT):
             return [replace(a, copying=False, path=path, carried=()) if a.copying else a for a in pending]
         return self.check(self.accesses(s, path, ranges), path, pending)
 
-    def check(self, found: list[Access], path: Path, pending: list[Access]) -> list[Access]:
-        rivals = [a for a in pending for b in found if _conflict(a, b)]
-        if rivals:
-            depth = max(self.place(a, path) for a in rivals)
+    def check(self, found: list[MemoryAccess], path: Path, pending: list[MemoryAccess]) -> list[MemoryAccess]:
+        conflicting = [a for a in pending for b in found if _conflict(a, b)]
+        if conflicting:
+            depth = max(self.depth(a, path) for a in conflicting)
             here = path[:depth]
             self.before.add(here)
             pending = [a for a in pending if a.copying or (a.path[:depth] == here and not a.carried)]
         return _union(pending, found)
 
-    def place(self, a: Access, path: Path) -> int:
+    def depth(self, a: MemoryAccess, path: Path) -> int:
         """How much of `path` leads to the statement before which a barrier separates `a` from what is there: the outermost
         that is not around `a`; of an earlier iteration, the innermost in that iteration that is in no other loop or condition."""
         if a.carried:
@@ -212,20 +212,20 @@ class _Placing:
             n += 1
         return min(n + 1, len(path))
 
-    def accesses(self, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[Access]:
+    def accesses(self, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
         if path not in self.cache:
-            self.cache[path] = collect(self.nest, s, path, ranges)
+            self.cache[path] = collect(self.kernel, s, path, ranges)
         return self.cache[path]
 
 
-def _copies(pending: list[Access]) -> list[Access]:
+def _copies(pending: list[MemoryAccess]) -> list[MemoryAccess]:
     """What a barrier leaves pending: copies that nobody has waited for."""
     return [a for a in pending if a.copying]
 
 
-def _union(a: list[Access], b: list[Access]) -> list[Access]:
-    seen = {(id(x.walk), x.copying) for x in a}
-    return a + [x for x in b if (id(x.walk), x.copying) not in seen]
+def _union(a: list[MemoryAccess], b: list[MemoryAccess]) -> list[MemoryAccess]:
+    seen = {(id(x.footprint), x.copying) for x in a}
+    return a + [x for x in b if (id(x.footprint), x.copying) not in seen]
 
 
 def _is_unit(s: Stmt) -> bool:
@@ -233,15 +233,15 @@ def _is_unit(s: Stmt) -> bool:
     return is_thread(s, "threadIdx") or not any(is_thread(x, "threadIdx") for x in walk_stmts(s))
 
 
-def _conflict(a: Access, b: Access) -> bool:
+def _conflict(a: MemoryAccess, b: MemoryAccess) -> bool:
     if a.buffer.name != b.buffer.name or not (a.writes or b.writes):
         return False
-    alone = frozenset(a.walk.ranges.keys() ^ b.walk.ranges.keys())  # loops around one of them only
+    alone = frozenset(a.footprint.ranges.keys() ^ b.footprint.ranges.keys())  # loops around one of them only
     varying = a.varying | b.varying
-    (fixed_a, points_a), (fixed_b, points_b) = a.walk.points(varying | alone), b.walk.points(varying | alone)
+    (fixed_a, points_a), (fixed_b, points_b) = a.footprint.points(varying | alone), b.footprint.points(varying | alone)
     if fixed_a is not None and fixed_b is not None and fixed_a != fixed_b and not varying:
-        turns = _turns(fixed_a) | _turns(fixed_b)
-        (fixed_a, points_a), (fixed_b, points_b) = a.walk.in_turn(turns, alone), b.walk.in_turn(turns, alone)
+        periods = _periods(fixed_a) | _periods(fixed_b)
+        (fixed_a, points_a), (fixed_b, points_b) = a.footprint.by_value(periods, alone), b.footprint.by_value(periods, alone)
     if points_a is None or points_b is None or fixed_a != fixed_b:
         return True
     rows, place = distinct_rows(np.concatenate([points_a[:, :-1], points_b[:, :-1]]))
@@ -259,11 +259,11 @@ def _conflict(a: Access, b: Access) -> bool:
     return bool(np.any(both & ((low_a != high_b) | (high_a != low_b))))
 
 
-def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[Access]:
+def collect(kernel: GPUKernel, s: Stmt, path: Path, ranges: dict[str, Interval]) -> list[MemoryAccess]:
     """The accesses of a unit to shared and global memory; those to global memory only if the kernel writes the buffer."""
-    written = {x.buffer.name for x in stores(nest.body)}
-    threads = {axis: nest.indices[axis].name for axis in nest.threads}
-    found: list[Access] = []
+    written = {x.buffer.name for x in stores(kernel.body)}
+    threads = {axis: kernel.indices[axis].name for axis in kernel.threads}
+    found: list[MemoryAccess] = []
     for x, around in accesses(s):
         if x.buffer.name not in written or not (x.buffer.scope in SHARED or x.buffer.scope == "global"):
             continue
@@ -273,7 +273,7 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
         for loop in around.loops:
             if is_thread(loop, "threadIdx"):
                 inside.add(loop.thread)
-                if isinstance(loop.extent, Const) and loop.extent.value < nest.threads[loop.thread]:
+                if isinstance(loop.extent, Const) and loop.extent.value < kernel.threads[loop.thread]:
                     guards.append(loop.var < loop.extent)
             else:
                 _, high = extent_range(loop.extent, ranges)
@@ -281,18 +281,18 @@ def collect(nest: Nest, s: Stmt, path: Path, ranges: dict[str, Interval]) -> lis
         # Outside of the loops of an axis its first thread does what others could see, and every thread the rest.
         store = x if isinstance(x, Store) else around.store
         everywhere = store is not None and store.buffer.scope == "local"
-        moving = {name: nest.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
+        moving = {name: kernel.threads[axis] if everywhere or axis in inside else 1 for axis, name in threads.items()} | inner
         if store is not None and in_warp(store):
             # The lanes of a warp touch together what an instruction of a warp touches: two of them stand for all.
-            moving[threads["threadIdx.x"]] = min(nest.block[0], 2)
+            moving[threads["threadIdx.x"]] = min(kernel.block[0], 2)
         lets = {let.var.name for let in around.lets}
-        walk = Walk(x.indices, moving, tuple(guards), lets, ranges, list(threads.values()), nest.block)
+        footprint = Footprint(x.indices, moving, tuple(guards), lets, ranges, list(threads.values()), kernel.block)
         copying = isinstance(x, Store) and called(x.value, ASYNCHRONOUS)
-        found.append(Access(x.buffer, isinstance(x, Store), path, walk, copying))
+        found.append(MemoryAccess(x.buffer, isinstance(x, Store), path, footprint, copying))
     return found
 
 
-def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = ()) -> tuple[tuple | None, np.ndarray | None]:
+def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...] = ()) -> tuple[tuple | None, np.ndarray | None]:
     needed = {*w.threads, *kept}
     fixed, offsets = [], []
     for i in w.indices:
@@ -311,7 +311,7 @@ def _points(w: Walk, moving: Mapping[str, int | None], kept: tuple[str, ...] = (
         offsets.append(rest)
     usable = [g for g in w.guards if not loads(g) and variables(g) <= needed]
     counts = {name: moving[name] for name in sorted(needed)}
-    if any(n is None for n in counts.values()) or prod(counts.values()) > POINTS:  # type: ignore[type-var]
+    if any(n is None for n in counts.values()) or prod(counts.values()) > MAX_POINTS:  # type: ignore[type-var]
         return tuple(fixed), None
     values = grid(counts)  # type: ignore[arg-type]
     total = prod(counts.values())  # type: ignore[type-var]

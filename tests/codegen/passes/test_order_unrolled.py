@@ -8,7 +8,7 @@ import pytest
 
 import codegen
 import tir
-from codegen.passes.order import live, order_unrolled
+from codegen.passes.order_unrolled import live, order_unrolled
 from schedule import Schedule
 from tests.codegen.harness import same
 from tests.schedule.programs import matmul

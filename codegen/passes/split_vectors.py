@@ -7,7 +7,7 @@ from tir.arith.statements import simplify_tree
 from tir.ir import Binary, Const, Expr, For, If, Kind, Load, PrimFunc, Stmt, Store, Var, seq
 from tir.traverse import fresh, map_statements, names, substitute, walk
 
-from .copies import renamed
+from .fresh_loops import with_fresh_loops
 
 MAX_CHUNKS = 16  # more register-sized pieces than this become a loop of their own
 
@@ -47,7 +47,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
                 pieces.append(For(outer, Const(whole), inner, kind) if whole > 1 else _at(inner, outer.name, Const(0)))
                 if tail:
                     last = var.with_(name=fresh(taken, f"{var.name}_tail"))
-                    rest = renamed(_at(body, var.name, last + whole * w), taken)
+                    rest = with_fresh_loops(_at(body, var.name, last + whole * w), taken)
                     pieces.append(lanes(last, tail, rest))
                 return seq(*pieces)
             case _:

@@ -27,15 +27,15 @@ from tir.ir import (
 from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, rewrite, stores, substitute, walk_stmts
 
-from .copies import renamed
-from .gpu_kernels import GPUError, Nest, compute_capability, map_kernels
+from .fresh_loops import with_fresh_loops
+from .gpu_kernels import GPUError, GPUKernel, compute_capability, map_kernels
 
 STAGES = "pipeline_stages"  # an annotation of a loop: the number of tiles that take turns; 1 is no pipeline
 DOUBLE = "double_buffer"  # an annotation of a loop: two of them
 ASYNCHRONOUS = "asynchronous"  # a call around what is stored: a copy that need not be there before it is waited for
 COMMIT = "copy_async_commit"  # a call: the copies so far are a group
 WAIT = "copy_async_wait"  # a call: all groups are there but the latest ones, whose number is the argument
-MOST_STAGES = 16
+MAX_STAGES = 16
 
 
 def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
@@ -60,8 +60,8 @@ def inject_software_pipeline(func: PrimFunc, target) -> PrimFunc:
 def stages(loop: For) -> int:
     """How many tiles take turns in a loop, by its annotations. Raises GPUError for what is no such number."""
     n = annotation(loop.annotations, STAGES, 2 if annotation(loop.annotations, DOUBLE) else 1)
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MOST_STAGES:
-        raise GPUError(f"loop `{loop.name}`: the annotation {STAGES} must be an integer from 1 to {MOST_STAGES}, got {n!r}")
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_STAGES:
+        raise GPUError(f"loop `{loop.name}`: the annotation {STAGES} must be an integer from 1 to {MAX_STAGES}, got {n!r}")
     return n
 
 
@@ -95,7 +95,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
 
     def load(k: Expr) -> Stmt:
         """Load tile k, if there is one."""
-        return If(simplify(k < loop.extent), substitute(at(renamed(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
+        return If(simplify(k < loop.extent), substitute(at(with_fresh_loops(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
 
     commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
     p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))
@@ -143,13 +143,13 @@ def lower_async_copies(func: PrimFunc, target) -> PrimFunc:
                 return Evaluate(Const(0))
         return None
 
-    def kept(nest: Nest) -> Stmt:
-        pending = [s for s in stores(nest.body) if called(s.value, ASYNCHRONOUS)]
+    def kept(kernel: GPUKernel) -> Stmt:
+        pending = [s for s in stores(kernel.body) if called(s.value, ASYNCHRONOUS)]
         if compute_capability(target) >= 80 and any(
-            dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(nest.body, s) for s in pending
+            dtypes.nbytes(s.buffer.dtype) >= 4 or _in_vector(kernel.body, s) for s in pending
         ):
-            return nest.body
-        return rewrite(nest.body, change)
+            return kernel.body
+        return rewrite(kernel.body, change)
 
     return map_kernels(func, kept)
 

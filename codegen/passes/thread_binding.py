@@ -1,0 +1,183 @@
+"""Loops bound to blocks and threads brought to one form, and thread loops lowered to conditions on the thread's number."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+
+from tir.analysis.around import accesses
+from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, Store, Var, annotation, nest, seq
+from tir.memory import SHARED
+from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts
+
+from .free_variables import used
+from .gpu_kernels import AXES, RESIDENT, TOGETHER, WARP_SCOPE, GPUError, GPUKernel, axes_of, in_warp, is_thread, map_kernels
+
+MAX_THREADS = 1024  # of a block (CUDA C++ programming guide, technical specifications, as the two below)
+MAX_THREADS_Z = 64  # of a block, along axis z
+MAX_BLOCKS_YZ = 65535  # of a grid, along axes y and z
+MAX_RESIDENT = 32  # blocks of a multiprocessor
+
+
+def unify_thread_binding(func: PrimFunc, target) -> PrimFunc:
+    """Bring kernels to one form: the loops over blocks outside, all loops of one axis with one variable.
+
+    Each outermost nest of loops bound to blocks or threads is a kernel; the loops around it run on the host. What stands in no
+    bound loop is a kernel of one thread.
+    """
+    taken = names(func)
+    axes = {axis: Var(fresh(taken, f"{kind[0]}{axis[-1]}")) for kind in ("blockIdx", "threadIdx") for axis in axes_of(kind)}
+    owners: dict[str, str] = {}  # of temporaries: the kernel
+    numbers = itertools.count()
+
+    def kernel(s: Stmt) -> Stmt:
+        name = f"{func.name}_kernel{next(numbers)}"
+        _need_memory(s, name, owners)
+        return _unified(name, s, axes)
+
+    def visit(s: Stmt) -> Stmt:
+        if not _is_bound(s):
+            return kernel(s)
+        match s:
+            case For() if s.kind is not Kind.THREAD and not loads(s.extent):
+                return s.with_(body=visit(s.body), kind=Kind.SERIAL, annotations=())
+            case If(condition) if not loads(condition):
+                return s.with_(then=visit(s.then), orelse=None if s.orelse is None else visit(s.orelse))
+            case Seq(stmts):
+                groups: list[list[Stmt]] = []
+                for x in stmts:  # neighbours without threads share a kernel
+                    if not groups or _is_bound(x) or _is_bound(groups[-1][0]):
+                        groups.append([x])
+                    else:
+                        groups[-1].append(x)
+                return seq(*(visit(seq(*g)) for g in groups))
+            case _:
+                return kernel(s)
+
+    return func.with_(body=visit(func.body))
+
+
+def _need_memory(s: Stmt, name: str, owners: dict[str, str]) -> None:
+    """Refuse temporaries in memory that a GPU has not, or that is not the kernel's alone."""
+    for b in used(s).values():
+        if b.scope not in (*SHARED, "local", WARP_SCOPE, "global"):
+            raise GPUError(f"`{b.name}` is in memory `{b.scope}`, which a GPU has not; use shared or local")
+        if b.scope != "global" and owners.setdefault(b.name, name) != name:
+            raise GPUError(f"`{b.name}` in {b.scope} memory is used by two kernels, {owners[b.name]} and {name}; keep it in "
+                           "global memory, or move its producer into the loops of its consumer (compute_at)")  # fmt: skip
+
+
+def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
+    extents: dict[str, list[Expr]] = {}
+    resident = [1]
+
+    def visit(s: Stmt, around: dict[str, For]) -> Stmt:
+        if isinstance(s, For) and s.kind is Kind.THREAD and not is_thread(s, "vthread"):
+            axis = s.thread
+            if axis in around and around[axis].name in variables(s.body):
+                raise GPUError(
+                    f"`{s.name}` and `{around[axis].name}` around it are both bound to {axis}, and statements below use both; "
+                    "fuse the two and bind the result"
+                )
+            if axis.startswith("blockIdx") and axis in extents:
+                raise GPUError(f"{axis} is bound twice in one kernel, again by `{s.name}`; bind one loop outside of both")
+            extents.setdefault(axis, []).append(s.extent)
+            resident.append(_resident(s))
+            # The inner loop of an axis hides the outer one, whose variable the body does not use.
+            body = substitute(visit(s.body, {**around, axis: s}), {s.var: axes[axis]})
+            return body if axis.startswith("blockIdx") else s.with_(var=axes[axis], body=body, annotations=())
+        return map_statements(s, lambda c: visit(c, around))
+
+    body = visit(s, {})
+    _need_all_blocks(s, {axis for axis in extents if axis.startswith("blockIdx")}, name)
+    grid = {axis: extents.get(axis, [Const(1)])[0] for axis in axes_of("blockIdx")}
+    _need_valid_block(name, extents)
+    for axis, blocks in list(grid.items())[1:]:
+        if isinstance(blocks, Const) and blocks.value > MAX_BLOCKS_YZ:
+            raise GPUError(f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {MAX_BLOCKS_YZ}; "
+                           "bind a smaller loop, or blockIdx.x")  # fmt: skip
+    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks == Const(1, blocks.dtype)})  # type: ignore[assignment]
+    attrs = ((RESIDENT, max(resident)),) if max(resident) > 1 else ()
+    loops = [For(axes[axis], blocks, body, Kind.THREAD, thread=axis) for axis, blocks in grid.items()]
+    loops = [loops[0].with_(annotations=attrs), *(x for x in loops[1:] if x.extent != Const(1, x.extent.dtype))]
+    return nest(loops, body)
+
+
+def _need_valid_block(name: str, extents: dict[str, list[Expr]]) -> None:
+    """Refuse extents of thread loops, by axis, that no block of threads can have."""
+    block = []
+    for a in AXES:
+        given = extents.get(f"threadIdx.{a}", [Const(1)])
+        known = [int(e.value) for e in given if isinstance(e, Const)]
+        if len(known) < len(given):
+            raise GPUError(
+                f"{name}: the extent of a loop bound to threadIdx.{a} must be a constant; split it by a constant first"
+            )
+        block.append(max(known))
+    if prod(block) > MAX_THREADS:
+        raise GPUError(f"{name}: {' x '.join(map(str, block))} threads a block are more than {MAX_THREADS}; bind smaller loops")
+    if block[2] > MAX_THREADS_Z:
+        raise GPUError(f"{name}: {block[2]} threads of axis z are more than {MAX_THREADS_Z}; bind a smaller loop, or threadIdx.x")
+
+
+def _resident(s: For) -> int:
+    n = annotation(s.annotations, RESIDENT, 1)
+    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_RESIDENT:
+        raise GPUError(f"loop `{s.name}`: the annotation {RESIDENT} must be an integer from 1 to {MAX_RESIDENT}, got {n!r}")
+    return n
+
+
+def _need_all_blocks(s: Stmt, axes: set[str], name: str) -> None:
+    """Refuse stores to global memory outside of a loop bound to blocks that the kernel has: which block would do it?"""
+
+    for x, around in accesses(s):
+        missing = ", ".join(sorted(axes - {loop.thread for loop in around.loops}))
+        if isinstance(x, Store) and x.buffer.scope == "global" and missing:
+            raise GPUError(
+                f"{name}: `{x.buffer.name}` in global memory is written outside of the loop bound to {missing}; move the "
+                "statement into that loop (compute_at, reverse_compute_at), or bind a loop around both"
+            )
+
+
+def _is_bound(s: Stmt) -> bool:
+    """Whether a loop in `s` is bound to blocks or threads."""
+    return any(isinstance(x, For) and x.kind is Kind.THREAD for x in walk_stmts(s))
+
+
+def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
+    """Thread loops move outside of each kernel, where all threads run together, and leave conditions: `t < n` where a loop has
+    fewer iterations than the block threads. What stands in no loop of an axis and writes shared or global memory is left to the
+    first thread of that axis, or to its first warp."""
+
+    def change(kernel: GPUKernel) -> Stmt:
+        threads = kernel.threads
+        body = _without_threads(kernel)
+        body = substitute(body, {kernel.indices[axis]: Const(0) for axis, n in threads.items() if n == 1})  # type: ignore[assignment]
+        marks = ((TOGETHER, True),)
+        loops = [For(kernel.indices[axis], Const(n), body, Kind.THREAD, marks, axis) for axis, n in threads.items() if n > 1]
+        return nest(loops, body)
+
+    return map_kernels(func, change)
+
+
+def _without_threads(kernel: GPUKernel) -> Stmt:
+    threads = kernel.threads
+
+    def visit(s: Stmt, inside: frozenset[str]) -> Stmt:
+        if is_thread(s, "threadIdx"):
+            assert isinstance(s.extent, Const)
+            inner = visit(s.body, inside | {s.thread})
+            return inner if s.extent.value == threads[s.thread] else If(kernel.indices[s.thread] < s.extent, inner)
+        missing = [axis for axis, n in threads.items() if n > 1 and axis not in inside]
+        written = {x.buffer.scope for x in stores(s)}
+        bound = any(is_thread(x, "threadIdx") or isinstance(x, Evaluate) for x in walk_stmts(s))  # barriers are for all
+        if in_warp(s):  # all lanes join, each for its own elements
+            missing = [axis for axis in missing if axis != "threadIdx.x"]
+            bound = bound or not isinstance(s, Store)
+        if missing and not bound and written and not written & {"local", WARP_SCOPE}:
+            for axis in missing:
+                s = If(kernel.indices[axis].equal(Const(0)), s)
+            return s
+        return map_statements(s, lambda c: visit(c, inside))
+
+    return visit(kernel.body, frozenset())
