@@ -6,11 +6,13 @@ from .intrinsics.tensor_intrin import TensorIntrin
 from .open_schedule import OpenSchedule
 from .open_trace import OpenTrace
 from .primitive import REGISTRY, Primitive, primitive
+from .rewriting.index_map import IndexMap
 from .schedule import Schedule, replay
 from .trace import Step, Trace
 
 __all__ = [
     "REGISTRY",
+    "IndexMap",
     "OpenSchedule",
     "OpenTrace",
     "Primitive",

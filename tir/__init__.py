@@ -43,7 +43,7 @@ _NAMES = {
         "tir.interpreter": ("run",),
         "tir.verify": ("verify",),
         "tir.script.diff": ("diff",),
-        "schedule": ("Schedule", "ScheduleError", "TensorIntrin", "replay"),
+        "schedule": ("IndexMap", "Schedule", "ScheduleError", "TensorIntrin", "replay"),
         "codegen": ("Kernel", "Target", "build", "dump"),
         "search": ("NothingFound", "Records", "autotune", "best_schedule", "default_schedule", "tune_tasks"),
     }.items()
@@ -51,8 +51,8 @@ _NAMES = {
 }
 
 __all__ = [
-    "Axis", "Block", "Buffer", "Const", "Expr", "For", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc", "Records",
-    "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune",
+    "Axis", "Block", "Buffer", "Const", "Expr", "For", "IndexMap", "Kernel", "Kind", "Node", "NothingFound", "PrimFunc",
+    "Records", "Schedule", "ScheduleError", "Stmt", "Target", "TensorIntrin", "Var", "affine", "analysis", "autotune",
     "best_schedule", "build", "default_schedule", "diff", "dtypes", "dump", "interpreter", "ir", "replay", "run", "script",
     "simplify", "te", "traverse", "tune_tasks", "verify", "workloads",
 ]  # fmt: skip

@@ -1,11 +1,12 @@
-"""Index maps: functions from indices to indices, as text, and their inverses on a box."""
+"""Index maps: functions from indices to indices, from constructors, functions or text, and their inverses on a box."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -30,13 +31,53 @@ from .edits import Names
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """`outputs` over the variables `inputs`."""
+    """A function from indices to indices: `outputs` over the variables `inputs`.
+
+    It is built from `identity` by `permute`, `tile` and `fuse`, each of which changes the outputs, or read from a function or its
+    text: `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)` is `lambda i0, i1: (i0 // 16, i1, i0 % 16)`. The primitives that
+    take an index map take all three; traces store the text.
+    """
 
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
 
+    @staticmethod
+    def identity(names: int | Iterable[str]) -> IndexMap:
+        """The map of each index to itself; `names` are those of the indices, or their number."""
+        inputs = tuple(Var(n) for n in ([f"i{n}" for n in range(names)] if isinstance(names, int) else names))
+        return IndexMap(inputs, inputs)
+
+    def permute(self, *order: int) -> IndexMap:
+        """The outputs in another order: number `order[0]` first. Those of one value may be left out."""
+        if len(set(order)) < len(order) or not set(order) <= set(range(len(self.outputs))):
+            raise ScheduleError(f"an order is of different numbers from 0 to {len(self.outputs) - 1}, got {list(order)}")
+        return IndexMap(self.inputs, tuple(self.outputs[n] for n in order))
+
+    def tile(self, number: int, *factors: int) -> IndexMap:
+        """Output `number` as `len(factors) + 1` outputs in its place: tiles, whose extents the factors are, outermost first."""
+        self._need_outputs(number, 1)
+        if any(f < 1 for f in factors):
+            raise ScheduleError(f"factors must be at least 1, got {min(factors)}", hint="tile(0, 16)")
+        rest, parts = self.outputs[number], []
+        for factor in reversed(factors):
+            parts.append(rest % factor)
+            rest = rest // factor
+        return IndexMap(self.inputs, (*self.outputs[:number], rest, *reversed(parts), *self.outputs[number + 1 :]))
+
+    def fuse(self, number: int, *extents: int) -> IndexMap:
+        """Output `number` and the `len(extents)` outputs after it as one, in which the last runs fastest; `extents` are those of
+        the outputs after it."""
+        self._need_outputs(number, len(extents) + 1)
+        following = self.outputs[number + 1 : number + 1 + len(extents)]
+        fused = reduce(lambda e, part: e * part[1] + part[0], zip(following, extents, strict=True), self.outputs[number])
+        return IndexMap(self.inputs, (*self.outputs[:number], fused, *self.outputs[number + 1 + len(extents) :]))
+
+    def _need_outputs(self, number: int, count: int) -> None:
+        if not 0 <= number <= len(self.outputs) - count:
+            raise ScheduleError(f"`{self}` has no outputs {number} to {number + count - 1}", hint="numbers start at 0")
+
     def __call__(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The place that an index goes to."""
+        """The outputs for given indices."""
         table = {v.name: i for v, i in zip(self.inputs, indices, strict=True)}
         return tuple(substitute(e, table) for e in self.outputs)
 
@@ -44,6 +85,9 @@ class IndexMap:
         names = ", ".join(v.name for v in self.inputs)
         results = [expr_text(e) for e in self.outputs]
         return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
+
+
+AnyIndexMap = IndexMap | Callable[..., Any] | str  # what users may give
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +109,10 @@ class Layout:
         return {v.name: extent_range(e) for v, e in zip(self.places, self.extents, strict=True)}
 
 
-def index_map_text(index_map: Callable[..., Any] | str, rank: Callable[[], int]) -> str:
+def index_map_text(index_map: AnyIndexMap, rank: Callable[[], int]) -> str:
     """An index map as the text that traces hold. A function is called once, on variables, `rank()` of them if it takes `*i`."""
-    if isinstance(index_map, str):
-        return index_map
+    if isinstance(index_map, (str, IndexMap)):
+        return str(index_map)
     if not callable(index_map):
         raise ScheduleError(f"an index map is a function such as `lambda i, j: (j, i)`, or its text, got {index_map!r}")
     names: list[str] = []

@@ -16,6 +16,7 @@ from typing import Any
 
 from schedule.machine import APART_ELEMENT, CPU, PAGE
 from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent
+from schedule.rewriting.index_map import IndexMap
 from tir.ir import Iter, Var, const_shape
 from tir.traverse import variables
 
@@ -204,13 +205,11 @@ def _padding(s: OpenSchedule, copy: str) -> list[str]:
     return made if alone and made[0] not in s.get_output_blocks() else []
 
 
-def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter, ...]) -> str:
+def _map(names: list[str], outer: list[str], flat: list[str], pixels: tuple[Iter, ...]) -> IndexMap:
     """The index map from all `names` to those in `outer` and one number that counts through `flat`, which have the extents of
     `pixels`."""
-    number = flat[0]
-    for name, it in zip(flat[1:], pixels[1:], strict=True):
-        number = f"({number}) * {extent(it)} + {name}"
-    return f"lambda {', '.join(names)}: ({', '.join([*outer, number])},)"
+    order = [names.index(name) for name in (*outer, *flat)]
+    return IndexMap.identity(names).permute(*order).fuse(len(outer), *map(extent, pixels[1:]))
 
 
 __all__ = ["Nest", "Tiles", "as_rows", "build", "cycles", "in_place", "matches", "row", "suits", "tiles"]

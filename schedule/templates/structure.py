@@ -9,6 +9,7 @@ from schedule.error import ScheduleError
 from schedule.machine import CPU
 from schedule.open_schedule import extent
 from schedule.primitive import find_block, find_loop
+from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir import dtypes
 from tir.ir import Axis, Binary, Block, Const, Expr, Iter, Load, Store, Var
@@ -197,10 +198,9 @@ def divisible(block: Block) -> bool:
 
 def store_last(s: Schedule, block: str, indices: Sequence[Expr], axis: str) -> int:
     """Lay out what a block writes, at `indices`, with the dimension of `axis` last; returns the number that this had."""
-    names = [f"d{n}" for n in range(len(indices))]
     place = next(n for n, i in enumerate(indices) if isinstance(i, Var) and i.name == axis)
-    order = [*(name for n, name in enumerate(names) if n != place), names[place]]
-    s.transform_layout(block, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    order = [*(n for n in range(len(indices)) if n != place), place]
+    s.transform_layout(block, ("write", 0), IndexMap.identity(len(indices)).permute(*order))
     return place
 
 

@@ -11,11 +11,11 @@ from ...legality.dataflow import locate
 from ...legality.requirements import own_loops
 from ...primitive import primitive
 from ...rewriting.edits import Names, edited
-from ...rewriting.index_map import invert, parse_index_map, place_names
+from ...rewriting.index_map import IndexMap, invert, parse_index_map, place_names
 
 
 @primitive
-def transform_block_layout(func: PrimFunc, block: str, index_map: str) -> tuple[PrimFunc, None]:
+def transform_block_layout(func: PrimFunc, block: str, index_map: str | IndexMap) -> tuple[PrimFunc, None]:
     """Run a block over `index_map(i, j, ...)` in place of its iteration variables i, j, ...
 
     The loops around it become new ones, one for each new variable. An index map is a function as for `transform_layout`; where

@@ -48,7 +48,7 @@ def pack(
     _, copy = locate(func, copying)
     in_order = all(type(i) is Var for i in single_store(copy.block).indices)
     if copy.loops and copy.alone == copy.loops and not in_order:
-        func, _ = transform_block_layout.function(func, copying, index_map)  # type: ignore[arg-type]
+        func, _ = transform_block_layout(func, copying, index_map)
     return func, copying
 
 

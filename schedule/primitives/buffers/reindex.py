@@ -62,7 +62,7 @@ def reindex(func: PrimFunc, block: str, buffer: list[str | int] | str) -> tuple[
 
 @primitive
 def reindex_cache_read(
-    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: str
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: str | IndexMap
 ) -> tuple[PrimFunc, str]:
     """Read a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -81,7 +81,7 @@ def reindex_cache_read(
 
 @primitive
 def reindex_cache_write(
-    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: str | IndexMap
 ) -> tuple[PrimFunc, str]:
     """Write a buffer through a copy, in it at `index_map(i, j, ...)` for the axes i, j, ...; returns the copying block.
 
@@ -98,7 +98,7 @@ def reindex_cache_write(
 
 
 def _cached(
-    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str, written: bool
+    func: PrimFunc, block: str, index: int | str, storage_scope: str, index_map: str | IndexMap, written: bool
 ) -> tuple[PrimFunc, str]:
     memory = need_scope(storage_scope)
     user = find_block(func, block)
@@ -196,7 +196,7 @@ def _used(block: Block, place: tuple[Expr, ...]) -> list[Iter]:
     return [it for it in block.iters if any(it.var.name in variables(i) for i in place)]
 
 
-def _mapping(block: Block, index_map: str, buffer: Buffer) -> IndexMap:
+def _mapping(block: Block, index_map: str | IndexMap, buffer: Buffer) -> IndexMap:
     """An index map over all axes of a block, as one over those that occur in the indices of a buffer."""
     mapping = parse_index_map(index_map, len(block.iters))
     used = _used(block, _place(block, buffer))

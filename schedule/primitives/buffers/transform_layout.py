@@ -6,21 +6,22 @@ from tir.ir import PrimFunc
 from tir.traverse import stores
 
 from ...primitive import find_block, need_not_parameter, primitive
-from ...rewriting.index_map import parse_index_map
+from ...rewriting.index_map import IndexMap, parse_index_map
 from ...rewriting.layouts import in_layout, which
 
 
 @primitive
 def transform_layout(
-    func: PrimFunc, block: str, buffer: list[str | int] | str, index_map: str, pad_value: int | float | None = None
+    func: PrimFunc, block: str, buffer: list[str | int] | str, index_map: str | IndexMap, pad_value: int | float | None = None
 ) -> tuple[PrimFunc, None]:
     """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)], everywhere in the function.
 
     The buffer is `("read", n)` or `("write", n)`, number n, from 0, of those that `block` reads or writes, or a name. The index
-    map is a function such as `lambda i, j: (i // 16, j, i % 16)`, or its text, of indices, their quotients and remainders by
-    constants, and sums of these in which all values are counted through, such as `i * 13 + j` for j < 13. Where a tile does not
-    divide the extent, the last one is padded with `pad_value`: by the producer, where that writes the whole buffer in loops of
-    its own, which then run over the new shape; else by a block of its own, before the first use.
+    map is a function such as `lambda i, j: (i // 16, j, i % 16)`, its text, or a `tir.IndexMap`, here
+    `IndexMap.identity(2).tile(0, 16).permute(0, 2, 1)`. Its outputs are indices, their quotients and remainders by constants, and
+    sums of these in mixed radix, such as `i * 13 + j` for j < 13. Where a tile does not divide the extent, the last one is padded
+    with `pad_value`: by the producer, where that writes the whole buffer in loops of its own, which then run over the new shape;
+    else by a block of its own, before the first use.
 
     Rewrite   X = T.alloc_buffer((N,));  S(X[i])
            => X = T.alloc_buffer((ceil(N / 16), 16));  S(X[i // 16, i % 16])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from schedule.open_schedule import OpenSchedule, Way, extent
 from schedule.primitive import find_block
+from schedule.rewriting.index_map import IndexMap
 from schedule.schedule import Schedule
 from tir.ir import Iter, Load
 from tir.traverse import blocks, variables
@@ -77,12 +78,10 @@ def as_matrices(s: Schedule, c: Contraction, after: str | None) -> tuple[Contrac
     return product, result
 
 
-def _index_map(axes: Sequence[Iter], groups: Sequence[Sequence[Iter]]) -> str:
-    """The function from axes to one index a group, in which the last axis runs fastest."""
-    places = []
-    for group in groups:
-        place = group[0].var.name
-        for it in group[1:]:
-            place = f"({place}) * {extent(it)} + {it.var.name}"
-        places.append(place)
-    return f"lambda {', '.join(it.var.name for it in axes)}: ({', '.join(places)})"
+def _index_map(axes: Sequence[Iter], groups: Sequence[Sequence[Iter]]) -> IndexMap:
+    """The index map from axes to one index a group, in which the last axis runs fastest."""
+    names = [it.var.name for it in axes]
+    result = IndexMap.identity(names).permute(*(names.index(it.var.name) for group in groups for it in group))
+    for n, group in enumerate(groups):
+        result = result.fuse(n, *map(extent, group[1:]))
+    return result
