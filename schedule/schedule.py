@@ -53,7 +53,7 @@ from .primitives.reductions.fuse_reduction_epilogue import fuse_reduction_epilog
 from .primitives.reductions.pad_einsum import pad_einsum
 from .primitives.reductions.rfactor import rfactor
 from .random_variables import as_variable, can_be_named, references, with_references, with_values
-from .rewriting.index_map import AnyIndexMap, index_map_text
+from .rewriting.index_map import IndexMap, index_map_text
 from .rewriting.layouts import which
 from .trace import Step, Trace
 
@@ -167,7 +167,7 @@ class Schedule:
         except ScheduleError as error:
             raise error.located(call, self._func) from None
 
-    def _mapping(self, name: str, args: tuple, index_map: AnyIndexMap, *more: Any) -> Any:
+    def _mapping(self, name: str, args: tuple, index_map: IndexMap | Callable[..., Any] | str, *more: Any) -> Any:
         """Take a step that is given an index map. Where that is a function of any number of indices, it gets as many as there are
         axes of the block, or dimensions of the buffer that is to change."""
 
@@ -260,11 +260,15 @@ class Schedule:
         """Access a buffer through a copy indexed by the axes of the block; returns the name of the copying block."""
         return self._apply("reindex", block, buffer)
 
-    def reindex_cache_read(self, block: str, read_buffer_index: int | str, storage_scope: str, index_map: AnyIndexMap) -> str:
+    def reindex_cache_read(
+        self, block: str, read_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
+    ) -> str:
         """Read a buffer through a copy indexed by `index_map` of the axes of the block; returns the name of the copying block."""
         return self._mapping("reindex_cache_read", (block, read_buffer_index, storage_scope), index_map)
 
-    def reindex_cache_write(self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: AnyIndexMap) -> str:
+    def reindex_cache_write(
+        self, block: str, write_buffer_index: int | str, storage_scope: str, index_map: IndexMap | Callable[..., Any] | str
+    ) -> str:
         """Write a buffer through a copy indexed by `index_map` of the axes of a block; returns the name of the copying block."""
         return self._mapping("reindex_cache_write", (block, write_buffer_index, storage_scope), index_map)
 
@@ -274,7 +278,7 @@ class Schedule:
         self,
         block: str,
         buffer: tuple[str, int] | str,
-        index_map: AnyIndexMap,
+        index_map: IndexMap | Callable[..., Any] | str,
         pad_value: int | float | None = None,
     ) -> None:
         """Store the element [i, j, ...] of a temporary at [index_map(i, j, ...)]; `pad_value` is what stands in new places."""
@@ -304,7 +308,7 @@ class Schedule:
     blockize = method(blockize)
     tensorize = method(tensorize)
 
-    def transform_block_layout(self, block: str, index_map: AnyIndexMap) -> None:
+    def transform_block_layout(self, block: str, index_map: IndexMap | Callable[..., Any] | str) -> None:
         """Run a block over [index_map(i, j, ...)] in place of its iteration variables [i, j, ...]."""
         self._mapping("transform_block_layout", (block,), index_map)
 

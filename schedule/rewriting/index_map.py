@@ -87,9 +87,6 @@ class IndexMap:
         return f"lambda {names}: ({', '.join(results)}{',' if len(results) == 1 else ''})"
 
 
-AnyIndexMap = IndexMap | Callable[..., Any] | str  # what users may give
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """An index map on a box of given extents: the box `extents` that holds all places, and the way back.
@@ -109,7 +106,7 @@ class Layout:
         return {v.name: extent_range(e) for v, e in zip(self.places, self.extents, strict=True)}
 
 
-def index_map_text(index_map: AnyIndexMap, rank: Callable[[], int]) -> str:
+def index_map_text(index_map: IndexMap | Callable[..., Any] | str, rank: Callable[[], int]) -> str:
     """An index map as the text that traces hold. A function is called once, on variables, `rank()` of them if it takes `*i`."""
     if isinstance(index_map, (str, IndexMap)):
         return str(index_map)

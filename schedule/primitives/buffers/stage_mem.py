@@ -59,36 +59,40 @@ def stage_mem(
     above = tuple(path[len(scope.around) : -1])
     need_not_vectorized(above, "its lanes cannot copy")
     loops, ranges = loops_and_ranges(above, scope.ranges)
-    users = [x for x in scope.leaves_under(target) if buffer in x.reads or buffer in x.writes]
-    writers = [x for x in users if buffer in x.writes]
     names = Names.of(func)
     taken = names.buffer(name)
     if taken != name:
         raise ScheduleError(f"`{name}` is the name of something else in this function", hint=f"{taken!r} is free")
     copy = Buffer(name, source.shape, source.dtype, storage_scope)
     if keep is not None:
-        return _kept(func, scope, target, above, source, copy, keep, names)
-
-    made: list[str] = []
-    before = after = None
-    if not writers:
-        copying = copy_block(names, name, source, copy)
-        region = accessed(target, ranges, (buffer,))[0][buffer]
-        windows = needed(copying, {name: region}, ranges) if loops else {}
-        before = where_read(scope, laid_out(copying, windows, ranges, names), buffer, users, loops, ranges)
-        made.append(copying.name)
-    else:
-        _need_writers(users, writers, buffer)
-        if buffer in writers[0].reads and writers[0].block.init is None:  # it reads elements that it has not written itself
-            copying = copy_block(names, name, source, copy)
-            before = _where_written(writers, source, copying, loops, ranges, names)
-            made.append(copying.name)
-        back = copy_block(names, f"{name}_back", copy, source)
-        after = _where_written(writers, source, back, loops, ranges, names)
-        made.append(back.name)
-
+        return _with_sliding_window(func, scope, target, above, source, copy, keep, names)
+    before, after, made = _copies(scope, target, source, copy, loops, ranges, names)
     new = seq(before, replace_buffers(target, {buffer: copy}), after)
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), made
+
+
+def _copies(
+    scope: Scope, target: Stmt, source: Buffer, copy: Buffer, loops: list[For], ranges: Ranges, names: Names
+) -> tuple[Stmt | None, Stmt | None, list[str]]:
+    """The nest that copies before a statement, the one that copies back after it, and the names of their blocks."""
+    buffer = source.name
+    users = [x for x in scope.leaves_under(target) if buffer in x.reads or buffer in x.writes]
+    writers = [x for x in users if buffer in x.writes]
+    if not writers:
+        copying = copy_block(names, copy.name, source, copy)
+        region = accessed(target, ranges, (buffer,))[0][buffer]
+        windows = needed(copying, {copy.name: region}, ranges) if loops else {}
+        before = where_read(scope, laid_out(copying, windows, ranges, names), buffer, users, loops, ranges)
+        return before, None, [copying.name]
+    _need_writers(users, writers, buffer)
+    first: Stmt | None = None
+    made: list[str] = []
+    if buffer in writers[0].reads and writers[0].block.init is None:  # it reads elements that it has not written itself
+        copying = copy_block(names, copy.name, source, copy)
+        first = _where_written(writers, source, copying, loops, ranges, names)
+        made.append(copying.name)
+    back = copy_block(names, f"{copy.name}_back", copy, source)
+    return first, _where_written(writers, source, back, loops, ranges, names), [*made, back.name]
 
 
 def _need_writers(users: list[Leaf], writers: list[Leaf], buffer: str) -> None:
@@ -128,10 +132,10 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
     return restricted(laid_out(copying, share, ranges, names, exact=True), conditions, ranges)
 
 
-# --- windows that are kept -------------------------------------------------------------------------------------------------
+# --- sliding windows ----------------------------------------------------------------------------------------------------------
 
 
-def _kept(
+def _with_sliding_window(
     func: PrimFunc, scope: Scope, target: Stmt, above: tuple[Stmt, ...], source: Buffer, copy: Buffer, keep: str, names: Names
 ) -> tuple[PrimFunc, list[str]]:
     """The rewrite with a circular copy.

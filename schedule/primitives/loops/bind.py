@@ -14,29 +14,59 @@ from ...legality.reducer import reducer_of
 from ...primitive import blocks_below, loop_at, nest_at, primitive, replace_path
 from ...rewriting.loops import driving
 
-# The memories of which each block, or each thread, of a GPU has its own.
-OWN = {
+# By kind of thread axis: the storage scopes of which each block, or each thread, of a GPU has its own.
+OWN_SCOPES = {
     "blockIdx": (*SHARED, *PER_THREAD),
     "threadIdx": PER_THREAD,
     "vthread": PER_THREAD,
 }
 
 
+def _kind(thread_axis: str) -> str:
+    """The kind of a thread axis: "threadIdx" for "threadIdx.x"."""
+    return thread_axis.split(".")[0]
+
+
+def _need_own_axis(target: For, thread_axis: str, outside: list[For], inside: list[For]) -> None:
+    """Refuse an axis to which a loop outside or inside is bound already, and blocks inside of threads."""
+    kind = _kind(thread_axis)
+    for other in (*outside, *inside):
+        if other.kind is Kind.THREAD and other.thread == thread_axis:
+            first, second = (other, target) if other in outside else (target, other)
+            if kind == "threadIdx" and _fills_shared_memory(first, second):
+                continue
+            raise ScheduleError(
+                f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
+                (first, "outer loop"),
+                (second, "inside it"),
+                hint="fuse the two before binding, or bind this one to another axis",
+            )
+    for other in outside if kind == "blockIdx" else inside:
+        if {kind, _kind(other.thread)} == {"blockIdx", "threadIdx"}:
+            first, second = (other, target) if kind == "blockIdx" else (target, other)
+            raise ScheduleError(
+                "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",
+                (first, "would be threads"),
+                (second, "would be blocks"),
+                hint="reorder first",
+            )
+
+
 def _same_for_all(loop: For, name: str) -> bool:
-    """Whether all iterations of a thread loop store the same to a buffer, so that the block may do it once, for all."""
+    """Whether all iterations of a thread loop store the same values to a buffer, so that one buffer may serve them all."""
     written = {s.buffer.name for s in stores(loop.body)} - {name}
-    filling = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
-    return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in filling)
+    writers = [b for b in blocks(loop.body) if any(s.buffer.name == name for s in stores(b))]
+    return not any(loop.name in variables(b) or any(x.buffer.name in written for x in loads(b)) for b in writers)
 
 
-def _step_of_the_block(outer: For, inner: For) -> bool:
-    """Whether a loop inside a thread loop of the same axis fills shared memory for all threads, whoever they are."""
+def _fills_shared_memory(outer: For, inner: For) -> bool:
+    """Whether a loop inside a thread loop of the same axis only fills shared memory, in the same way for every thread."""
     scopes = {s.buffer.scope for s in stores(inner)}
     return scopes <= set(SHARED) and outer.name not in variables(inner)
 
 
 def _reduces_together(loop: For, outside: list[For]) -> bool:
-    """Whether the loop drives nothing but the reduction of one block that threads can share; refuses one that they cannot."""
+    """Whether the loop drives only the reduction of one block, so that threads can reduce together; refuses several results."""
     found = blocks_below(loop.body)
     block = found[0] if len(found) == 1 else None
     if block is None or block.init is None or loop.extent == Const(1, loop.extent.dtype):
@@ -93,35 +123,16 @@ def bind(func: PrimFunc, loop: str, thread_axis: str) -> tuple[PrimFunc, None]:
             (target, f"bound to {target.thread}"),
             hint="split it before it is bound, to bind the two parts to different axes",
         )
-    kind = thread_axis.split(".")[0]
+    kind = _kind(thread_axis)
     outside = [s for s in above[:-1] if type(s) is For]
     inside = loops(target.body)
     need_no_lanes(above, "lanes of a vector cannot start threads; bind an outer loop")
-    for other in (*outside, *inside):
-        if other.kind is Kind.THREAD and other.thread == thread_axis:
-            first, second = (other, target) if other in outside else (target, other)
-            if kind == "threadIdx" and _step_of_the_block(first, second):
-                continue
-            raise ScheduleError(
-                f"`{other.name}` is bound to {thread_axis} already, and of two loops inside one another only one can be",
-                (first, "outer loop"),
-                (second, "inside it"),
-                hint="fuse the two before binding, or bind this one to another axis",
-            )
-    for other in outside if kind == "blockIdx" else inside:
-        if {kind, other.thread.split(".")[0]} == {"blockIdx", "threadIdx"}:
-            first, second = (other, target) if kind == "blockIdx" else (target, other)
-            raise ScheduleError(
-                "threads cannot start blocks: a loop bound to blockIdx must be outside of those bound to threadIdx",
-                (first, "would be threads"),
-                (second, "would be blocks"),
-                hint="reorder first",
-            )
+    _need_own_axis(target, thread_axis, outside, inside)
 
     def private() -> set[str]:
         scopes = {n.name: n.scope for n in walk(target.body) if isinstance(n, Buffer)}
-        own = {name for name in private_buffers(func, above) if scopes[name] in OWN[kind] or scopes[name] in SHARED}
-        return {name for name in own if scopes[name] in OWN[kind] or _same_for_all(target, name)}
+        own = {name for name in private_buffers(func, above) if scopes[name] in OWN_SCOPES[kind] or scopes[name] in SHARED}
+        return {name for name in own if scopes[name] in OWN_SCOPES[kind] or _same_for_all(target, name)}
 
     if not (kind == "threadIdx" and _reduces_together(target, outside)) and not apart(above):
         independent_iterations(above, "bound", private)

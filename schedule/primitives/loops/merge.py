@@ -21,7 +21,7 @@ from tir.analysis.dependence import (
     units_sharing_buffers,
 )
 from tir.arith.simplify import simplify
-from tir.ir import Expr, For, PrimFunc, Seq, Stmt, Var, nest, seq
+from tir.ir import For, PrimFunc, Seq, Stmt, Var, nest, seq
 from tir.traverse import loops as loops_below
 from tir.traverse import substitute, walk_stmts
 
@@ -71,39 +71,16 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     for a, b in pairwise(nests):
         if a[0] is b[0]:
             raise _not_siblings([p for p in paths if p[-1] in (a[-1], b[-1])])
-    first = nests[0]
-    for chain in nests:
-        if len(chain) != len(first):
-            raise ScheduleError(
-                f"`{first[-1].name}` and `{chain[-1].name}` are not at the same depth below their common ancestor",
-                (first[-1], f"loop number {len(first)} of its nest"),
-                (chain[-1], f"loop number {len(chain)} of its nest"),
-                hint="add_unit_loop makes a nest deeper, fuse makes one flatter",
-            )
-        for loop in chain:
-            need_serial(loop, "merged")
-
-    merged = _names(func, first, [loop for chain in nests for loop in chain])
-    bodies: list[Stmt] = []
-    for chain in nests:
-        mapping: dict[str, Expr] = {old.name: new.var for old, new in zip(chain, merged, strict=True)}
-        for old, new in zip(chain, merged, strict=True):
-            if simplify(substitute(old.extent, mapping)) != simplify(new.extent):  # type: ignore[arg-type]
-                mine = first[merged.index(new)]
-                raise ScheduleError(
-                    f"`{mine.name}` and `{old.name}` have different extents",
-                    (mine, f"runs over {mine.extent}"),
-                    (old, f"runs over {old.extent}"),
-                    hint="loop_partition cuts off what one of them has more",
-                )
-        bodies.append(substitute(chain[-1].body, mapping))  # type: ignore[arg-type]
+    _need_same_depth(nests)
+    merged = _merged_loops(func, nests[0], [loop for chain in nests for loop in chain])
+    bodies = [_body_in(merged, chain, nests[0]) for chain in nests]
 
     around = [s for s in common if type(s) is For]
     private = cache(lambda: private_buffers(func, *paths))
     for n, later in enumerate(bodies):
         for m, earlier in enumerate(bodies[:n]):
             _need_forward(around, merged, (nests[m], nests[n]), (earlier, later), private)
-    place = _place(around, siblings, places)
+    place = _merge_place(around, siblings, places)
     result = nest(merged, seq(*bodies))
     stmts = [result if n == place else s for n, s in enumerate(siblings) if n == place or n not in places]
     return replace_path(func, list(common), seq(*stmts)), merged[-1].name
@@ -136,17 +113,46 @@ def _not_siblings(paths: Sequence[Sequence[Stmt]]) -> ScheduleError:
     )
 
 
-def _names(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) -> list[For]:
+def _need_same_depth(nests: Sequence[Sequence[For]]) -> None:
+    """Refuse nests of different depth, and loops that are marked or annotated."""
+    first = nests[0]
+    for chain in nests:
+        if len(chain) != len(first):
+            raise ScheduleError(
+                f"`{first[-1].name}` and `{chain[-1].name}` are not at the same depth below their common ancestor",
+                (first[-1], f"loop number {len(first)} of its nest"),
+                (chain[-1], f"loop number {len(chain)} of its nest"),
+                hint="add_unit_loop makes a nest deeper, fuse makes one flatter",
+            )
+        for loop in chain:
+            need_serial(loop, "merged")
+
+
+def _body_in(merged: Sequence[For], chain: Sequence[For], first: Sequence[For]) -> Stmt:
+    """The body of a nest over the variables of the merged loops; refuses extents that are not those of the first nest."""
+    mapping = {old.name: new.var for old, new in zip(chain, merged, strict=True)}
+    for mine, old, new in zip(first, chain, merged, strict=True):
+        if simplify(substitute(old.extent, mapping)) != simplify(new.extent):
+            raise ScheduleError(
+                f"`{mine.name}` and `{old.name}` have different extents",
+                (mine, f"runs over {mine.extent}"),
+                (old, f"runs over {old.extent}"),
+                hint="loop_partition cuts off what one of them has more",
+            )
+    return substitute(chain[-1].body, mapping)
+
+
+def _merged_loops(func: PrimFunc, chain: Sequence[For], removed: Sequence[For]) -> list[For]:
     """The merged loops, without their body, over extents written in their own variables."""
     names = Names.of(func)
     for taken in (names.outer, names.handles):
         taken.difference_update(loop.name for loop in removed)
     result: list[For] = []
-    mapping: dict[str, Expr] = {}
+    mapping: dict[str, Var] = {}
     for loop in chain:
         name = names.loop(loop.name if loop.name.endswith("_m") else f"{loop.name}_m")
         var = Var(name, loop.var.dtype)
-        result.append(For(var, substitute(loop.extent, mapping), loop.body))  # type: ignore[arg-type]
+        result.append(For(var, substitute(loop.extent, mapping), loop.body))
         mapping[loop.name] = var
     return result
 
@@ -192,7 +198,7 @@ def _need_forward(
                 )
 
 
-def _place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
+def _merge_place(around: list[For], siblings: Sequence[Stmt], places: Sequence[int]) -> int:
     """The number among `siblings` of the nest that stays where it is, the others coming to it: the first of `places`, else the
     last; refuses where neither can."""
     between = [n for n in range(places[0] + 1, places[-1]) if n not in places]

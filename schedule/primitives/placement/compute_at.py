@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
-from tir.ir import Axis, For, PrimFunc
+from tir.ir import Axis, Block, For, PrimFunc
 from tir.traverse import variables
 
 from ...error import ScheduleError, listing
-from ...legality.dataflow import Leaf, locate, locate_loop, shared_loops
+from ...legality.dataflow import Leaf, Scope, locate, locate_loop, shared_loops
 from ...legality.requirements import need_own_temporary, need_read_later, need_safe_domain, need_unchanged_inputs
 from ...primitive import path as path_of
 from ...primitive import primitive
@@ -49,32 +51,9 @@ def compute_at(
     target, path = locate_loop(scope, moved, loop)
     producer = moved.block
 
-    consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
-    if not consumers:
-        raise ScheduleError(
-            f"nothing reads what `{block}` writes, so there is no place to move it to",
-            (producer, "never read"),
-            hint=f"reverse_compute_at moves `{block}` to what it reads",
-        )
-    for c in consumers:
-        if not c.under(target):
-            raise ScheduleError(
-                f"{c.quoted}, which reads what `{block}` writes, is not under `{loop}`",
-                (target, "the loop"),
-                (c.stmt, "a consumer outside of it"),
-                hint=_loops_around(consumers),
-            )
+    consumers = _consumers_under(scope, moved, target)
     need_read_later(consumers, moved)
-    for common in shared_loops(moved.above, path):
-        it = next((it for it in producer.iters if it.axis is Axis.REDUCE and common.name in variables(it.binding)), None)
-        if it is not None:
-            raise ScheduleError(
-                f"`{common.name}` is around `{block}` and `{loop}` and drives the reduction `{it.var.name}`, "
-                "which must be complete",
-                (common, "a loop of the reduction"),
-                (producer, "is incomplete here"),
-                hint=f"choose a loop outside of `{common.name}`",
-            )
+    _need_complete_reduction(producer, target, shared_loops(moved.above, path))
     need_unchanged_inputs(scope, moved, [path])
     need_safe_domain(scope, moved, what)
 
@@ -89,6 +68,40 @@ def compute_at(
     removed = edited(func, [(producer, None)])
     placed = laid_out(producer, windows, ranges, Names.of(removed), preserve_unit_loops)
     return edited(removed, [], Insertion(target.body, position, placed)), None
+
+
+def _consumers_under(scope: Scope, moved: Leaf, target: For) -> list[Leaf]:
+    """The readers of what a block writes; refuses where there is none, or one that is not under the loop `target`."""
+    consumers = [c for c in scope.leaves if c is not moved and c.reads & moved.writes]
+    if not consumers:
+        raise ScheduleError(
+            f"nothing reads what `{moved.name}` writes, so there is no place to move it to",
+            (moved.stmt, "never read"),
+            hint=f"reverse_compute_at moves `{moved.name}` to what it reads",
+        )
+    outside = next((c for c in consumers if not c.under(target)), None)
+    if outside is not None:
+        raise ScheduleError(
+            f"{outside.quoted}, which reads what `{moved.name}` writes, is not under `{target.name}`",
+            (target, "the loop"),
+            (outside.stmt, "a consumer outside of it"),
+            hint=_loops_around(consumers),
+        )
+    return consumers
+
+
+def _need_complete_reduction(producer: Block, target: For, common: Iterable[For]) -> None:
+    """Refuse where a loop around both places, one of `common`, drives the reduction of the block."""
+    for loop in common:
+        it = next((it for it in producer.iters if it.axis is Axis.REDUCE and loop.name in variables(it.binding)), None)
+        if it is not None:
+            raise ScheduleError(
+                f"`{loop.name}` is around `{producer.name}` and `{target.name}` and drives the reduction `{it.var.name}`, "
+                "which must be complete",
+                (loop, "a loop of the reduction"),
+                (producer, "is incomplete here"),
+                hint=f"choose a loop outside of `{loop.name}`",
+            )
 
 
 def _loops_around(readers: list[Leaf]) -> str:
