@@ -16,7 +16,7 @@ from tir import dtypes
 from tir.ir import Buffer, PrimFunc
 from tir.traverse import stores
 
-from .arguments import ArgumentError, checked
+from .arguments import ArgumentError, checked, quick_check
 
 if TYPE_CHECKING:
     from .report import Report
@@ -61,6 +61,7 @@ class Kernel:
     def __init__(self, func: PrimFunc, lowered: PrimFunc, target, llvm_ir: str, code: bytes):
         self.func, self.lowered, self.target, self._llvm_ir, self.code = func, lowered, target, llvm_ir, code
         self._written = {s.buffer.name for s in stores(lowered)}
+        self._quick_check = quick_check(func, self._written)
 
     @cached_property
     def _entry(self):
@@ -143,7 +144,7 @@ class Kernel:
 
     def pointers(self, *arrays) -> list[int]:
         """The checked arguments as machine words."""
-        return list(checked(self.func, self._written, arrays, self._address).values())
+        return self._quick_check(arrays) or list(checked(self.func, self._written, arrays, self._address).values())
 
     def _address(self, p: Buffer, a, shape: tuple[int, ...]) -> int:
         name = self.func.name
