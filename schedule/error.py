@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tir.ir import PrimFunc, Stmt
+from tir.ir import PrimFunc
+from tir.script.diagnostic import Mark, excerpt
 
-Mark = tuple[Stmt, str]
 Witness = str | Callable[[], str | None] | None
 
 
@@ -50,31 +50,6 @@ class ScheduleError(Exception):
 
     def __reduce__(self):
         return ScheduleError, (self.reason, *self.marks), {**vars(self), "witness": self.found_witness()}
-
-
-def excerpt(func: PrimFunc, marks: Iterable[Mark]) -> list[str]:
-    """The marked lines of the printed function with a caret line under each mark; numbers are those of `func.script()`."""
-    from tir.script.printer import printed, script
-
-    out = printed(func)
-    offset = script(func).count("\n") - len(out.lines) + 1
-    notes: dict[int, list[tuple[int, int, str]]] = {}
-    for stmt, note in marks:
-        if id(stmt) in out.spans:
-            line, start, end = out.spans[id(stmt)]
-            notes.setdefault(line, []).append((start, end, note))
-    lines: list[str] = []
-    previous = None
-    for line in sorted(notes):
-        if previous is not None and line - previous > 4:
-            lines.append("      ...")
-        elif previous is not None:
-            lines += [f"{n + offset:5} | {out.lines[n]}" for n in range(previous + 1, line)]
-        lines.append(f"{line + offset:5} | {out.lines[line]}")
-        for start, end, note in sorted(notes[line]):
-            lines.append(f"      | {' ' * start}{'^' * (end - start)} {note}")
-        previous = line
-    return lines
 
 
 def listing(names: Iterable[str]) -> str:

@@ -46,6 +46,13 @@ class Node:
         return cls(**{**{name: getattr(self, name) for name in cls.__slots__ if name not in changes}, **changes})  # type: ignore
 
 
+def _printer() -> Any:
+    """The package that prints the IR, imported on first use: it builds on this module."""
+    from . import script
+
+    return script
+
+
 def infix(op: str) -> tuple[Callable[[Any, Any], Binary], Callable[[Any, Any], Binary]]:
     """The methods of an operator on expressions: with the expression to the left, and to the right."""
     return lambda self, other: binary(op, self, other), lambda self, other: binary(op, other, self)
@@ -89,9 +96,7 @@ class Expr(Node):
         )
 
     def __str__(self) -> str:
-        from .script.printer import expr_text
-
-        return expr_text(self)
+        return _printer().expr_text(self)
 
 
 @node
@@ -354,21 +359,15 @@ class PrimFunc(Node):
 
     def script(self) -> str:
         """The function in the script dialect, as Python source."""
-        from .script.printer import script
-
-        return script(self)
+        return _printer().func_text(self)
 
     def outline(self) -> str:
         """The loop nest alone, a line for loops that stand in one another and one for each assignment; nothing parses it."""
-        from .script.outline import outline
-
-        return outline(self)
+        return _printer().outline_text(self)
 
     def show(self) -> None:
         """Print the script, coloured in a terminal."""
-        from .script.printer import show
-
-        show(self)
+        _printer().show(self)
 
 
 def need_func(value: Any, caller: str) -> PrimFunc:

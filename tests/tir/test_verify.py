@@ -101,15 +101,16 @@ def test_something_else_than_a_function():
         verify(te.placeholder((7,)))
 
 
-def test_report_marks_the_statement():
+def test_report_marks_the_statement_with_the_line_of_the_script():
     bad = func(grid(Block("C", ITERS, Store(C, (vi, vj + 1), A[vi, vj]))))
     report = verify(bad)
     assert not report.ok
+    assert bad.script().splitlines()[10 - 1].strip() == "C[v_i, v_j + 1] = A[v_i, v_j]"
     assert str(report) == "\n".join(
         (
             "main: 1 error(s), 0 unproved",
             "error: index `v_j + 1` of dimension 1 of `C` is 13, outside 0 .. 12, where j=12",
-            "    7 |             C[v_i, v_j + 1] = A[v_i, v_j]",
+            "   10 |             C[v_i, v_j + 1] = A[v_i, v_j]",
             "      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
         )
     )

@@ -8,19 +8,25 @@ if TYPE_CHECKING:
     from .error import ScriptError
     from .ir import ir_module
     from .module import Module
+    from .outline import outline_text
     from .parser import parse
+    from .printer import expr_text, func_text, show
 
-__all__ = ["Module", "ScriptError", "ir_module", "parse"]
+__all__ = ["Module", "ScriptError", "expr_text", "func_text", "ir_module", "outline_text", "parse", "show"]
 
-_MODULES = {"parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir"}
+_MODULES = {
+    "parse": ".parser", "ScriptError": ".error", "Module": ".module", "ir_module": ".ir", "expr_text": ".printer",
+    "func_text": ".printer", "outline_text": ".outline", "show": ".printer",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(_MODULES[name], __name__), name)
-    if name == "relax":  # an AttributeError would be told without its reason
+        value = globals()[name] = getattr(import_module(_MODULES[name], __name__), name)
+        return value
+    if name == "relax":  # of an AttributeError, `from ... import` would drop the message
         raise ImportError(
             f"{__name__} has no relax: of a module, it reads the functions under @T.prim_func; take out those under "
             "@R.function, and R from the import"

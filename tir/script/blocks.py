@@ -8,7 +8,7 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..ir import NOTHING, Axis, Block, Const, Expr, Iter, Let, Region, Stmt, Var, binary
 from ..traverse import variables
-from . import tir as namespace_tir
+from . import namespace
 from .declarations import Declarations, Domain, Frame
 
 
@@ -16,7 +16,7 @@ class Blocks(Declarations):
     """Reads blocks."""
 
     def block(self, call: ast.Call, body: list[ast.stmt]) -> Stmt:
-        arguments = self.arguments(namespace_tir.block, call)
+        arguments = self.arguments(namespace.block, call)
         name = self.string(arguments["name"]) if "name" in arguments else ""
         outer = self.enter()
         frame = Frame(self.scope, block=True)
@@ -47,7 +47,7 @@ class Blocks(Declarations):
             binding = self.index(arguments["binding"])
             if start != Const(0, start.dtype):
                 binding = simplify(binary("-", binding, start))
-            axis = Axis.OPAQUE if form is namespace_tir.axis.scan else Axis[form.name.upper()]
+            axis = Axis.OPAQUE if form is namespace.axis.scan else Axis[form.name.upper()]
             self.iteration(frame, name, axis, start, extent, binding, dtype)
             return
         targets = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
@@ -100,13 +100,13 @@ class Blocks(Declarations):
         """What a block says of itself: its predicate, its regions, its annotations."""
         frame = self.frame(node)
         arguments = self.arguments(form, node)
-        if form is namespace_tir.block_attr:
+        if form is namespace.block_attr:
             frame.annotations |= self.mapping(arguments["attrs"])
             return
-        field = "predicate" if form is namespace_tir.where else form.name
+        field = "predicate" if form is namespace.where else form.name
         if field in frame.stated:
             raise self.error(f"`{self.text(node.func)}` is stated twice in this block", node)
-        if form is namespace_tir.where:
+        if form is namespace.where:
             frame.stated[field] = frame.closed(self.condition(self.value(arguments[field]), arguments[field]))
         else:
             frame.stated[field] = tuple(frame.closed(r) for r in self.regions(node.args))

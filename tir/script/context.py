@@ -13,7 +13,7 @@ from ..arith.bounds import bounds, extent_range
 from ..arith.intervals import Interval
 from ..ir import Buffer, Expr, Region, as_expr, as_index
 from ..traverse import loads, substitute
-from . import tir as namespace_tir
+from . import namespace
 from .error import ScriptError
 from .source import Source
 from .values import Data, Handle, Pointer, Scope, Thread
@@ -110,9 +110,9 @@ class Context(ABC):
                 what, hint = "a handle", f"give it a shape: A = T.match_buffer({value.name}, (128,))"
             case Pointer() | Data():
                 what, hint = "memory", "give it a shape: V = T.Buffer((128,), data=...)"
-            case namespace_tir.Form():
+            case namespace.Form():
                 what, hint = "a form", f"it {value.place}"
-            case namespace_tir.Type():
+            case namespace.Type():
                 what, hint = "a type", f"{self.text(node)}(x) converts to it"
             case Thread():
                 what, hint = "a thread axis", "T.launch_thread gives it an extent"

@@ -14,7 +14,7 @@ from ..arith.simplify import simplify
 from ..ir import TRUE, Allocate, Buffer, Const, Expr, Iter, Let, Region, Stmt, Var, as_expr, binary
 from ..memory import check_scope
 from ..traverse import N, substitute
-from . import tir as namespace_tir
+from . import namespace
 from .expressions import Expressions
 from .names import Names
 from .source import Source
@@ -140,7 +140,7 @@ class Declarations(Expressions):
     def let_statement(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """`with T.let(x, value):` or `with T.LetStmt(value) as x:`."""
         arguments = self.arguments(form, node)
-        name = self.identifier(arguments["var"] if form is namespace_tir.let else target)
+        name = self.identifier(arguments["var"] if form is namespace.let else target)
         return self.let(name, self.expr(arguments["value"]), node)
 
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
@@ -187,7 +187,7 @@ class Declarations(Expressions):
 
     def string(self, node: ast.expr) -> str:
         value = self.value(node)
-        if isinstance(value, namespace_tir.Type):
+        if isinstance(value, namespace.Type):
             return value.name
         if not isinstance(value, str):
             raise self.error(f"a string is needed here, not `{self.text(node)}`", node)
@@ -318,7 +318,7 @@ class Declarations(Expressions):
             raise self.error(f"`{self.text(node.func)}`: the shape is missing", node)
         memory = self.value(arguments["data"]) if "data" in arguments else None
         if memory is None:
-            if form is namespace_tir.Buffer:
+            if form is namespace.Buffer:
                 raise self.error(
                     "a view says whose elements it shows",
                     node,

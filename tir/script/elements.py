@@ -8,7 +8,7 @@ from typing import Any
 
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
-from . import tir as namespace_tir
+from . import namespace
 from .context import Context
 from .values import Handle, Pointer
 from .views import Reshaped, View, Window, size
@@ -27,7 +27,7 @@ class Elements(Context):
         if isinstance(base, (tuple, list, dict, str, range)):
             key = self.value(node.slice) if not isinstance(node.slice, ast.Slice) else self.python_slice(node.slice)
             return self.guard(operator.getitem, node, base, key)
-        if isinstance(base, namespace_tir.Annotation):
+        if isinstance(base, namespace.Annotation):
             raise self.error(f"`{self.text(node)}` {base.place}", node)
         if isinstance(base, Expr):
             raise self.error(f"`{self.text(node.value)}` is a scalar and has no elements", node)

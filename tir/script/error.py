@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .diagnostic import carets, source_line
+
 
 class ScriptError(SyntaxError):
     """A script is not a program of the dialect.
@@ -35,8 +37,8 @@ class ScriptError(SyntaxError):
         else:
             lines = [
                 f"{filename}:{line}:{start + 1}: {reason}",
-                f"{line:5} | {text}",
-                f"      | {' ' * start}{'^' * max(1, end - start)}",
+                source_line(line, text),
+                carets(start, end),
             ]
         if hint:
             lines.append(f"  hint: {hint}")

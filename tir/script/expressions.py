@@ -17,7 +17,7 @@ from ..arith.prove import prove
 from ..ir import Binary, Buffer, Const, Expr, as_expr, binary
 from ..nearest import did_you_mean
 from . import ir as namespace_ir
-from . import tir as namespace_tir
+from . import namespace
 from .context import NUMBER
 from .elements import Elements
 from .operators import Operators
@@ -25,12 +25,13 @@ from .source import syntax
 from .values import Data, Scope, plain
 from .views import Reshaped, Window
 
-NAMESPACES: dict[ModuleType, str] = {namespace_tir: "T", namespace_ir: "I"}
+# What a script's modules stand for, by their names: `tir.script.tir` is the namespace and `prim_func`, which needs the parser.
+_NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
 
 # What every script may use of Python itself; values only.
 BUILTINS = ("abs", "bool", "divmod", "float", "int", "len", "list", "max", "min", "range", "round", "sum", "tuple")
 
-_OUR_MODULES = (namespace_tir.__name__, te.__name__)
+_OUR_MODULES = (namespace.__name__, te.__name__)
 
 
 class Expressions(Operators, Elements):
@@ -118,8 +119,7 @@ class Expressions(Operators, Elements):
         """The namespace that a name stands for, T or I, even where a buffer goes by the same name."""
         if isinstance(node, ast.Name):
             value = self.captured.get(node.id)
-            if isinstance(value, ModuleType) and value in NAMESPACES:
-                return value
+            return _NAMESPACES.get(value.__name__) if isinstance(value, ModuleType) else None
         return None
 
     def form(self, node: ast.AST) -> Any:
@@ -132,7 +132,7 @@ class Expressions(Operators, Elements):
         if self.namespace(root) is None:
             return None
         called = self.value(node.func)
-        return called if isinstance(called, (namespace_tir.Form, namespace_tir.Type)) else None
+        return called if isinstance(called, (namespace.Form, namespace.Type)) else None
 
     def attribute(self, node: ast.Attribute) -> Any:
         name = node.attr
@@ -151,8 +151,8 @@ class Expressions(Operators, Elements):
                 return getattr(base, name)
             case (Reshaped() | Window(), "dtype"):
                 return base.buffer.dtype
-            case (namespace_tir.axis, _):
-                return self.member(namespace_tir.axis, name, node)
+            case (namespace.axis, _):
+                return self.member(namespace.axis, name, node)
             case (Buffer() | Reshaped() | Window(), _):
                 raise self.error(
                     f"a buffer has no `{name}`", node, did_you_mean(name, ("data", "shape", "dtype")) or "index it: A[i, j]"
@@ -170,7 +170,7 @@ class Expressions(Operators, Elements):
         """A name of T, I or T.axis."""
         known = _members(space)
         if name not in known:
-            refused = namespace_tir.REFUSED.get(name) if space is namespace_tir else None
+            refused = namespace.REFUSED.get(name) if space is namespace else None
             hint = refused or did_you_mean(name, known, f"{self.text(node.value)}.")
             raise self.error(f"`{self.text(node)}` is not in the dialect", node, hint)
         return known[name]
@@ -180,15 +180,15 @@ class Expressions(Operators, Elements):
     def call(self, node: ast.Call) -> Any:
         called = self.value(node.func)
         match called:
-            case namespace_tir.Form():
+            case namespace.Form():
                 return self.form_value(called, node)
-            case namespace_tir.Type() if not node.args and not node.keywords:
-                raise self.error(f"`{self.text(node)}` makes a size, and {namespace_tir.var.place}", node, "n = T.int32()")
+            case namespace.Type() if not node.args and not node.keywords:
+                raise self.error(f"`{self.text(node)}` makes a size, and {namespace.var.place}", node, "n = T.int32()")
         args = self.items(node.args)
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg is not None}
         if len(keywords) != len(node.keywords):
             raise self.error("** does not belong into a call here", node)
-        if getattr(called, "__module__", None) in _OUR_MODULES or isinstance(called, namespace_tir.Type):
+        if getattr(called, "__module__", None) in _OUR_MODULES or isinstance(called, namespace.Type):
             for a, n in zip(args, node.args, strict=False):
                 if not isinstance(a, Expr) and not plain(a):
                     self.checked(a, n)
@@ -261,5 +261,5 @@ def _members(space: Any) -> dict[str, Any]:
     """The public names of a namespace."""
     if space is namespace_ir:
         return {name: getattr(namespace_ir, name) for name in namespace_ir.__all__}
-    hidden = (*namespace_tir.HIDDEN, "HIDDEN", "REFUSED")
+    hidden = (*namespace.HIDDEN, "HIDDEN", "REFUSED")
     return {name: value for name, value in vars(space).items() if not name.startswith("_") and name not in hidden}

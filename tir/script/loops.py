@@ -9,7 +9,7 @@ from typing import Any
 from ..arith.simplify import simplify
 from ..ir import NOTHING, THREAD_AXES, Annotations, Const, Expr, For, Kind, Stmt, Var, binary
 from ..nearest import did_you_mean
-from . import tir as namespace_tir
+from . import namespace
 from .declarations import Declarations, Domain, Wrapper
 from .values import Thread
 
@@ -64,10 +64,10 @@ class Loops(Declarations):
         form = self.form(call)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range":
             return self.python_range(call)
-        if not isinstance(call, ast.Call) or getattr(form, "place", None) != namespace_tir.grid.place:
+        if not isinstance(call, ast.Call) or getattr(form, "place", None) != namespace.grid.place:
             hint = "range(n), T.grid(m, n), T.serial(n), T.parallel(n), T.vectorized(n), ..."
             raise self.error(f"`{self.text(call)}` is no range of a loop", call, hint)
-        if form is namespace_tir.grid:
+        if form is namespace.grid:
             if call.keywords:
                 raise self.error("T.grid takes extents only", call.keywords[0].value)
             return Header(tuple((Const(0), extent) for extent in self.indices(call.args)))

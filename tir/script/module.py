@@ -48,9 +48,9 @@ class Module(Mapping[str, PrimFunc]):
 
     def script(self) -> str:
         """The module in the script dialect, as Python source."""
-        from .printer import module_script
+        from .printer import module_text
 
-        return module_script(self.name, self._functions)
+        return module_text(self.name, self._functions)
 
     def show(self) -> None:
         """Print the script, coloured in a terminal."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import te
 from ..ir import Const, Expr, Unary, binary
-from . import tir as namespace_tir
+from . import namespace
 from .context import Context
 from .source import syntax
 from .values import plain
@@ -48,10 +48,10 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, Any]] = {
     ast.IsNot: ("", operator.is_not),
 }
 _BITS = {
-    "<<": namespace_tir.shift_left,
-    ">>": namespace_tir.shift_right,
-    "&": namespace_tir.bitwise_and,
-    "|": namespace_tir.bitwise_or,
+    "<<": namespace.shift_left,
+    ">>": namespace.shift_right,
+    "&": namespace.bitwise_and,
+    "|": namespace.bitwise_or,
 }
 
 
@@ -86,7 +86,7 @@ class Operators(Context):
                 return value
             case ast.USub():
                 if isinstance(value, Const) and value.dtype != "bool":
-                    return self.guard(namespace_tir.Type(value.dtype), node, -value.value)
+                    return self.guard(namespace.Type(value.dtype), node, -value.value)
                 if value.dtype == "bool":
                     raise self.error("`-` does not take bool", node)
                 return Unary("neg", value)

@@ -43,7 +43,7 @@ from .printer import expr_text
 WIDTH = 120
 
 
-def outline(func: PrimFunc) -> str:
+def outline_text(func: PrimFunc) -> str:
     """The loop nest of `func`: a line for its parameters, one for the buffers that it allocates, then its loops and assignments.
 
     An update that starts from a value says so: `C[i, j] += A[i, k] * B[k, j]  # from 0`.

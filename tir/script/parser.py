@@ -15,7 +15,7 @@ from typing import Any
 
 from ..ir import PrimFunc
 from . import ir as namespace_ir
-from . import tir as namespace_tir
+from . import namespace
 from .error import ScriptError
 from .expressions import Expressions
 from .module import Module
@@ -39,7 +39,7 @@ def parse(source: str, filename: str = "<script>") -> PrimFunc | Module:
 
 
 def _parsed(text: Source) -> PrimFunc | Module:
-    captured: dict[str, Any] = {"T": namespace_tir, "I": namespace_ir}
+    captured: dict[str, Any] = {"T": namespace, "I": namespace_ir}
     outside = Expressions(text, captured, live=False)
     functions: list[PrimFunc] = []
     modules: list[Module] = []
@@ -138,7 +138,7 @@ def _import(s: ast.Import | ast.ImportFrom, captured: dict[str, Any]) -> None:
     """The names of the namespaces; other imports are read over, since nothing is executed."""
     if isinstance(s, ast.ImportFrom) and s.module and s.module.split(".")[-1] == "script":
         for alias in s.names:
-            space = {"tir": namespace_tir, "ir": namespace_ir}.get(alias.name)
+            space = {"tir": namespace, "ir": namespace_ir}.get(alias.name)
             if space is not None:
                 captured[alias.asname or alias.name] = space
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from ..arith.simplify import simplify
 from ..ir import (
     COMPARISONS,
     TRUE,
@@ -40,6 +41,7 @@ from ..ir import (
 from ..traverse import variables, walk_stmts
 
 HEADER = "from tir.script import tir as T"
+FIRST_LINE = 4  # the number of a function's first line in its script, after the header and two empty lines
 MODULE_HEADER = "from tir.script import ir as I, tir as T"
 
 # How tightly operators bind, as in Python; `neg` is the unary minus.
@@ -124,8 +126,6 @@ def _region(region: Region) -> str:
         if r.extent == Const(1, r.extent.dtype):
             parts.append(_expr(r.min, 0))
         else:
-            from ..arith.simplify import simplify
-
             parts.append(f"{_expr(r.min, 0)}:{_expr(simplify(r.min + r.extent), 0)}")
     return f"{region.buffer.name}[{', '.join(parts) or '()'}]"
 
@@ -179,12 +179,12 @@ def printed(func: PrimFunc) -> Printed:
     return out
 
 
-def script(func: PrimFunc) -> str:
+def func_text(func: PrimFunc) -> str:
     """The function as Python source in the script dialect, import line included."""
     return f"{HEADER}\n\n\n{printed(func).text}"
 
 
-def module_script(name: str, functions: Mapping[str, PrimFunc]) -> str:
+def module_text(name: str, functions: Mapping[str, PrimFunc]) -> str:
     """A module of functions as Python source in the script dialect, import line included."""
     texts = [textwrap.indent(printed(f).text, "    ") for f in functions.values()]
     return f"{MODULE_HEADER}\n\n\n@I.ir_module\nclass {name}:\n" + ("\n".join(texts) or "    pass\n")
@@ -199,7 +199,7 @@ def stmt_text(stmt: Stmt) -> str:
 
 def show(func: PrimFunc, file=None) -> None:
     """Print the script to `file` (standard output), coloured where that is a terminal."""
-    show_text(script(func), file)
+    show_text(func_text(func), file)
 
 
 def show_text(text: str, file=None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..ir import NOTHING, Buffer, Evaluate, Expr, If, PrimFunc, Stmt, Store, Var, as_expr, cast, seq
-from . import tir as namespace_tir
+from . import namespace
 from .blocks import Blocks
 from .declarations import Frame, Wrapper
 from .error import ScriptError
@@ -50,7 +50,7 @@ class Function(Loops, Blocks):
                 raise self.error(f"the parameter `{p.arg}` has no annotation", p, 'write A: T.Buffer((128, 128), "float32")')
             annotation = self.annotation(p.annotation)
             kind = self.value(annotation) if isinstance(annotation, ast.Attribute) else None
-            if isinstance(kind, namespace_tir.Type):
+            if isinstance(kind, namespace.Type):
                 if not dtypes.is_int(kind.name):
                     raise self.error(
                         f"the scalar parameter `{p.arg}` must be an integer, got {kind.name}", p, "pass it as T.Buffer((1,), ...)"
@@ -87,9 +87,9 @@ class Function(Loops, Blocks):
                 node = ast.copy_location(ast.Call(value, items, []), node)
             case ast.Attribute():
                 form = self.value(node)
-        if form is namespace_tir.handle:
+        if form is namespace.handle:
             return Handle(p.arg)
-        if form is not namespace_tir.Buffer or not isinstance(node, ast.Call):
+        if form is not namespace.Buffer or not isinstance(node, ast.Call):
             raise self.error(
                 f"`{self.text(node)}` is no type of a parameter",
                 node,
@@ -111,16 +111,16 @@ class Function(Loops, Blocks):
         match body:
             case [*before, ast.With([ast.withitem(ast.Call(args=[ast.Constant("root")], keywords=[]) as call, None)], inner)]:
                 inert = all(isinstance(s, ast.Expr) or form(s) in (*BUFFERS, "var", *dtypes.TABLE) for s in before)
-                if self.form(call) is not namespace_tir.block or not inert or any(form(s) in AXES for s in inner):
+                if self.form(call) is not namespace.block or not inert or any(form(s) in AXES for s in inner):
                     return body
             case _:
                 return body
         kept = []
         for s in inner:
             stated = self.form(s.value) if isinstance(s, ast.Expr) else None
-            if stated is namespace_tir.reads or stated is namespace_tir.writes:
+            if stated is namespace.reads or stated is namespace.writes:
                 continue
-            if stated is namespace_tir.block_attr:
+            if stated is namespace.block_attr:
                 s.value.func.attr = "func_attr"  # type: ignore[attr-defined]
             kept.append(s)
         return [*before, *kept]
@@ -201,7 +201,7 @@ class Function(Loops, Blocks):
             case "where" | "reads" | "writes" | "block_attr":
                 self.state(form, node)
                 return None
-        if isinstance(form, namespace_tir.Type):
+        if isinstance(form, namespace.Type):
             raise self.unused(node)
         raise self.error(f"`{self.text(node.func)}` {form.place}", node)
 
@@ -210,7 +210,7 @@ class Function(Loops, Blocks):
 
     def remark(self, node: ast.Call) -> None:
         """`T.attr`: nothing, where it cannot change the result."""
-        key = self.value(self.arguments(namespace_tir.attr, node)["attr_key"])
+        key = self.value(self.arguments(namespace.attr, node)["attr_key"])
         if not isinstance(key, str) or not key.startswith(_REMARKS):
             hint = "T.launch_thread, or T.thread_binding" if key in ("thread_extent", "virtual_thread") else None
             raise self.error(f"T.attr with {key!r} may change what the program means", node, hint)
@@ -221,9 +221,9 @@ class Function(Loops, Blocks):
         if isinstance(target, ast.Subscript):
             return self.store(target, value)
         form = self.form(value)
-        if isinstance(value, ast.Call) and isinstance(form, namespace_tir.Form) and form.name in _DECLARATIONS:
+        if isinstance(value, ast.Call) and isinstance(form, namespace.Form) and form.name in _DECLARATIONS:
             return _DECLARATIONS[form.name](self, target, value, form)
-        if isinstance(value, ast.Call) and isinstance(form, namespace_tir.Type) and not value.args and not value.keywords:
+        if isinstance(value, ast.Call) and isinstance(form, namespace.Type) and not value.args and not value.keywords:
             self.size(target, form.name, value)
             return None
         found = self.value(value)
@@ -241,9 +241,9 @@ class Function(Loops, Blocks):
         if isinstance(annotation, ast.Subscript):  # T.let[T.int32]
             annotation = annotation.slice
         kind = self.value(annotation)
-        if kind is namespace_tir.let:
+        if kind is namespace.let:
             return self.let(target.id, self.expr(value), value)
-        if not isinstance(kind, namespace_tir.Type):
+        if not isinstance(kind, namespace.Type):
             raise self.error(f"`{self.text(annotation)}` is no type of a value", annotation, "T.int32, T.float32, ...")
         return self.let(target.id, self.value(value), value, kind.name)
 
@@ -278,7 +278,7 @@ class Function(Loops, Blocks):
             body = [inner]
         call = item.context_expr
         form = self.form(call)
-        if not isinstance(call, ast.Call) or not isinstance(form, namespace_tir.Form):
+        if not isinstance(call, ast.Call) or not isinstance(form, namespace.Form):
             raise self.error(f"`{self.text(call)}` has no meaning in a `with`", call, 'with T.block("C"):')
         bound = item.optional_vars
         if bound is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..ir import Buffer, Expr, Region
 from ..traverse import variables
-from . import tir as namespace_tir
+from . import namespace
 from .views import Reshaped, Window
 
 
@@ -85,10 +85,10 @@ class Scope:
 
 # Values with a meaning in the dialect, not to be computed with by Python.
 _OURS = (
-    Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace_tir.Form, namespace_tir.Type, ModuleType,
+    Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace.Form, namespace.Type, ModuleType,
 )  # fmt: skip
 
 
 def plain(value: Any) -> bool:
     """Whether a value is Python's own, to be computed with now."""
-    return not isinstance(value, _OURS) and value is not namespace_tir.axis
+    return not isinstance(value, _OURS) and value is not namespace.axis

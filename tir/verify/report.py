@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir import PrimFunc, Stmt
+from ..script.diagnostic import excerpt
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,11 @@ class Report:
     def __str__(self) -> str:
         if not self.findings:
             return f"{self.func.name}: well formed"
-        from ..script.printer import printed
-
-        out = printed(self.func)
-        width = len(str(len(out.lines)))
         parts = [f"{self.func.name}: {len(self.errors)} error(s), {len(self.unproved)} unproved"]
         for f in self.findings:
             parts.append(str(f))
-            span = out.spans.get(id(f.stmt))
-            if span is not None:
-                line, start, end = span
-                parts.append(f"    {line + 1:>{width}} | {out.lines[line]}")
-                parts.append(f"    {'':>{width}} | {' ' * start}{'^' * (end - start)}")
+            if f.stmt is not None:
+                parts += excerpt(self.func, [(f.stmt, "")])
         return "\n".join(parts)
 
 

@@ -38,7 +38,7 @@ from tir.ir import (
     nest,
     seq,
 )
-from tir.script.printer import expr_text, printed, script, show, stmt_text
+from tir.script.printer import expr_text, func_text, printed, show, stmt_text
 from tir.traverse import rewrite, walk_stmts
 
 i, j, k = Var("i"), Var("j"), Var("k")
@@ -99,7 +99,7 @@ def test_scheduled_block_with_everything():
         annotations=(("note", [1, "two", {"three": True}]),),
     )
     loops = For(o, const(4), For(p, const(4), block, Kind.VECTORIZED), Kind.PARALLEL, (("pragma", 16),))
-    assert script(PrimFunc("f", (A, B), loops)).split("\n\n\n")[1] == (
+    assert func_text(PrimFunc("f", (A, B), loops)).split("\n\n\n")[1] == (
         "@T.prim_func\n"
         'def f(A: T.Buffer((7, 13), "float32"), B: T.Buffer((13,), "float32")):\n'
         '    # with T.block("root"):\n'
@@ -125,7 +125,7 @@ def test_lowered_statements():
     body = Let(at, i * 13 + j, If((at % 2).equal(0), Store(T_, (at,), const(1.0)), seq(Store(T_, (at,), A[i, j]), Evaluate(at))))
     serial = For(i, const(7), For(j, n, body, Kind.UNROLLED), annotations=(("x", 1.5),))
     f = PrimFunc("f", (A, n), Allocate(T_, seq(serial, For(k, const(3), Evaluate(k), Kind.THREAD, thread="threadIdx.x"))))
-    assert script(f).split("\n\n\n")[1] == (
+    assert func_text(f).split("\n\n\n")[1] == (
         "@T.prim_func\n"
         'def f(A: T.Buffer((7, 13), "float32"), n: T.int32):\n'
         "    S = T.decl_buffer((91,))\n"
@@ -145,7 +145,7 @@ def test_lowered_statements():
 def test_rank_0():
     x, y = te.placeholder((), name="x"), None
     y = te.compute((), lambda: x + 1.0, name="y")
-    assert script(te.create_prim_func([x, y])).splitlines()[4:] == [
+    assert func_text(te.create_prim_func([x, y])).splitlines()[4:] == [
         'def main(x: T.Buffer((), "float32"), y: T.Buffer((), "float32")):',
         '    T.func_attr({"tir.noalias": T.bool(True)})',
         '    # with T.block("root"):',

@@ -1,0 +1,323 @@
+"""The names of scripts: the members of `T`, as the parser knows them. Users import them from `tir.script.tir`.
+
+Functions make values (`T.exp`, `T.max`), types convert them (`T.float32`); both may be called anywhere. Forms declare or
+structure (`T.block`, `T.grid`, `T.alloc_buffer`): they have a meaning only inside a script, which the parser gives them, and only
+a signature here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes, te
+from ..ir import Binary, Const, Expr, Unary, as_expr, binary, const
+from ..ir import Cast as CastNode
+from ..ir import cast as cast_expr
+
+# --- forms: what the parser understands --------------------------------------------------------------------------------
+
+
+class Form:
+    """A name with a meaning only inside a script. `call` is the name with its parameters; `place` says where it may stand."""
+
+    def __init__(self, call: str, place: str, meaning: str):
+        self.name, _, parameters = call.removesuffix(")").partition("(")
+        self.place, self.__doc__ = place, meaning
+        self.signature = inspect.signature(eval(f"lambda {parameters}: ..."))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"T.{self.name} has a meaning only inside a function under @T.prim_func; it {self.place}")
+
+    def __repr__(self) -> str:
+        return f"T.{self.name}"
+
+
+class Annotation(Form):
+    """A form that may also stand in a parameter list, which Python evaluates: there it returns itself."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def __getitem__(self, arguments: Any) -> Any:
+        return self
+
+
+class Type:
+    """An element type: `T.float32(x)` converts or makes a constant, `n: T.int32` declares, `n = T.int32()` is a new size."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, value: Any = None) -> Expr:
+        match value:
+            case None:
+                raise TypeError(f"{self}() makes a size only inside a function under @T.prim_func, as `n = {self}()`")
+            case Expr():
+                return cast_expr(value, self.name)
+            case str() if dtypes.is_float(self.name) and value.strip().lstrip("+-").lower() in ("inf", "infinity", "nan"):
+                return const(float(value), self.name)
+            case str():
+                raise TypeError(f'T.{self.name} takes a number, or for floats "inf", "-inf" or "nan"; got {value!r}')
+            case _:
+                return const(value, self.name)
+
+    def __repr__(self) -> str:
+        return f"T.{self.name}"
+
+
+HIDDEN = frozenset(globals())  # the imports and classes above, which are no names of scripts
+
+_DECLARES = "stands alone to the right of `=`"
+_DECLARES_OR_WITH = "stands to the right of `=`, or in a `with ... as`"
+_LOOP = "is the range of a `for`"
+_WITH = "stands in a `with`"
+_STATEMENT = "stands alone as a statement"
+_VALUE = "is an expression"
+
+
+# The parameters of what declares a buffer, of a loop, and of an axis.
+_STATES = (
+    "({}, dtype='float32', data=None, strides=None, elem_offset=None, scope='global', align={}, offset_factor=0, "
+    "buffer_type={!r}, axis_separators=None)"
+).format
+_SPAN = "(start, stop=None, *, annotations=None, dtype=None)"
+_AXIS = "(dom, binding, dtype=None)"
+
+Buffer = Annotation(
+    "Buffer" + _STATES("shape", 0, ""),
+    "declares a parameter, or a view: V = T.Buffer(shape, data=A.data)",
+    "A parameter that is an array, or with `data` another view of an array's elements.",
+)
+handle = Annotation(
+    "handle(dtype='void', storage_scope='global')", "declares a parameter", "A parameter that `T.match_buffer` gives a shape."
+)
+match_buffer = Form(
+    "match_buffer" + _STATES("param, shape=None", -1, "default"),
+    _DECLARES,
+    "The array behind a handle parameter, or in a block a window of another buffer.",
+)
+alloc_buffer = Form(
+    "alloc_buffer" + _STATES("shape", -1, "default"), _DECLARES, "A buffer of the block around, or of the function."
+)
+decl_buffer = Form(
+    "decl_buffer" + _STATES("shape", 0, ""),
+    _DECLARES_OR_WITH,
+    "A buffer that exists for the statements that follow; with `data`, another view of an array's elements.",
+)
+allocate = Form(
+    "allocate(extents, dtype='float32', scope='global', condition=None, annotations=None)",
+    _DECLARES_OR_WITH,
+    "Memory for the statements that follow, to be seen through `T.Buffer(shape, data=...)`.",
+)
+grid = Form("grid(*extents)", _LOOP, "Nested serial loops.")
+serial = Form("serial" + _SPAN, _LOOP, "A loop whose iterations run in order.")
+parallel = Form("parallel" + _SPAN, _LOOP, "A loop whose iterations run on several threads.")
+vectorized = Form("vectorized" + _SPAN, _LOOP, "A loop whose iterations are the lanes of a vector.")
+unroll = Form("unroll" + _SPAN, _LOOP, "A loop whose iterations are written out.")
+thread_binding = Form(
+    "thread_binding(start, stop=None, thread=None, *, annotations=None, dtype=None)",
+    _LOOP,
+    'A loop whose iterations are threads of a GPU: `thread` is "blockIdx.x", "threadIdx.y", "vthread.x", ...',
+)
+block = Form("block(name='', no_realize=False)", _WITH, 'A block: `with T.block("C"):`.')
+init = Form("init()", _WITH, "What a block does before the first iteration of its reduction.")
+LetStmt = Form(
+    "LetStmt(value, type_annotation=None, *, var=None)",
+    "stands in a `with ... as`",
+    "Bind a name to a value: `with T.LetStmt(i * 4) as x:`.",
+)
+let = Form(
+    "let(var, value, body=None)",
+    "stands in a `with`, or binds a name within an expression",
+    "Bind a name to a value: `with T.let(x, i * 4):`, or `T.let(x, i * 4, x + x)` within an expression.",
+)
+Let = Form("Let(body, where)", "binds names within an expression", "`T.Let(x + x, where={x: i * 4})`.")
+where = Form("where(predicate)", _STATEMENT, "The condition, over loop variables, under which a block runs.")
+reads = Form("reads(*regions)", _STATEMENT, "The regions that a block reads.")
+writes = Form("writes(*regions)", _STATEMENT, "The regions that a block writes.")
+block_attr = Form("block_attr(attrs)", _STATEMENT, "Annotations of a block.")
+func_attr = Form("func_attr(attrs)", _STATEMENT, "Attributes of the function.")
+evaluate = Form("evaluate(value)", _STATEMENT, "Evaluate an expression for its effect.")
+attr = Form(
+    "attr(node, attr_key, value)",
+    "stands alone as a statement or in a `with`",
+    "A remark to the compiler: those that cannot change the result are read over, others refused.",
+)
+launch_thread = Form("launch_thread(thread, extent)", _DECLARES_OR_WITH, "A GPU thread axis for the statements that follow.")
+env_thread = Form("env_thread(thread_tag, dtype='int32')", _DECLARES, "The name of a GPU thread axis, for `T.launch_thread`.")
+var = Form("var(dtype='int32', name='')", _DECLARES, "A size that is not known yet.")
+truncdiv = Form("truncdiv(a, b)", _VALUE, "a / b toward zero: taken where both are provably not negative, when it is `//`.")
+truncmod = Form("truncmod(a, b)", _VALUE, "The remainder of `truncdiv`.")
+
+
+class axis:
+    """The iteration variables of a block."""
+
+    spatial = Form(
+        "spatial" + _AXIS,
+        _DECLARES,
+        "A data-parallel axis of the given extent (or (start, stop)), bound to an expression of loop variables.",
+    )
+    reduce = Form("reduce" + _AXIS, _DECLARES, "An axis of a commutative reduction.")
+    opaque = Form("opaque" + _AXIS, _DECLARES, "An axis of which nothing is known.")
+    scan = Form("scan" + _AXIS, _DECLARES, "An axis whose iterations run in order.")
+    remap = Form(
+        "remap(kinds, bindings, dtype=None)",
+        _DECLARES,
+        'Several axes, each bound to a loop and as long: `vi, vk = T.axis.remap("SR", [i, k])`.',
+    )
+    S, R = spatial, reduce
+
+
+sblock, sblock_attr, sblock_alloc_buffer = block, block_attr, alloc_buffer
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+float64, float32, float16, bfloat16 = (Type(n) for n in ("float64", "float32", "float16", "bfloat16"))
+int64, int32, int16, int8 = (Type(n) for n in ("int64", "int32", "int16", "int8"))
+uint64, uint32, uint16, uint8 = (Type(n) for n in ("uint64", "uint32", "uint16", "uint8"))
+bool = boolean = Type("bool")
+
+abs, ceil, erf, exp, floor, log, pow = te.abs, te.ceil, te.erf, te.exp, te.floor, te.log, te.pow
+rsqrt, sigmoid, sqrt, tanh, if_then_else, Select = te.rsqrt, te.sigmoid, te.sqrt, te.tanh, te.if_then_else, te.select
+max = Max = te.maximum
+min = Min = te.minimum
+fabs = abs
+power = pow
+all, any = te.all, te.any
+
+
+def Cast(dtype: str, value) -> Expr:
+    """`value` converted to `dtype`."""
+    return CastNode(dtypes.check(dtype), as_expr(value))
+
+
+def cast(value, dtype: str) -> Expr:
+    """`value` converted to `dtype`; `value` itself if it has it."""
+    return cast_expr(as_expr(value), dtype)
+
+
+def neg(value) -> Expr:
+    """-value, kept as an operation also on a constant."""
+    return Unary("neg", as_expr(value))
+
+
+def _operator(op: str) -> Callable[[Any, Any], Expr]:
+    def operate(a, b) -> Expr:
+        return binary(op, a, b)
+
+    operate.__name__ = op
+    return operate
+
+
+Add, Sub, Mul, Div, FloorDiv, FloorMod = (_operator(op) for op in ("+", "-", "*", "/", "//", "%"))
+EQ, NE, LT, LE, GT, GE = (_operator(op) for op in ("==", "!=", "<", "<=", ">", ">="))
+And, Or, Not = _operator("and"), _operator("or"), te.logical_not
+floordiv = indexdiv = FloorDiv
+floormod = indexmod = FloorMod
+
+
+def ceildiv(a, b) -> Any:
+    """The quotient rounded up."""
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return binary("//", binary("-", binary("+", a, b), 1), b)
+    return -(-a // b)
+
+
+def shift_left(a, b) -> Expr:
+    """a * 2**b; `b` must be a constant."""
+    return binary("*", a, 1 << _constant(b, "shift_left"))
+
+
+def shift_right(a, b) -> Expr:
+    """The floor of a / 2**b; `b` must be a constant."""
+    return binary("//", a, 1 << _constant(b, "shift_right"))
+
+
+def bitwise_and(a, b) -> Expr:
+    """The low bits of an integer (`b` is 2**k - 1), or the conjunction of two conditions."""
+    if isinstance(a, Expr) and a.dtype == "bool":
+        return binary("and", a, b)
+    mask = _constant(b, "bitwise_and")
+    if mask < 1 or mask & (mask + 1):
+        raise TypeError(f"bitwise_and takes masks of low bits only, 2**k - 1, got {mask}")
+    return binary("%", a, mask + 1)
+
+
+def bitwise_or(a, b) -> Expr:
+    """The disjunction of two conditions."""
+    if not (isinstance(a, Expr) and a.dtype == "bool"):
+        raise TypeError("bitwise_or is for conditions only: there are no operations on bits")
+    return binary("or", a, b)
+
+
+def _constant(value, name: str) -> int:
+    if isinstance(value, Const):
+        value = value.value
+    if not isinstance(value, int):
+        raise TypeError(f"{name} needs a constant as its second argument, got `{value}`")
+    return value
+
+
+def isnan(value) -> Expr:
+    """Whether `value` is not a number."""
+    return Binary("!=", value, value)
+
+
+def likely(value) -> Expr:
+    """`value`: the hint is not kept."""
+    return as_expr(value)
+
+
+def meta_var(value) -> Any:
+    """`value`, by name only: no let is made for it."""
+    return value
+
+
+def infinity(dtype: str) -> Expr:
+    """The largest float of a dtype, infinity."""
+    return Type(dtypes.check(dtype))("inf")
+
+
+def max_value(dtype: str) -> Expr:
+    """The largest finite value of a dtype."""
+    return const(dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[1], dtype)
+
+
+def min_value(dtype: str) -> Expr:
+    """The smallest finite value of a dtype."""
+    return const(-dtypes.TABLE[dtypes.check(dtype)].largest or dtypes.limits(dtype)[0], dtype)
+
+
+def target(description, host=None) -> Any:
+    """A target in an attribute: kept as plain data."""
+    return description
+
+
+Target = target
+
+# Names of TensorIR that are not in this dialect, by what to do instead.
+_INSTEAD = {
+    "write the scalar statement under `for i in T.vectorized(n)`": """
+        ramp Ramp broadcast Broadcast Shuffle vscale vectorlow vectorhigh""",
+    "the intrinsics are exp, log, sqrt, rsqrt, tanh, erf, sigmoid, abs, floor, ceil and pow": """
+        exp2 exp10 log2 log10 log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 round nearbyint trunc fmod hypot
+        copysign fma""",
+    "write out what it computes as loops; `tensorize` puts machine instructions in": """
+        call_extern call_pure_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_cpacked tvm_call_packed
+        tvm_access_ptr address_of reinterpret""",
+    "index the buffer: A[i, j] = B[i, j]": "load store vload vstore buffer_store",
+    "there are no operations on bits": "bitwise_xor bitwise_not popcount clz",
+    "bind iteration variables with T.axis: vi = T.axis.spatial(128, i)": "bind",
+    "pass the constant as a parameter": "allocate_const",
+    "declare the parameter with its shape; views are T.Buffer(shape, data=A.data)": "preflattened_buffer",
+    "synchronisation is put in when a program is built for a GPU": "tvm_storage_sync",
+    "results are written to parameters": "ret",
+    "only counted loops: for i in range(n)": "While",
+    "write `if condition:` and `else:`": "If Then Else",
+    "write the reduction as a block with T.axis.reduce and T.init": "comm_reducer",
+    "tir.verify proves accesses in bounds": "Assert",
+}
+REFUSED = {name: hint for hint, names in _INSTEAD.items() for name in names.split()}
