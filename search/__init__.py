@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .policy.protocol import Search
     from .policy.random_search import RandomSearch
     from .records import NearHit, NoRecord, Record, Records, RecordsError, best_schedule
-    from .space.derivation import generate
+    from .space.generation import generate
     from .space.sketch import Sketch
     from .task import Task
     from .tuning.autotune import NothingFound, Result, autotune
@@ -40,7 +40,7 @@ _NAMES = {
         "tuning.task_scheduler": ("WeightedFunction", "TasksResult", "tune_tasks"),
         "task": ("Task",),
         "policy.construction": ("default_schedule",),
-        "space": ("generate",),
+        "space.generation": ("generate",),
     }.items()
     for name in names
 }

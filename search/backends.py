@@ -1,4 +1,4 @@
-"""What the search knows of each kind of target: one `SearchBackend` record a kind, beside its `codegen.backend.Backend`."""
+"""What the search knows of each kind of target: one `SearchBackend` record a kind, as `codegen.backend.Backend` for code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from schedule import Schedule, templates
 from schedule.templates.gpu import schedule as gpu_schedule
 from tir.ir import PrimFunc
 
+from .population import cpu as cpu_population
 from .population import gpu as gpu_population
-from .population import sample
 from .space.derivation import GPU_SPACES, SPACES, Space
 from .space.sketch import Sketch
 
@@ -23,15 +23,15 @@ from .space.sketch import Sketch
 class SearchBackend:
     """One kind of target.
 
-    `spaces` are its search spaces by name, "full" among them. `draw` draws the tile sizes of rows of a sketch, and `fit` brings
-    rows into canonical form, both in place. `prior` is what is known of a target without measuring, and `library` gives the
-    schedule of a function that needs no search, None where it has none.
+    `spaces` are its search spaces by name, "full" among them. `sample_tiles` samples the tile sizes of the rows of a sketch, and
+    `legalize_tiles` brings them into canonical form, both in place. `prior` is the analytic cost model of a target, and `library`
+    gives the schedule of a function that needs no search, None where it has none.
     """
 
     kind: str
     spaces: Mapping[str, Space]
-    draw: Callable[[Sketch, Target, np.ndarray, np.random.Generator], None]
-    fit: Callable[[Sketch, Target, np.ndarray], None]
+    sample_tiles: Callable[[Sketch, Target, np.ndarray, np.random.Generator], None]
+    legalize_tiles: Callable[[Sketch, Target, np.ndarray], None]
     prior: Callable[[Target], CostModel]
     library: Callable[[PrimFunc, Target], Schedule | None] = lambda func, target: None
 
@@ -50,16 +50,16 @@ SEARCH_BACKENDS: dict[str, SearchBackend] = {
         SearchBackend(
             "llvm",
             spaces=SPACES,
-            draw=sample.draw,
-            fit=sample.fit_tiles,
+            sample_tiles=cpu_population.sample_tiles,
+            legalize_tiles=cpu_population.legalize_tiles,
             prior=lambda target: TileModel(target.machine),
             library=templates.schedule,
         ),
         SearchBackend(
             "cuda",
             spaces=GPU_SPACES,
-            draw=gpu_population.draw,
-            fit=gpu_population.fit,
+            sample_tiles=gpu_population.sample_tiles,
+            legalize_tiles=gpu_population.legalize_tiles,
             prior=lambda target: GPUModel(target.machine),
             library=lambda func, target: gpu_schedule(func, target.arch),
         ),

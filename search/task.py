@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ from tir.ir import ARITHMETIC, Binary, Block, Call, Const, Expr, For, Load, Node
 from tir.script import parse
 from tir.traverse import children, walk
 
+from .keys import key
 from .measure.reference import NamedWorkload
 
 if TYPE_CHECKING:
@@ -84,20 +83,6 @@ def target_text(target: Target) -> str:
     plain = type(target)(str(target))
     differing = [f.name for f in fields(target) if getattr(target, f.name) != getattr(plain, f.name)]
     return " ".join([str(target), *(f"-{name.replace('_', '-')}={getattr(target, name)}" for name in differing)])
-
-
-def key(func: PrimFunc) -> str:
-    """A hash of the function that is the same on every platform and in every process: of its printed script, without its name.
-
-    Names of buffers, loops and blocks count, since traces speak in them.
-    """
-    return hashlib.sha256(func.with_(name="main").script().encode()).hexdigest()[:20]
-
-
-def structure(func: PrimFunc) -> str:
-    """A hash of the function that does not depend on its sizes: of its script with every integer masked. Functions that share
-    it are the same computation for other shapes."""
-    return hashlib.sha256(re.sub(r"\b\d+\b", "#", func.with_(name="main").script()).encode()).hexdigest()[:20]
 
 
 def flop(func: PrimFunc) -> int:

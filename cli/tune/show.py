@@ -30,7 +30,7 @@ def show_sketches(args: argparse.Namespace) -> int:
     target = parse_target(args.target or "llvm", args.threads)
 
     from schedule import ScheduleError
-    from search.space.derivation import generate
+    from search.space.generation import generate
     from search.space.show import sketch_text
 
     try:

@@ -13,7 +13,8 @@ from ..backends import search_backend
 from ..population.programs import sketch_programs
 from ..population.sample import sample
 from ..space import annotation
-from ..space.derivation import Space, generate
+from ..space.derivation import Space
+from ..space.generation import generate
 from ..space.rules import DEFAULT
 from ..space.sketch import Sketch
 

@@ -29,7 +29,7 @@ from ..measure import Candidate, Measurement
 from ..population.mutate import Mutation, crossover, neighbours
 from ..population.mutate import mutations as mutations_of
 from ..population.programs import sketch_programs
-from ..population.sample import fit, sample
+from ..population.sample import legalize, sample
 from ..space.sketch import Sketch
 from .bandit import Bandit
 from .credit import AdaptiveCredit, FixedCredit
@@ -390,7 +390,7 @@ class Evolution:
             return np.empty((1, 0), dtype=np.int64)
         found = dict.fromkeys(list(dict.fromkeys(map(tuple, parents[:, columns].tolist())))[: (settings.variants + 1) // 2])
         if not island.seen:
-            first = fit(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
+            first = legalize(sketch, self.target, np.array([sketch.stand_ins()], dtype=np.int64))
             found |= dict.fromkeys(map(tuple, first[:, columns].tolist()))
         drawn = sample(sketch, self.target, 8 * settings.variants, rng)
         new = [v for v in dict.fromkeys(map(tuple, drawn[:, columns].tolist())) if v not in island.seen and v not in found]
@@ -420,7 +420,7 @@ class Evolution:
         strays = ~(rows[:, None, columns] == variants[None]).all(axis=2).any(axis=1)
         result = rows.copy()
         result[np.ix_(strays, columns)] = variants[rng.integers(len(variants), size=int(strays.sum()))]
-        return fit(sketch, self.target, result)
+        return legalize(sketch, self.target, result)
 
     def _mutants(self, sketch: Sketch, parents: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """A mutant of each parent, and by mutation the numbers of those that it made."""

@@ -11,8 +11,8 @@ from codegen.target import Target
 from costmodel import CostModel, GBDTModel, RandomModel
 
 from ..backends import search_backend
-from ..population.sample import fit
-from ..space.derivation import Opening, generate
+from ..population.sample import legalize
+from ..space.generation import Opening, generate
 from ..space.rules import Rule
 from ..space.sketch import Sketch
 from ..task import Task
@@ -65,4 +65,4 @@ def search(
 def seeds(sketches: Sequence[Sketch], target: Target) -> list[Start]:
     """The rows with which a search begins: of the first sketches that have one, the seed, in canonical form."""
     seeded = [s for s in sketches if s.seed is not None][:SEEDS]
-    return [(s, fit(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]
+    return [(s, legalize(s, target, np.array([s.seed], dtype=np.int64).reshape(1, s.columns))[0]) for s in seeded]

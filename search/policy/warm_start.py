@@ -29,7 +29,7 @@ def examples(records: Records, task: Task) -> Iterator[tuple[Sketch, np.ndarray,
     """
     from codegen.target import Target
 
-    from ..space.derivation import generate
+    from ..space.generation import generate
 
     own = fingerprint(task.target)
     others = [s for s in records.list() if s.fingerprint == own and s.workload != task.key and s.valid]

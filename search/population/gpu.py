@@ -1,8 +1,8 @@
 """Populations for GPUs: rows whose blocks of threads, registers and shared memory fit the device.
 
-Thread and register tiles are grown from one element by small factors, each on an axis drawn at random, until a drawn number of
-threads, and of elements a thread, is reached; on tensor cores warps and fragments are. `fit` brings any row within the limits,
-which are columns of booleans over the whole matrix: what is too much is halved, the largest part first.
+Thread and register tiles are grown from one element by small factors, each on a random axis, until a sampled number of threads,
+and of elements a thread, is reached; on tensor cores warps and fragments are. `legalize_tiles` brings any row within the limits,
+which are boolean vectors over the whole matrix: where a limit is exceeded, the largest factor is halved first.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ IDLE = 8  # of so many blocks, one at most is there only because rows of blocks 
 ROUNDS = 24
 
 
-def draw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
-    """Draw the tile sizes of `rows`, in place."""
+def sample_tiles(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
+    """Sample the tile sizes of `rows`, in place."""
     n = len(rows)
     for block in dict.fromkeys(t.block for t in sketch.tiles):
         tiles = [t for t in sketch.tiles if t.block == block]
@@ -108,8 +108,8 @@ def _most(t: Tile) -> int:
     return 1 << (t.extent - 1).bit_length() if t.padded else t.extent
 
 
-def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
-    """Bring rows within the limits of the device, in place; twice changes nothing more."""
+def legalize_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
+    """Bring rows within the limits of the device, in place. Applying it twice changes nothing more."""
     for t in sketch.tiles:
         left = np.full(len(rows), _most(t), dtype=np.int64)
         for column in reversed(t.columns):

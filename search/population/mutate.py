@@ -2,8 +2,8 @@
 
 `mutations` is the table of mutations. Another table may be given to `Evolution`, with operators of one's own.
 
-Every operator returns rows in the canonical form of `sample.fit`, so that all of them are legal. A row in which an operator finds
-nothing to change comes back as it was; the search drops such copies with all other repeats.
+Every operator returns rows in the canonical form of `sample.legalize`, so that all of them are legal. A row in which an operator
+finds nothing to change is returned unchanged; the search drops such copies with all other repeats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from codegen.target import Target
 from schedule.open_trace import Choice, Role, Tile
 
 from ..space.sketch import Sketch
-from .sample import fit, lanes, sample
+from .cpu import lanes
+from .sample import legalize, sample
 
 FACTORS = np.array([2, 3, 4, 5, 7, 8, 16])  # what is moved between levels of a tile, or all of a level
 
@@ -41,7 +42,7 @@ def move(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
         levels[some, source] //= factor
         levels[some, drain] *= factor
         result[np.ix_(own, t.columns)] = levels[:, 1:]
-    return fit(sketch, target, result)
+    return legalize(sketch, target, result)
 
 
 def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -51,7 +52,7 @@ def scale(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gener
         column = np.array(t.columns)[rng.integers(len(t.columns), size=len(own))]
         size = result[own, column]
         result[own, column] = np.where(rng.random(len(own)) < 0.5, 2 * size, np.maximum(1, size // 2))
-    return fit(sketch, target, result)
+    return legalize(sketch, target, result)
 
 
 def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -65,7 +66,7 @@ def step(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Genera
             here = own[position == k]
             up, down = _beside(sketch, target, t, result[here], k)
             result[here, column] = np.where(larger[position == k], up, down)
-    return fit(sketch, target, result)
+    return legalize(sketch, target, result)
 
 
 def _beside(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray, position: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +88,7 @@ def redraw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Gene
     drawn = sample(sketch, target, len(rows), rng)
     for t, own in _assigned(_open_tiles(sketch), len(rows), rng):
         result[np.ix_(own, t.columns)] = drawn[np.ix_(own, t.columns)]
-    return fit(sketch, target, result)
+    return legalize(sketch, target, result)
 
 
 def choose(roles: Set[Role]) -> Operator:
@@ -99,7 +100,7 @@ def choose(roles: Set[Role]) -> Operator:
             options = np.array(c.options)
             at = np.argmax(options[None, :] == result[own, c.column][:, None], axis=1)
             result[own, c.column] = options[(at + rng.integers(1, len(options), size=len(own))) % len(options)]
-        return fit(sketch, target, result)
+        return legalize(sketch, target, result)
 
     return operate
 
@@ -150,7 +151,7 @@ def crossover(sketch: Sketch, target: Target, mothers: np.ndarray, fathers: np.n
     together = rng.random(len(mothers)) < 0.5
     coarse = rng.random((len(mothers), by_block.max() + 1))[:, by_block] < 0.5
     fine = rng.random((len(mothers), by_axis.max() + 1))[:, by_axis] < 0.5
-    return fit(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))
+    return legalize(sketch, target, np.where(np.where(together[:, None], coarse, fine), fathers, mothers))
 
 
 def _genes(sketch: Sketch) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +180,7 @@ def neighbours(sketch: Sketch, target: Target, row: np.ndarray) -> np.ndarray:
         found += [_with(row, {c.column: v}) for v in c.options]
     if not found:
         return np.empty((0, sketch.columns), dtype=np.int64)
-    rows = np.unique(fit(sketch, target, np.array(found, dtype=np.int64)), axis=0)
+    rows = np.unique(legalize(sketch, target, np.array(found, dtype=np.int64)), axis=0)
     return rows[(rows != row).any(axis=1)]
 
 

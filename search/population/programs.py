@@ -13,8 +13,8 @@ from costmodel.loopnest import Known
 from schedule import ScheduleError, replay
 from tir.ir import PrimFunc
 
+from ..keys import key
 from ..space.sketch import Sketch
-from ..task import key
 from .geometry import nests
 from .symbolic import Alignment, Memory, aligned, alignments, symbolic
 

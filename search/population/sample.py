@@ -1,236 +1,32 @@
-"""Populations: integer matrices with one row a candidate, drawn at random from a sketch.
+"""Populations: integer matrices with one row a candidate, sampled from a sketch, and the canonical form of their rows.
 
-Tile sizes may be any integer: where they do not divide, the last tile is guarded. They are drawn from inside to outside, from
-what the machine offers: the innermost tile fits the vector registers, the next ones are small multiples. Where a sketch asks for
-perfect tiles, every exact factorisation of the extent is as likely as any other (Ansor, section 4.2).
+What depends on the kind of the target is asked of its `SearchBackend`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-
 import numpy as np
 
 from codegen.target import Target
-from schedule.open_trace import Role, Tile
 
+from ..backends import search_backend
 from ..space.sketch import Sketch
-
-COLUMNS = 2  # vectors of operands that registers are left for beside accumulators
-EXACT = 0.75  # how often a size that divides is preferred where there is one: it needs no guard
-VECTORS = 4  # of the innermost tile
-BODIES = 512  # copies of its body that a perfect innermost tile may unroll to, Ansor's largest limit
-ROUNDS = 16  # of shrinking tiles until accumulators fit; each halves or better what is too much
 
 
 def sample(sketch: Sketch, target: Target, n: int, rng: np.random.Generator) -> np.ndarray:
-    """`n` rows of the sketch's holes, an (n, columns) int64 matrix; every row is a legal candidate in canonical form (`fit`)."""
-    from ..backends import search_backend
-
+    """`n` random rows of a sketch, an (n, columns) int64 matrix: legal candidates in canonical form (`legalize`)."""
     rows = np.ones((n, sketch.columns), dtype=np.int64)
     for choice in sketch.choices:
         rows[:, choice.column] = rng.choice(choice.options, size=n, p=choice.weights or None)
-    search_backend(target).draw(sketch, target, rows, rng)
-    return fit(sketch, target, rows)
+    search_backend(target).sample_tiles(sketch, target, rows, rng)
+    return legalize(sketch, target, rows)
 
 
-def draw(sketch: Sketch, target: Target, rows: np.ndarray, rng: np.random.Generator) -> None:
-    """Draw the tile sizes of `rows` for a processor, in place."""
-    for block in dict.fromkeys(t.block for t in sketch.tiles):
-        tiles = [t for t in sketch.tiles if t.block == block]
-        _perfect(rows, [t for t in tiles if t.perfect], rng)
-        _spatial(sketch, rows, [t for t in tiles if not t.reduce and not t.perfect], target, rng)
-        _reduce(rows, [t for t in tiles if t.reduce and not t.perfect], rng)
+def legalize(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
+    """The rows in canonical form, a new matrix: rows of the same program, or of one that differs only in guards, become equal.
 
-
-def fit(sketch: Sketch, target: Target, rows: np.ndarray) -> np.ndarray:
-    """The rows in canonical form, a new matrix: of rows that lead to the same program, or to one that only guards more, one.
-
-    Columns of runs of steps that a branch did not pick are set to their first value. Applying it twice changes nothing more.
+    Columns of branches that a row did not pick get their first value. Applying it twice changes nothing more.
     """
-    from ..backends import search_backend
-
     rows = rows.copy()
-    search_backend(target).fit(sketch, target, rows)
+    search_backend(target).legalize_tiles(sketch, target, rows)
     return sketch.canonical(rows)
-
-
-def fit_tiles(sketch: Sketch, target: Target, rows: np.ndarray) -> None:
-    """Bring rows for a processor into canonical form, in place.
-
-    Sizes are clipped to what is left of the extent, and evened out so that the last tile is nearly full; the vectorised one is
-    made of whole vectors (of whole registers or halves, as the row picks); perfect ones become the largest divisor that is no
-    larger. Innermost tiles shrink until the accumulators of a block fit the vector registers.
-    """
-    rows[:] = sketch.canonical(rows)
-    for block in dict.fromkeys(t.block for t in sketch.tiles):
-        tiles = [t for t in sketch.tiles if t.block == block and not t.reduce and t.columns]
-        widths = {t: lanes(sketch, target, t, rows) for t in tiles}
-        for t in tiles:
-            rows[:, t.columns[-1]] = _innermost(t, widths[t], rows[:, t.columns[-1]])
-        _shrink(rows, {t: width for t, width in widths.items() if t.registers}, target)
-    for t in sketch.tiles:
-        left = np.full(len(rows), t.extent, dtype=np.int64)
-        for column in reversed(t.columns):
-            size = np.clip(rows[:, column], 1, left)
-            if t.perfect:
-                size = _divisor_below(left, size)
-            elif not (t.vector and column == t.columns[-1]):
-                size = _even(left, size)
-            rows[:, column] = size
-            left = -(-left // size)
-
-
-def lanes(sketch: Sketch, target: Target, t: Tile, rows: np.ndarray) -> np.ndarray:
-    """How many elements of the vectorised axis each row has in a vector: what fills a register, or half of one where it picks
-    that; 1 for axes that are not vectorised."""
-    if not t.vector:
-        return np.ones(len(rows), dtype=np.int64)
-    width = np.full(len(rows), target.lanes(t.bits), dtype=np.int64)
-    halved = sketch.column_of(t.block, Role.VECTOR_WIDTH)
-    return width if halved is None else width // (1 + rows[:, halved])
-
-
-def _innermost(t: Tile, width: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    sizes = np.clip(sizes, 1, t.extent if t.limit is None else min(t.extent, t.limit))
-    if t.perfect:
-        return _divisor_below(np.full(len(sizes), t.extent), sizes)
-    if t.vector:
-        whole = width * np.maximum(1, (sizes + width // 2) // width)
-        return np.minimum(np.where(sizes < t.extent, whole, sizes), t.extent if t.limit is None else min(t.extent, t.limit))
-    return _even(np.full(len(sizes), t.extent), sizes)
-
-
-def _shrink(rows: np.ndarray, widths: Mapping[Tile, np.ndarray], target: Target) -> None:
-    """Halve innermost tiles, the longest first, until the accumulators of the block, in vectors of these widths, fit."""
-    if not widths:
-        return
-    budget = max(1, BODIES if any(t.perfect for t in widths) else target.machine.accumulators(COLUMNS))
-    columns = np.array([t.columns[-1] for t in widths])
-    width = np.stack(list(widths.values()), axis=1)
-    for _ in range(ROUNDS):
-        vectors = -(-rows[:, columns] // width)
-        over = np.flatnonzero(np.prod(vectors, axis=1) > budget)
-        if not len(over):
-            return
-        longest = np.argmax(vectors[over], axis=1)
-        for n, t in enumerate(widths):
-            own = over[longest == n]
-            excess = np.prod(vectors[own], axis=1) / budget
-            smaller = np.maximum(1, np.minimum(vectors[own, n] / excess, vectors[own, n] - 1)).astype(np.int64) * width[own, n]
-            rows[own, t.columns[-1]] = _innermost(t, width[own, n], smaller)
-
-
-def _even(left: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The least sizes that make as many tiles: the last one is nearly full."""
-    return -(-left // -(-left // size))
-
-
-def _divisor_below(extent: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The largest divisors of `extent` that are no larger than `size`."""
-    result = np.ones_like(size)
-    for value in np.unique(extent):
-        divisors = _divisors(int(value))
-        here = extent == value
-        result[here] = divisors[np.searchsorted(divisors, size[here], side="right") - 1]
-    return result
-
-
-def _perfect(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
-    """All levels of each axis at once: one of the ordered factorisations of its extent."""
-    for t in tiles:
-        if t.columns:
-            table = factorisations(t.extent, len(t.columns), t.limit or t.extent)
-            rows[:, t.columns] = table[rng.integers(len(table), size=len(rows))]
-
-
-@lru_cache(maxsize=1024)
-def factorisations(extent: int, levels: int, limit: int) -> np.ndarray:
-    """All ways to cut `extent` into `levels` inner levels and an outermost one that is left, exactly: a matrix with a row each,
-    the innermost level last and at most `limit`."""
-    rows = [[d] for d in _divisors(extent).tolist() if d <= limit]
-    for _ in range(levels - 1):
-        rows = [[d, *inner] for inner in rows for d in _divisors(extent // math.prod(inner)).tolist()]
-    return np.array(rows, dtype=np.int64).reshape(-1, levels)
-
-
-def _spatial(sketch: Sketch, rows: np.ndarray, tiles: Sequence[Tile], target: Target, rng: np.random.Generator) -> None:
-    """Register tiles of which the accumulators fit the vector registers, then levels of multiples."""
-    n = len(rows)
-    tiles = [t for t in tiles if t.columns]
-    budget = np.full(n, target.machine.accumulators(COLUMNS), dtype=np.int64)
-    for t in tiles:
-        if not t.vector:
-            continue
-        width = lanes(sketch, target, t, rows)
-        for own in (width == w for w in np.unique(width)):
-            rows[own, t.columns[-1]] = _vectors(t.extent, int(width[own][0]), int(own.sum()), rng)
-        budget //= -(-rows[:, t.columns[-1]] // width)
-    others = [t for t in tiles if not t.vector]
-    for k in rng.permutation(len(others)):
-        t = others[k]
-        # Uniform in the exponent, half of the time all that the budget allows.
-        most = t.extent if t.limit is None else min(t.extent, t.limit)
-        top = np.minimum(budget, most) if t.registers else np.full(n, most)
-        drawn = _log_uniform(top, rng)
-        inner = np.where(rng.random(n) < 0.5, top, drawn)
-        inner = _fitting(t.extent, inner, rng)
-        rows[:, t.columns[-1]] = inner
-        budget = np.maximum(1, budget // inner) if t.registers else budget
-    for t in tiles:
-        left = -(-t.extent // rows[:, t.columns[-1]])
-        for column in reversed(t.columns[:-1]):
-            size = _fitting(left, _log_uniform(left, rng), rng)
-            size = np.where(rng.random(n) < 0.3, 1, size)
-            rows[:, column] = size
-            left = -(-left // size)
-
-
-def _vectors(extent: int, width: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    """`n` lengths of a tile of some vectors of `width` elements, mostly such that divide the axis."""
-    menu = width * np.arange(1, min(VECTORS, -(-extent // width)) + 1)
-    exact = menu[extent % menu == 0]
-    drawn = rng.choice(menu, size=n)
-    if len(exact):
-        drawn = np.where(rng.random(n) < EXACT, rng.choice(exact, size=n), drawn)
-    return np.minimum(drawn, extent)
-
-
-def _reduce(rows: np.ndarray, tiles: Sequence[Tile], rng: np.random.Generator) -> None:
-    """Inner reduction loops: short axes whole, long ones from a few dozen up; then levels of multiples."""
-    n = len(rows)
-    for t in tiles:
-        left = np.full(n, t.extent, dtype=np.int64)
-        for column in reversed(t.columns):
-            if column == t.columns[-1] and t.extent <= 16:
-                size = np.where(rng.random(n) < 0.8, t.extent, 1)
-            else:
-                size = _fitting(left, _log_uniform(left, rng, 16.0 if column == t.columns[-1] else 1.0), rng)
-            rows[:, column] = size
-            left = -(-left // size)
-
-
-def _log_uniform(most: np.ndarray, rng: np.random.Generator, least: float = 1.0) -> np.ndarray:
-    """Sizes up to `most`, uniform in the exponent; from `least` on, where there are such."""
-    low = np.log(least)
-    drawn = np.exp(low + rng.random(len(most)) * (np.log(most + 0.999) - low)).astype(np.int64)
-    return np.clip(drawn, 1, most)
-
-
-def _fitting(extent: np.ndarray | int, size: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sizes near `size` that waste little: mostly the largest divisor of `extent` that is not much smaller, else the least size
-    that makes as many tiles, so that the last is nearly full."""
-    extent = np.broadcast_to(np.asarray(extent), size.shape)
-    divisor = _divisor_below(extent, size)
-    near = (2 * divisor > size) & (rng.random(len(size)) < EXACT)
-    return np.where(near, divisor, _even(extent, size))
-
-
-@lru_cache(maxsize=4096)
-def _divisors(n: int) -> np.ndarray:
-    """The divisors of n, ascending."""
-    small = np.arange(1, math.isqrt(n) + 1)
-    small = small[n % small == 0]
-    return np.unique(np.concatenate([small, n // small]))

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tir.ir import PrimFunc
 
+from ..keys import size_free_key
 from ..measure.outcome import OUTCOMES, Candidate, Measurement
 from ..measure.provenance import Provenance, fingerprint
-from ..task import Task, structure
+from ..task import Task
 from . import exchange
 from .schema import RecordsError, connect, transaction
 from .standing import Standing, standings
@@ -141,7 +142,7 @@ class Records:
         run = uuid.uuid4().hex
         shape = None if task.workload is None else json.dumps(task.workload.shape)
         dtype = None if task.workload is None else task.workload.dtype
-        known = (task.key, structure(task.func), task.name, shape, dtype, task.flop, task.func.script())
+        known = (task.key, size_free_key(task.func), task.name, shape, dtype, task.flop, task.func.script())
         here = Provenance.here(task.target)
         versions = json.dumps(here.versions)
         own = (run, task.key, here.fingerprint, task.target, task.threads, here.device, versions, int(seed))
@@ -239,7 +240,7 @@ class Records:
 
     def near(self, func: PrimFunc, key: str) -> list[Summary]:
         """What there is of the same computation for other shapes."""
-        keys = {k for (k,) in self._rows("SELECT key FROM workloads WHERE structure = ? AND key != ?", structure(func), key)}
+        keys = {k for (k,) in self._rows("SELECT key FROM workloads WHERE structure = ? AND key != ?", size_free_key(func), key)}
         return [s for s in self.list() if s.workload in keys]
 
     def func(self, key: str) -> PrimFunc:

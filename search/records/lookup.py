@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tir.ir import PrimFunc, need_func
 
+from ..keys import key
 from ..measure.provenance import device
-from ..task import key
 from .database import Record, Records, Summary
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ RACES = """CREATE TABLE races (
 
 TABLES = (
     """CREATE TABLE workloads (
-    key TEXT PRIMARY KEY,       -- of the function: search.task.key
+    key TEXT PRIMARY KEY,       -- of the function: search.keys.key
     structure TEXT NOT NULL,    -- the same for other shapes
     name TEXT NOT NULL,
     shape TEXT,                 -- JSON list; NULL unless the workload is one of tir.workloads

@@ -1,8 +1,24 @@
-"""The search space of a function: its sketches, derived block by block by `rules`, then annotated."""
+"""The search space of a function: its sketches, derived block by block by `rules`, then annotated.
 
-from .derivation import GPU_SPACES, SPACES, Derivation, Space, annotated, best_first, departures, generate, named, opened
+`generation` asks the backend of a target for its spaces, which `derivation` defines; so its names are imported when first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .derivation import GPU_SPACES, SPACES, Derivation, Space, best_first, departures
+
+if TYPE_CHECKING:
+    from .generation import annotated, generate, named, opened
 
 __all__ = [
     "GPU_SPACES", "SPACES", "Derivation", "Space", "annotated", "best_first", "departures", "generate", "named",
     "opened",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from . import generation
+
+        return getattr(generation, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

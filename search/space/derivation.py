@@ -1,10 +1,10 @@
-"""The search space of a function: its sketches, derived block by block by rules, then annotated."""
+"""Search spaces, and how the rules of one derive the sketches of a function, block by block."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from codegen.target import Target
@@ -13,18 +13,13 @@ from schedule.open_schedule import OpenSchedule, extent
 from schedule.templates import annotate, gpu
 from schedule.templates.gpu import elements
 from tir.ir import PrimFunc, Var
-from tir.nearest import no_such
 from tir.traverse import blocks
 
 from . import annotation
 from .rules import ANSOR, DEFAULT, LIMITED, Rule, Skip, Verdict
-from .sketch import Sketch
 
 RULES_A_BLOCK = 100  # that fire, at most: more means that a rule puts its block back again and again
 MAX_SKETCHES = 64  # where rules leave more alternatives, those stay that choose later rules least often
-
-
-Opening = Callable[[OpenSchedule], object]  # a user's search space: steps on a schedule, with open numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,62 +48,6 @@ GPU_SPACES: dict[str, Space] = {
 }
 
 
-def named(name: str, kind: str = "llvm") -> Space:
-    """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
-    level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
-    first two. ValueError if there is none."""
-    from ..backends import search_backend
-
-    known = search_backend(kind).spaces
-    if name not in known:
-        raise ValueError(no_such(f"space for {kind}", name, known))
-    return known[name]
-
-
-def generate(
-    func: PrimFunc,
-    target: str | Target,
-    rules: Sequence[Rule] | None = None,
-    space: str | Space | Opening = "full",
-    max_sketches: int = MAX_SKETCHES,
-) -> list[Sketch]:
-    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
-    branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
-    know.
-
-    `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
-    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at most
-    `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: then the schedule that it
-    makes is the only sketch.
-
-    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
-    always does); ScheduleError where a step of a function is refused.
-    """
-    target = Target(target)
-    if not isinstance(space, (str, Space)):
-        return [opened(func, target, space)]
-    chosen = space if isinstance(space, Space) else named(space, target.kind)
-    derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
-    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, max_sketches)]
-    if derivation.templates is not None:  # rules may come to the same as they
-        sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
-    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
-
-
-def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
-    """The sketch that a function makes of the open schedule of `func`."""
-    _check(func)
-    schedule = OpenSchedule(func, target)
-    opening(schedule)
-    return schedule.finish(getattr(opening, "__name__", "open schedule"), func)
-
-
-def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:
-    """The sketch of `func` that a finished derivation makes."""
-    space.annotate(state)
-    return state.finish(name, func)
-
-
 @dataclass(frozen=True, slots=True)
 class Partial:
     """A derivation under way: a schedule with blocks still to visit, and how often it departs from the rules' first choice."""
@@ -133,7 +72,7 @@ class Derivation:
     def start(self) -> list[Partial]:
         """What derivations begin with: what templates made of the blocks that they know, if any; then nothing scheduled yet.
         ValueError if a size is symbolic."""
-        _check(self.func)
+        check_shapes(self.func)
         nothing = OpenSchedule(self.func, self.target)
         nothing.pending = nothing.left()
         if self.templates is None:
@@ -177,7 +116,8 @@ def best_first(derivation: Derivation, max_sketches: int = MAX_SKETCHES, value: 
     return finished
 
 
-def _check(func: PrimFunc) -> None:
+def check_shapes(func: PrimFunc) -> None:
+    """ValueError if a size of the function is symbolic."""
     symbols = [p.name for p in func.params if isinstance(p, Var)]
     if symbols:
         raise ValueError(

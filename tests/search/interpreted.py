@@ -12,7 +12,7 @@ from codegen.passes import CPU_PASSES
 from costmodel import RandomModel
 from search.backends import SearchBackend
 from search.measure.builder import schedule
-from search.population.sample import draw, fit_tiles
+from search.population.cpu import legalize_tiles, sample_tiles
 from search.space import SPACES
 from tir.interpreter import run
 from tir.ir import PrimFunc
@@ -40,7 +40,7 @@ BACKEND = Backend(
 SEARCH_BACKEND = SearchBackend(
     "interpreted",
     spaces={"full": SPACES["limited"]},
-    draw=draw,
-    fit=fit_tiles,
+    sample_tiles=sample_tiles,
+    legalize_tiles=legalize_tiles,
     prior=lambda target: RandomModel(np.random.default_rng(0)),
 )

@@ -76,8 +76,8 @@ def lines(path: Path) -> list[str]:
 
 def killed_runs(directory: Path, kills: int, seed: int) -> Summary:
     """Kill `kills` runs on one file, let another end; AssertionError where something is lost."""
+    from search.keys import key
     from search.records import Records
-    from search.task import key
     from tir import workloads
 
     rng = np.random.default_rng(seed)

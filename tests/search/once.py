@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from codegen.target import Target
-from search.space import derivation as spaces
+from search.space import derivation, generation
 from search.space.rules import Rule
 from search.space.sketch import Sketch
 from tir.ir import PrimFunc
@@ -14,6 +14,10 @@ from tir.ir import PrimFunc
 
 @functools.cache
 def generate(
-    func: PrimFunc, target: Target, rules: Sequence[Rule] | None = None, space: str = "full", most: int = spaces.MAX_SKETCHES
+    func: PrimFunc,
+    target: Target,
+    rules: Sequence[Rule] | None = None,
+    space: str = "full",
+    max_sketches: int = derivation.MAX_SKETCHES,
 ) -> tuple[Sketch, ...]:
-    return tuple(spaces.generate(func, target, rules, space, most))
+    return tuple(generation.generate(func, target, rules, space, max_sketches))

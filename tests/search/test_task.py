@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from search.keys import key
 from search.measure.reference import NamedWorkload
-from search.task import Task, flop, key, target_text
+from search.task import Task, flop, target_text
 from tests.search import programs
 from tir import te, workloads
 

@@ -21,7 +21,7 @@ from search.policy.evolution import Evolution, Settings
 from search.policy.ranking import TrustedModel
 from search.population.mutate import Mutation, neighbours
 from search.population.programs import concrete_programs
-from search.population.sample import fit
+from search.population.sample import legalize
 from search.task import Task
 from tests.search.once import generate
 from tests.search.programs import matmul, total
@@ -219,7 +219,7 @@ def test_mutations_of_ones_own_and_who_rewards_them():
 
     def halve(sketch, target, rows, rng):
         asked.append(len(rows))
-        return fit(sketch, target, np.maximum(1, rows // 2))
+        return legalize(sketch, target, np.maximum(1, rows // 2))
 
     class Counted(FixedCredit):
         def reward(self, name, wins, tries):

@@ -13,7 +13,7 @@ from costmodel.gpu_model import reserved
 from schedule import replay
 from search.population.gpu import _idle, _tiled
 from search.population.mutate import crossover, mutations
-from search.population.sample import fit, sample
+from search.population.sample import legalize, sample
 from search.space import generate
 from tests.search.gpu.candidates import PRODUCTS, product
 from tir import dtypes, te, workloads
@@ -63,10 +63,10 @@ def test_rows_are_within_the_limits_and_stay_so(name, shape):
     for sketch in generate(function(name, shape), TARGET):
         rows = sample(sketch, TARGET, 500, rng)
         assert within(sketch, rows).all()
-        assert (fit(sketch, TARGET, rows) == rows).all()
+        assert (legalize(sketch, TARGET, rows) == rows).all()
         for mutation in (m for m in mutations().values() if m.suits(sketch)):
             children = mutation.operate(sketch, TARGET, rows, rng)
-            assert within(sketch, children).all() and (fit(sketch, TARGET, children) == children).all()
+            assert within(sketch, children).all() and (legalize(sketch, TARGET, children) == children).all()
         mixed = crossover(sketch, TARGET, rows, rows[::-1], rng)
         assert within(sketch, mixed).all()
 
@@ -127,7 +127,7 @@ def test_wild_rows_are_brought_within(name):
     for c in sketch.choices:
         wild[:, c.column] = rng.choice(c.options, size=len(wild))
     assert not within(sketch, wild).all()
-    assert within(sketch, fit(sketch, TARGET, wild)).all()
+    assert within(sketch, legalize(sketch, TARGET, wild)).all()
 
 
 def test_stages_take_shared_memory_and_resident_blocks_registers():
@@ -140,7 +140,7 @@ def test_stages_take_shared_memory_and_resident_blocks_registers():
         assert (tiled.shared(more) * rows[:, tiled.stages] == tiled.shared(rows) * more[:, tiled.stages]).all()
         most = rows.copy()
         most[:, [tiled.stages, tiled.resident]] = 99
-        fitted = fit(sketch, TARGET, most)
+        fitted = legalize(sketch, TARGET, most)
         assert within(sketch, fitted).all() and (fitted[:, tiled.stages] >= rows[:, tiled.stages]).all()
         assert len(set(fitted[:, tiled.stages])) > 1 and len(set(fitted[:, tiled.resident])) > 1
 
@@ -153,7 +153,7 @@ def test_groups_of_rows_leave_few_blocks_idle():
         row[0, grouped.columns] = 1
         row[0, grouped.columns[2]] = size = -(-1000 // blocks)
         row[0, grouped.columns[0]] = group
-        fitted = fit(sketch, TARGET, row)[0]
+        fitted = legalize(sketch, TARGET, row)[0]
         assert fitted[grouped.columns[2]] == size and fitted[grouped.columns[0]] == left, (blocks, group)
 
 
@@ -162,7 +162,7 @@ def test_older_devices_have_less_shared_memory():
     old = Target("cuda", arch="sm_75")
     rows = sample(sketch, TARGET, 2000, np.random.default_rng(0))
     assert not within(sketch, rows, old).all()
-    assert within(sketch, fit(sketch, old, rows), old).all()
+    assert within(sketch, legalize(sketch, old, rows), old).all()
 
 
 def test_blocks_fill_warps_where_the_function_is_large_enough():

@@ -8,8 +8,9 @@ import pytest
 from codegen.target import Target
 from schedule import replay
 from schedule.open_trace import Choice, Role, Tile
+from search.population.cpu import factorisations
 from search.population.mutate import LOCATION, OTHERS, PARALLEL, PRAGMA, TILE_OPERATORS, choose, crossover, mutations, neighbours
-from search.population.sample import factorisations, fit, sample
+from search.population.sample import legalize, sample
 from search.space.sketch import Sketch
 from tests.search.once import generate
 from tests.search.programs import matmul
@@ -42,7 +43,7 @@ def test_children_are_legal_and_canonical(name, shape, space):
             made.append(neighbours(sketch, TWO, parents[0]))
         for children in made:
             assert children.dtype == np.int64 and children.shape[1] == sketch.columns
-            assert (fit(sketch, TWO, children) == children).all()
+            assert (legalize(sketch, TWO, children) == children).all()
             for choice in sketch.choices:
                 assert np.isin(children[:, choice.column], choice.options).all()
             for row in np.unique(children, axis=0)[:2].tolist():
@@ -63,7 +64,7 @@ def test_operators_leave_their_parents_alone():
 def test_a_tile_mutation_changes_one_axis_unless_registers_run_out(name):
     """Accumulators that no longer fit shrink another axis, too: below the budget nothing else changes."""
     sketch = bare(Tile("C", "i", 1009, False, (0, 1)), Tile("C", "k", 509, True, (2,)), Tile("C", "j", 256, False, (3, 4)))
-    parents = fit(sketch, TWO, np.tile([4, 2, 16, 4, 2], (200, 1)))
+    parents = legalize(sketch, TWO, np.tile([4, 2, 16, 4, 2], (200, 1)))
     children = TILE_OPERATORS[name](sketch, TWO, parents, np.random.default_rng(0))
     small = children[:, 1] * children[:, 4] < 28
     changed = np.stack([(children[:, c] != parents[:, c]).any(axis=1) for c in ([0, 1], [2], [3, 4])])
@@ -88,7 +89,7 @@ def test_a_move_keeps_the_product_of_what_divides():
 def test_steps_reach_imperfect_sizes():
     """Of 109 rows 9 tiles have 13 each, 8 have 14, and 10 have 11."""
     sketch = bare(Tile("C", "i", 109, False, (0, 1)), Tile("C", "k", 1, True, (2,)))
-    parents = fit(sketch, TWO, np.tile([1, 13, 1], (100, 1)))
+    parents = legalize(sketch, TWO, np.tile([1, 13, 1], (100, 1)))
     children = TILE_OPERATORS["step"](sketch, TWO, parents, np.random.default_rng(0))
     assert {11, 14} <= set(children[:, 1]) and 12 not in children[:, 1]
 
@@ -111,13 +112,13 @@ def test_fit_makes_one_of_rows_that_are_the_same_program():
     """Sizes beyond the extent are the extent; sizes that make as many tiles are the least of them."""
     sketch = bare(Tile("C", "i", 13, False, (0, 1)))
     rows = np.array([[1, 13], [5, 99], [7, 13]])
-    assert (fit(sketch, TWO, rows) == [[1, 13]]).all()
-    assert (fit(sketch, TWO, np.array([[1, 8], [1, 9], [1, 12]])) == [[1, 7]]).all()
+    assert (legalize(sketch, TWO, rows) == [[1, 13]]).all()
+    assert (legalize(sketch, TWO, np.array([[1, 8], [1, 9], [1, 12]])) == [[1, 7]]).all()
 
 
 def test_fit_makes_vectors_whole():
     sketch = bare(Tile("C", "j", 109, False, (0,), vector=True, bits=32))
-    assert fit(sketch, TWO, np.array([[3], [16], [23], [25], [200]])).ravel().tolist() == [16, 16, 16, 32, 109]
+    assert legalize(sketch, TWO, np.array([[3], [16], [23], [25], [200]])).ravel().tolist() == [16, 16, 16, 32, 109]
 
 
 def test_a_mutation_takes_vectors_of_half_registers():
@@ -128,7 +129,7 @@ def test_a_mutation_takes_vectors_of_half_registers():
     rng = np.random.default_rng(0)
     parents = sample(sketch, TWO, 400, rng)
     parents[:, width] = 0
-    parents = fit(sketch, TWO, parents)
+    parents = legalize(sketch, TWO, parents)
     mutants = choose(OTHERS)(sketch, TWO, parents, rng)
     halved = mutants[mutants[:, width] == 1]
     assert len(halved) > 10

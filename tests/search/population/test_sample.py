@@ -9,7 +9,8 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.population.sample import EXACT, sample
+from search.population.cpu import EXACT
+from search.population.sample import sample
 from search.space.sketch import Sketch
 from tests.search.once import generate
 from tests.search.programs import elementwise_chain, matmul, sum_of_three_axes

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import tir
+from search.keys import key, size_free_key
 from search.measure import Candidate, Measurement
 from search.measure.provenance import Provenance, fingerprint
 from search.measure.reference import NamedWorkload
 from search.records import NearHit, NoRecord, Records, RecordsError, best_schedule, look_up
-from search.task import Task, key, structure
+from search.task import Task
 from tir import workloads
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -307,7 +308,7 @@ def first_version(path: Path) -> None:
             PRAGMA application_id = 1953067569; PRAGMA user_version = 1;"""
         )
         own = task()
-        known = (own.key, structure(own.func), "gmm", json.dumps(SHAPE), "float32", own.flop, own.func.script())
+        known = (own.key, size_free_key(own.func), "gmm", json.dumps(SHAPE), "float32", own.flop, own.func.script())
         connection.execute("INSERT INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?)", known)
         run = ("r", own.key, fingerprint(own.target), own.target, 1, "a processor", '{"tir": "0.1"}', 7, 10.0)
         connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", run)
@@ -505,7 +506,7 @@ def test_misses_of_empty_missing_and_invalid_records(path, tmp_path):
 
 def test_keys_of_shapes_and_targets():
     a, b = task(), task(shape=(7, 13, 110))
-    assert a.key != b.key and structure(a.func) == structure(b.func)
-    assert structure(a.func) != structure(task(shape=(7, 13, 109, 2)).func)
+    assert a.key != b.key and size_free_key(a.func) == size_free_key(b.func)
+    assert size_free_key(a.func) != size_free_key(task(shape=(7, 13, 109, 2)).func)
     assert fingerprint("llvm -num-cores 1") == fingerprint(task().target) != fingerprint("llvm -num-cores 2")
     assert fingerprint("llvm -num-cores 1") != fingerprint("llvm -num-cores 1", cpu="another processor")

@@ -171,7 +171,7 @@ def test_sketches_come_in_the_order_of_preference():
 def test_too_many_sketches_leave_out_those_that_depart_most():
     """Of 3^8 sketches at most MAX_SKETCHES are kept: the first choice everywhere, or everywhere but in one or two blocks."""
     sketches = generate(_stages(8), TWO, rules=(Fork(),))
-    assert len(sketches) == search.space.MAX_SKETCHES == 64
+    assert len(sketches) == search.space.derivation.MAX_SKETCHES == 64
     assert [_departures(s) for s in sketches] == [0] + [1] * 16 + [2] * 47
     changed = {rule.split(":")[0] for s in sketches[:17] for rule in s.rules if not rule.endswith(": 0")}
     assert changed == {f"A{k}" for k in range(8)}

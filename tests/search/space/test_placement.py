@@ -7,7 +7,7 @@ import pytest
 
 from codegen.target import Target
 from schedule import replay
-from search.population.sample import fit, sample
+from search.population.sample import legalize, sample
 from search.space.rules import DEFAULT, ReduceInLanes, ReduceInThreads, Skip
 from search.space.sketch import Sketch
 from tests.schedule.harness import same_numbers
@@ -75,7 +75,7 @@ def test_vectors_may_be_half_as_wide(rule):
     row[vector] = 24
     for halved, lanes, tile in ((0, 17 if func is CONVOLUTION else 32, None), (1, 8, 24)):
         row[width.column] = halved
-        (found,) = fit(sketch, TWO, np.array([row])).tolist()
+        (found,) = legalize(sketch, TWO, np.array([row])).tolist()
         assert halved == 0 or found[vector] == min(tile, next(t.extent for t in sketch.tiles if t.vector))
         scheduled = replay(func, sketch.trace(found)).func
         innermost = [x for x in path_to(scheduled.body, block) if isinstance(x, For)][-1]

@@ -10,7 +10,7 @@ from codegen.target import Target
 from schedule import replay
 from search.policy.construction import default_schedule
 from search.policy.strategies import search, seeds
-from search.population.sample import fit
+from search.population.sample import legalize
 from search.space import generate
 from search.space.sketch import Sketch
 from search.task import Task
@@ -62,5 +62,5 @@ def test_a_search_begins_at_the_seeds() -> None:
 def test_seeds_are_rows_of_their_sketches() -> None:
     """Canonical form keeps what is legal: it may change a seed, but only once."""
     for sketch, row in seeds(generate(workloads.make("mlp", (70, 64, 77, 60)).func, TWO), TWO):
-        assert (fit(sketch, TWO, row[None])[0] == row).all()
+        assert (legalize(sketch, TWO, row[None])[0] == row).all()
         made(sketch, row)

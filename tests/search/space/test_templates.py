@@ -11,7 +11,7 @@ import tir
 from codegen import lower
 from schedule import replay
 from search.policy.construction import default_schedule
-from search.population.sample import fit, sample
+from search.population.sample import legalize, sample
 from search.space import generate
 from tests.schedule.harness import well_formed
 from tir import te, workloads
@@ -87,7 +87,7 @@ def test_sketches(name: str, cores: int) -> None:
     target, rng = tir.Target("llvm", num_cores=cores), np.random.default_rng(cores)
     sketch, *_ = generate(func, target, max_sketches=1)
     assert set(sketch.rules) == set(rules.split("; "))
-    assert sketch.seed is not None and fit(sketch, target, np.array([sketch.seed])).tolist() == [list(sketch.seed)]
+    assert sketch.seed is not None and legalize(sketch, target, np.array([sketch.seed])).tolist() == [list(sketch.seed)]
     assert program(replay(func, sketch.trace(sketch.seed)).func, target) == program(default_schedule(func, target).func, target)
 
     arrays = [rng.integers(-4, 5, const_shape(b)).astype(str(b.dtype)) for b in func.buffers]

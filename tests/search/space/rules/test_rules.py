@@ -11,7 +11,7 @@ from codegen.target import Target
 from schedule import replay
 from schedule.open_schedule import OpenSchedule, Stage
 from schedule.templates.structure import epilogue, reuses_data
-from search.space import derivation
+from search.space import generation
 from search.space.rules import (
     DEFAULT,
     PACKING,
@@ -413,12 +413,12 @@ def test_sketches_of_reductions():
 def test_templates_begin():
     """The first sketch is what they make of the blocks that they know; rules schedule the others."""
     for func, first in ((row_sum(109), "Y: reduction"), (workloads.make("softmax", (1024, 109)).func, "Y: rows")):
-        assert rules_of(derivation.generate(func, TWO, max_sketches=1))[0] == first
+        assert rules_of(generation.generate(func, TWO, max_sketches=1))[0] == first
     known, unknown = te.placeholder((109, 13), name="A"), te.placeholder((7, 4), "int32", name="I")
     doubled = te.compute((109, 13), lambda i, j: known[i, j] * 2.0, name="B")
     k = te.reduce_axis((0, 4), name="k")
     gathered = te.compute((7, 13), lambda i, j: te.sum(doubled[unknown[i, k], j] * doubled[i, j], axis=k), name="C")
-    found = rules_of(derivation.generate(te.create_prim_func([known, unknown, gathered]), TWO))
+    found = rules_of(generation.generate(te.create_prim_func([known, unknown, gathered]), TWO))
     assert found[0].startswith("B: elementwise; C: ") and not any("B: elementwise" in rules for rules in found[1:])
 
 

@@ -1,0 +1,72 @@
+"""The sketches of a function: derived by the rules of a space, then annotated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from codegen.target import Target
+from schedule.open_schedule import OpenSchedule
+from tir.ir import PrimFunc
+from tir.nearest import no_such
+
+from ..backends import search_backend
+from .derivation import MAX_SKETCHES, Derivation, Space, best_first, check_shapes
+from .rules import Rule
+from .sketch import Sketch
+
+Opening = Callable[[OpenSchedule], object]  # a user's search space: a function that schedules with open numbers
+
+
+def named(name: str, kind: str = "llvm") -> Space:
+    """The space of that name: `full`, everything there is; `ansor`, the paper's rules and tile sizes that divide; `limited`, one
+    level of tiles between two, innermost at most 16, and fixed compute locations. GPUs (targets of the kind `cuda`) have the
+    first two. ValueError if there is none."""
+    known = search_backend(kind).spaces
+    if name not in known:
+        raise ValueError(no_such(f"space for {kind}", name, known))
+    return known[name]
+
+
+def generate(
+    func: PrimFunc,
+    target: str | Target,
+    rules: Sequence[Rule] | None = None,
+    space: str | Space | Opening = "full",
+    max_sketches: int = MAX_SKETCHES,
+) -> list[Sketch]:
+    """The sketches of `func` (Ansor, section 4.1), at least one: from the last block to the first, each rule that applies
+    branches the derivation. Where the space has templates, the first sketches begin with what these make of the blocks that they
+    know.
+
+    `space` is a name or a Space; `rules` are tried instead of its own, in the order of preference. Sketches come in the order of
+    how often they depart from the first choice, as in limited discrepancy search (Harvey and Ginsberg, IJCAI 1995), at most
+    `max_sketches` of them. Or `space` is a function that calls the primitives of an `OpenSchedule`: then the schedule that it
+    makes is the only sketch.
+
+    Raises ValueError if a size is symbolic, there is no such space, or no rule applies to a block (`Skip`
+    always does); ScheduleError where a step of a function is refused.
+    """
+    target = Target(target)
+    if not isinstance(space, (str, Space)):
+        return [opened(func, target, space)]
+    chosen = space if isinstance(space, Space) else named(space, target.kind)
+    derivation = Derivation(func, target, chosen.rules if rules is None else tuple(rules), None if rules else chosen.templates)
+    sketches = [annotated(state, chosen, "", func) for state in best_first(derivation, max_sketches)]
+    if derivation.templates is not None:  # rules may come to the same as they
+        sketches = [*{sketch.steps: sketch for sketch in reversed(sketches)}.values()][::-1]
+    return [replace(sketch, name=f"sketch {n}") for n, sketch in enumerate(sketches)]
+
+
+def opened(func: PrimFunc, target: Target, opening: Opening) -> Sketch:
+    """The sketch that a function makes of the open schedule of `func`."""
+    check_shapes(func)
+    schedule = OpenSchedule(func, target)
+    opening(schedule)
+    return schedule.finish(getattr(opening, "__name__", "open schedule"), func)
+
+
+def annotated(state: OpenSchedule, space: Space, name: str, func: PrimFunc) -> Sketch:
+    """The sketch of `func` that a finished derivation makes."""
+    space.annotate(state)
+    return state.finish(name, func)
