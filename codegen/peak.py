@@ -19,10 +19,10 @@ from .target import Target
 
 ROUNDS = 5
 
-LARGEST = 1 << 29  # bytes of an array that is copied, at most
-LEAST = 1 << 26
+MAX_COPIED_BYTES = 1 << 29  # of an array that is copied, so that small machines have room for two
+MIN_COPIED_BYTES = 1 << 26  # below it, a copy may stay in large caches
 
-COPIED = 4  # vectors that an iteration of the copy moves
+COPY_VECTORS = 4  # that an iteration of the copy moves
 
 
 def peak_flops(target: Target | str = "llvm", *, threads: int | None = None, dtype: str = "float32") -> float:
@@ -57,7 +57,7 @@ def copy_bandwidth(target: Target | str = "llvm", *, threads: int | None = None)
     lines on their way. The best of a few copies counts. ValueError for a target that is not this processor's kind.
     """
     target = _here(target, threads, "bandwidth")
-    nbytes = max(_step(target), min(LARGEST, max(LEAST, 4 * target.l3)))
+    nbytes = max(_step(target), min(MAX_COPIED_BYTES, max(MIN_COPIED_BYTES, 4 * target.l3)))
     copy, moved = _copy(nbytes, target)
     return 2 * moved / _fastest(copy, ROUNDS)
 
@@ -100,12 +100,12 @@ def _multiply_adds(target: Target, chains: int, lanes: int, dtype: str) -> Kerne
     s.unroll(chain)
     s.vectorize(lane)
     s.decompose_reduction("S", step)
-    return build(s.func, target)
+    return _built(s, target)
 
 
 def _step(target: Target) -> int:
     """The bytes that the threads copy in one iteration each."""
-    return COPIED * 4 * target.lanes(32) * target.num_cores
+    return COPY_VECTORS * 4 * target.lanes(32) * target.num_cores
 
 
 def _copy(nbytes: int, target: Target) -> tuple[Callable[[], None], int]:
@@ -119,12 +119,18 @@ def _copy(nbytes: int, target: Target) -> tuple[Callable[[], None], int]:
 def _copy_kernel(n: int, target: Target) -> Kernel:
     A = te.placeholder((n,), "float32", name="A")
     s = Schedule(te.create_prim_func([A, te.compute((n,), lambda i: A[i], name="B")]))
-    thread, _, vector, lane = s.split(s.get_loops("B")[0], [target.num_cores, None, COPIED, target.lanes(32)])
+    thread, _, vector, lane = s.split(s.get_loops("B")[0], [target.num_cores, None, COPY_VECTORS, target.lanes(32)])
     s.parallel(thread)
     s.annotate(thread, NON_TEMPORAL, "B")
     s.unroll(vector)
     s.vectorize(lane)
-    return build(s.func, target)
+    return _built(s, target)
+
+
+def _built(s: Schedule, target: Target) -> Kernel:
+    kernel = build(s.func, target)
+    assert isinstance(kernel, Kernel), "the target is a processor"
+    return kernel
 
 
 @cache

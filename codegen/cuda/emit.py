@@ -38,6 +38,7 @@ from tir.ir import (
     Stmt,
     Store,
     Var,
+    const_shape,
 )
 from tir.script.printer import stmt_text
 from tir.traverse import children, fresh, loads, substatements, substitute, variables, walk
@@ -387,7 +388,7 @@ def _copies(s: Stmt) -> int:
 
 
 def _size(b: Buffer) -> int:
-    return max(1, prod(int(d.value) for d in b.shape))  # type: ignore[attr-defined]
+    return max(1, prod(const_shape(b)))
 
 
 def _padded(b: Buffer) -> int:

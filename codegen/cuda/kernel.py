@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
@@ -86,22 +87,23 @@ class CudaKernel:
         """
         steps, _alive = self._prepared(arrays, stream)
         for step in steps:
-            launch(*step[:4], stream, *step[4:])
+            step(stream)
 
-    def _prepared(self, arrays: tuple, stream: int = 0) -> tuple[list[tuple], list]:
-        """The launches of one call, with their arguments, and what must live until they are done."""
+    def _prepared(self, arrays: tuple, stream: int = 0) -> tuple[list[Callable[[int], None]], list[Any]]:
+        """The launches of one call, each a function of the stream, and what must live until they are done."""
         context()
         alive: list[Any] = []
         words = checked(self.func, self._written, arrays, partial(self._address, alive))
         sizes = {p.name: words[p.name] for p in self.func.params if not isinstance(p, Buffer)}
         for b in self.program.temporaries:
             words[b.name] = self._workspace(stream, b, tuple(int(evaluate(d, sizes)) for d in b.shape)).pointer
-        steps = []
+        steps: list[Callable[[int], None]] = []
         for number, grid, scalars in launches(self.program, sizes):
             k, shared = self.program.kernels[number], self._source.shared_bytes[number]
             values = tuple(words[p.name] if isinstance(p, Buffer) else scalars[p.name] for p in k.params)
             types = tuple(ctypes.c_void_p if isinstance(p, Buffer) else getattr(ctypes, f"c_{p.dtype}") for p in k.params)
-            steps.append((self._module.function(k.name, shared), grid, k.block, shared, values, types))
+            function = self._module.function(k.name, shared)
+            steps.append(partial(launch, function, grid, k.block, shared, values=values, types=types))
         return steps, alive
 
     def _workspace(self, stream: int, b: Buffer, shape: tuple[int, ...]) -> DeviceArray:
@@ -143,7 +145,7 @@ class CudaKernel:
 
         def once() -> None:
             for step in steps:
-                launch(*step[:4], 0, *step[4:])
+                step(0)
 
         def sample(calls: int) -> float:
             if scratch is not None:

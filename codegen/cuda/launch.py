@@ -16,8 +16,8 @@ def launches(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, 
     def visit(s: Stmt, scalars: dict[str, int]) -> Iterator[tuple[int, tuple[int, int, int], dict[str, int]]]:
         match s:
             case Seq(stmts):
-                for x in stmts:
-                    yield from visit(x, scalars)
+                for child in stmts:
+                    yield from visit(child, scalars)
             case For(var, extent, body):
                 for i in range(int(evaluate(extent, scalars))):
                     yield from visit(body, {**scalars, var.name: i})

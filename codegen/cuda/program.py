@@ -48,13 +48,15 @@ def lower_cuda(func: PrimFunc, target) -> Program:
 def split_host_device(func: PrimFunc) -> Program:
     """What the host does and the kernels of a function after all passes."""
     kernels: list[DeviceFunction] = []
-    known = [p for p in func.params if isinstance(p, Buffer)] + list(func.allocs)
+    known = [*(p for p in func.params if isinstance(p, Buffer)), *func.allocs]
 
     def launch(kernel: GPUKernel) -> Stmt:
         shared, body = hoist_shared(kernel.body)
         scalars, buffers = free_names(body)
         bound = {v.name for v in kernel.indices.values()}
-        params = (*(b for b in known if b.name in buffers), *(v for name, v in scalars.items() if name not in bound))
+        arrays = [b for b in known if b.name in buffers]
+        free = [v for name, v in scalars.items() if name not in bound]
+        params: tuple[Buffer | Var, ...] = (*arrays, *free)
         ranges = {name: kernel.ranges[name] for name in bound}
         kernels.append(DeviceFunction(**vars(kernel) | {"ranges": ranges, "body": body}, params=params, shared=shared))
         return Evaluate(Call(LAUNCH, (Const(len(kernels) - 1),), "int32"))

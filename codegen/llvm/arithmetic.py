@@ -23,7 +23,6 @@ class Arithmetic(Memory):
     """Writes expressions."""
 
     def splat(self, v: Value, lanes: int | None = None) -> Value:
-        """The value in every lane of the current vector loop."""
         lanes = lanes or self.lanes
         if v.lanes != 1 or lanes == 1:
             return v
@@ -41,7 +40,6 @@ class Arithmetic(Memory):
         return tuple(self.splat(v, lanes) for v in values)
 
     def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
-        """An integer value brought to the width of `dtype`; others unchanged."""
         type = TYPES[dtype]
         if v.type == type or not v.type.startswith("i") or not type.startswith("i") or "i1" in (v.type, type):
             return v
@@ -52,7 +50,6 @@ class Arithmetic(Memory):
         return self.convert(verb, v, type, key=(verb, v.name, type))
 
     def index(self, e: Expr) -> Value:
-        """An integer expression in 64 bits."""
         return self.as_type(self.expr(e), "int64", dtypes.TABLE[e.dtype].kind != "uint")
 
     def truth(self, v: Value) -> Value:
@@ -166,13 +163,11 @@ class Arithmetic(Memory):
         return Value(f"<{steps}>", "i32", lanes), home.known[key]
 
     def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
-        """An arithmetic operation on two values of one dtype."""
         if dtypes.is_float(dtype):
             return self.float_operation(op, x, y, dtype)
         return self.int_binary(op, x, y, dtypes.TABLE[dtype].kind != "int", exact=False)
 
-    def _neutral(self, op: str, dtype: str) -> Value:
-        """The value that changes nothing when combined by `op`, in the type in which `dtype` is computed."""
+    def identity(self, op: str, dtype: str) -> Value:
         low, high = dtypes.limits(dtype)
         value = {"+": 0, "*": 1, "min": high, "max": low}[op]
         return self.as_type(constant(float(value) if dtypes.is_float(dtype) else value, dtypes.computed(dtype)), dtype)
@@ -222,11 +217,10 @@ class Arithmetic(Memory):
         if self.mask is None or not y.name.startswith("%"):
             return y
         if y.lanes == 1:
-            return self.select(self._any_lane(), y, 1) if self.idle else y
+            return self.select(self.any_lane(), y, 1) if self.idle else y
         return self.select(self.mask, y, 1)
 
     def unpacked(self, v: Value, dtype: str) -> Value:
-        """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
         if dtype == "bool":
             return self.op(f"icmp ne {v}, {zero(v)}", "i1", v.lanes, key=("bool", v.name))
         if not dtypes.is_half(dtype):
@@ -238,7 +232,6 @@ class Arithmetic(Memory):
         return self.top.known[known]
 
     def packed(self, v: Value, dtype: str) -> Value:
-        """A value as it is stored."""
         if dtype == "bool":
             return self.convert("zext", v, "i8")
         if not dtypes.is_half(dtype):
@@ -259,7 +252,7 @@ class Arithmetic(Memory):
             target = self.module.target
             short = source if dtypes.is_half(source) else result
             feature = {"float16": "+f16c", "bfloat16": "+avx512bf16"}.get(short, "")
-            native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)  # type: ignore[attr-defined]
+            native = feature in target.mattr.split(",") or (short == "float16" and target.vector_bits >= 256)
             self.module.library[name] = halves.definition(source, result, v.lanes, native)
         return self.op(f"call {typed(type, v.lanes)} @{name}({v})", type, v.lanes)
 
@@ -365,8 +358,7 @@ class Arithmetic(Memory):
         self.mask, self.idle = outer
         return value
 
-    def _any_lane(self) -> Value:
-        """Whether the mask holds in some lane."""
+    def any_lane(self) -> Value:
         assert self.mask is not None
         return self.invoke(f"llvm.vector.reduce.or.v{self.mask.lanes}i1", "i1", 1, self.mask, key=("any", self.mask.name))
 
@@ -404,7 +396,7 @@ class Arithmetic(Memory):
         dtype = {"float": "float32", "double": "float64"}[x.type]
         name = vector_math.function_name(op, dtype, x.lanes)
         if name not in self.module.library:
-            features = self.module.target.mattr.split(",")  # type: ignore[attr-defined]
+            features = self.module.target.mattr.split(",")
             avx512 = "+avx512f" in features and "+avx512vl" in features
             self.module.library[name], declarations = vector_math.definition(op, dtype, x.lanes, avx512)
             self.module.declarations |= declarations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -61,7 +63,7 @@ def object_code(text: str, target) -> bytes:
 
 
 def assembly(text: str, target, comments: bool = False) -> str:
-    """The assembly of a module, as LLVM prints it; `comments` tell loops, the blocks of the IR and spills."""
+    """The assembly of a module, as LLVM prints it; `comments` mark loops, the blocks of the IR and spills."""
     module, tm = optimize(text, target)
     tm.set_asm_verbosity(comments)
     return tm.emit_assembly(module)
@@ -83,15 +85,16 @@ class Library:
         self._release = ctypes.CFUNCTYPE(None)(self._tracker[RELEASE]) if keeps else None
 
     def __del__(self) -> None:
-        if getattr(self, "_release", None) is not None:
-            self._release()
+        release = getattr(self, "_release", None)
+        if release is not None:
+            release()
 
     def address(self) -> int:
         return self._tracker[self.name]
 
-    def function(self, arguments: int) -> ctypes._CFuncPtr:
+    def function(self, arguments: int) -> Callable[..., int]:
         """The entry point as a ctypes function of `arguments` words that returns its status; it releases the GIL as it runs and
         keeps the code alive."""
-        entry = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self.address())
-        entry.library = self  # type: ignore[attr-defined]
+        entry: Any = ctypes.CFUNCTYPE(ctypes.c_int, *([ctypes.c_void_p] * arguments))(self.address())
+        entry.library = self
         return entry

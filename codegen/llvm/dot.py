@@ -14,7 +14,7 @@ from tir import dtypes
 from tir.ir import Binary, Cast, Expr, Load
 
 if TYPE_CHECKING:
-    from .emit import Function
+    from .arithmetic import Arithmetic
     from .values import Place, Value
 
 
@@ -45,7 +45,7 @@ INSTRUCTIONS = {
 }  # fmt: skip
 
 
-def product(writer: Function, e: Binary) -> Value | None:
+def product(writer: Arithmetic, e: Binary) -> Value | None:
     """The value of a sum that is such a dot product, as one instruction; None where it is none, or the processor has none.
 
     The order of the products is that of the instruction: any for integers, the last pair first for bfloat16.
@@ -60,7 +60,7 @@ def product(writer: Function, e: Binary) -> Value | None:
     if found is None:
         return None
     rest, pairs = found
-    known = set(writer.module.target.mattr.split(","))  # type: ignore[attr-defined]
+    known = set(writer.module.target.mattr.split(","))
     if not any(known.issuperset(wanted) for wanted in instruction.features(lanes)):
         return None
     places = [[writer.place(p[side]) for p in pairs] for side in (0, 1)]
@@ -96,7 +96,7 @@ def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
     first = places[0]
     if any(p.stride not in (0, count) or p.stride != first.stride for p in places):
         return None
-    if any(p.access.buffer.name != first.access.buffer.name or p.nested or p.access.buffer.scope == "register" for p in places):  # type: ignore[attr-defined]
+    if any(p.access.buffer.name != first.access.buffer.name or p.nested or p.access.buffer.scope == "register" for p in places):
         return None
     moving = {m: c for m, c in first.offset.items() if m}
     if any({m: c for m, c in p.offset.items() if m} != moving or p.copies != first.copies for p in places):
@@ -108,17 +108,15 @@ def _run(places: list[Place], count: int) -> tuple[Place, list[int]] | None:
     return places[order.index(0)], order
 
 
-def _operand(writer: Function, place: Place, instruction: Instruction, lanes: int) -> Value:
+def _operand(writer: Arithmetic, place: Place, instruction: Instruction, lanes: int) -> Value:
     """An operand of the instruction: `count` elements for each lane."""
     pointer = writer.point(place)
     buffer = place.access.buffer
     align, version = dtypes.nbytes(buffer.dtype), writer.versions.get(buffer.name, 0)
     operand = instruction.operand(lanes)
     if place.stride:
-        key = ("dot", pointer, version, lanes)
-        return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=key)
-    key = ("dot", pointer, version)
-    four = writer.op(f"load i32, ptr {pointer}, align {align}", "i32", key=key)
+        return writer.op(f"load {operand}, ptr {pointer}, align {align}", operand, key=("dot", pointer, version, lanes))
+    four = writer.op(f"load i32, ptr {pointer}, align {align}", "i32", key=("dot", pointer, version))
     all_lanes = writer.splat(four, lanes)
     if operand == all_lanes.full:
         return all_lanes

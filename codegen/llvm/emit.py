@@ -113,7 +113,7 @@ class Function(Arithmetic, Threads):
                 if var.name in self.env:  # a copy made by unrolling: what is known about the other does not hold for it
                     self.count += 1
                     new = var.with_(name=f"{var.name}.{self.count}")
-                    var, body = new, substitute(body, {var.name: new})  # type: ignore[assignment]
+                    var, body = new, substitute(body, {var.name: new})
                 self.define(var.name, self.as_type(self.expr(value), value.dtype) if wraps(value) else self.expr(value))
                 self.stmt(body)
             case Allocate(buffer, body):
@@ -218,7 +218,7 @@ class Function(Arithmetic, Threads):
             run()
             return
         saved, self.mask = self.mask, mask
-        some = self._any_lane()
+        some = self.any_lane()
         self.mask = saved
         self.fork(some, run, None)
 
@@ -244,7 +244,7 @@ class Function(Arithmetic, Threads):
         self.ahead = outer
 
     def _runs_parallel(self, s: For) -> bool:
-        return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None  # type: ignore[attr-defined]
+        return not self.in_parallel and self.module.target.num_cores > 1 and s.extent != Const(1) and self.lane is None
 
     def vector_loop(self, s: For) -> None:
         lanes = int(s.extent.value)  # type: ignore[attr-defined]

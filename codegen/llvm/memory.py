@@ -175,7 +175,7 @@ class Memory(Writer):
 
     def _free_registers(self) -> int:
         """The vector registers that are left beside the accumulators and what a statement needs."""
-        return self.module.target.registers - self.pinned - BUSY  # type: ignore[attr-defined]
+        return self.module.target.registers - self.pinned - BUSY
 
     def _fetch_ahead(self, place: Place, write: bool) -> None:
         """Prefetch what an access touches some iterations later, as `prefetch` asks for; each line once a loop body."""
@@ -205,7 +205,7 @@ class Memory(Writer):
 
     def _there(self, pointer: str, nbytes: int, idle: bool) -> str:
         """The pointer, or one to zeros where nothing may be there to load: `wanted` is false, or if `idle`, all lanes."""
-        conditions = [*([self.wanted] if self.wanted else []), *([self._any_lane()] if idle else [])]
+        conditions = [*([self.wanted] if self.wanted else []), *([self.any_lane()] if idle else [])]
         for c in conditions:
             self.zeros = max(self.zeros, nbytes)
             pointer = self.op(f"select {c}, ptr {pointer}, ptr %zeros", "ptr", key=("there", c.name, pointer)).name
@@ -410,7 +410,7 @@ class Memory(Writer):
         dtype = s.buffer.dtype
         v = self.splat(self.as_type(self.expr(operand), dtype))
         if self.mask is not None:
-            v = self.op(f"select {self.mask}, {v}, {self.splat(self._neutral(op, dtype), v.lanes)}", v.type, v.lanes)
+            v = self.op(f"select {self.mask}, {v}, {self.splat(self.identity(op, dtype), v.lanes)}", v.type, v.lanes)
         while v.lanes > 1:
             half, odd = divmod(v.lanes, 2)
             ends = (range(start, start + half) for start in (0, half))

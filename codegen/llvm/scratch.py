@@ -78,7 +78,7 @@ done:
 
 def release(slots: list[tuple[str, int]]) -> str:
     """The function that frees what all the slots hold."""
-    lines = []
+    lines: list[str] = []
     for group, count in slots:
         for n in range(count):
             value = f"%block.{len(lines)}"

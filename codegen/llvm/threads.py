@@ -66,7 +66,7 @@ class Threads(Writer):
         text = "\n  ".join([*self._part(), *unpack, f"call void {body}({', '.join(arguments)})", "ret void"])
         self.module.functions.append(f"define internal void {body}.share(ptr %context) #0 {{\nentry:\n  {text}\n}}")
         self.module.declarations.add("declare void @GOMP_parallel(ptr, ptr, i32, i32)")
-        self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")  # type: ignore[attr-defined]
+        self.line(f"call void @GOMP_parallel(ptr {body}.share, ptr {context}, i32 {self.module.target.num_cores}, i32 0)")
         if worker.fails or worker.heap:
             place = self.op(f"getelementptr i64, ptr {context}, i64 1", "ptr")
             failure = self.op(f"load i64, ptr {place.name}", "i64")
@@ -95,7 +95,7 @@ class Threads(Writer):
             "leave:",
             "%caller.at = getelementptr i64, ptr %context, i64 4",
             "%caller = load i64, ptr %caller.at",
-            f"call void @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores})",  # type: ignore[attr-defined]
+            f"call void @{cores.NAME}(i64 %core, i64 %caller, i64 {self.module.target.num_cores})",
             "br label %work",
             "work:",
         ]
@@ -146,7 +146,7 @@ class Threads(Writer):
 
     def _part_of_share(self) -> str:
         """The iterations of a chunk where each thread is to take PARTS of them."""
-        part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")  # type: ignore[attr-defined]
+        part = self.op(f"udiv i64 %n, {PARTS * self.module.target.num_cores}", "i64")
         return self.intrinsic("umax", part, 1).name
 
     def _team(self) -> tuple[str, str]:

@@ -6,13 +6,16 @@ import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tir import dtypes
 from tir.arith.polynomial import Monomial, Polynomial
 from tir.ir import Load, Store, Var
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 # The types of values; 16-bit floats are computed in float, and rounded after each operation.
 _FLOATS = {"float64": "double", "float32": "float"}
@@ -28,12 +31,14 @@ def _operator(opcode: str, reflected: bool = False) -> Callable[[Value, Operand]
     """The method of Value that writes one instruction; `reflected` where the value is the operand on the right."""
 
     def operate(self: Value, other: Operand) -> Value:
-        return self.writer.binary(opcode, *((other, self) if reflected else (self, other)))  # type: ignore[union-attr]
+        assert self.writer is not None, "a value without a writer has no operators"
+        return self.writer.binary(opcode, *((other, self) if reflected else (self, other)))
 
     return operate
 
 
-class Value(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Value:
     """An SSA value: its text, the LLVM type of one element, and the number of lanes (1 is a scalar).
 
     Where it has a `writer`, its operators write one instruction each; numbers on either side are splat.
@@ -55,16 +60,17 @@ class Value(NamedTuple):
     def __str__(self) -> str:
         return f"{self.full} {self.name}"
 
-    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)  # type: ignore[assignment]
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
     __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
-    __mul__, __rmul__ = _operator("mul"), _operator("mul", reflected=True)  # type: ignore[assignment]
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", reflected=True)
     __truediv__, __rtruediv__ = _operator("div"), _operator("div", reflected=True)
     __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
     __lshift__ = _operator("shl")
     __rshift__ = _operator("lshr")  # logical: zeros come in from the left
 
     def __neg__(self) -> Value:
-        return self.writer.op(f"fneg {self}", self.type, self.lanes)  # type: ignore[union-attr]
+        assert self.writer is not None, "a value without a writer has no operators"
+        return self.writer.op(f"fneg {self}", self.type, self.lanes)
 
 
 Operand = Value | float
@@ -168,7 +174,7 @@ class Place:
 class Module:
     """The functions and declarations of one LLVM module."""
 
-    target: object
+    target: Target
     functions: list[str] = field(default_factory=list)
     declarations: set[str] = field(default_factory=set)
     library: dict[str, str] = field(default_factory=dict)  # functions of ours that are called, by name
@@ -176,7 +182,7 @@ class Module:
 
     def text(self) -> str:
         """The module, as LLVM reads it. The vectors of the program are as long as they are to be: LLVM is not to halve them."""
-        bits = self.target.vector_bits  # type: ignore[attr-defined]
+        bits = self.target.vector_bits
         widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
         attributes = f'attributes #0 = {{ nounwind {widths} "no-trapping-math"="true" }}\n!0 = !{{i32 1}}'
         library = [f"{name} = internal global [{count} x ptr] zeroinitializer" for name, count in self.slots]

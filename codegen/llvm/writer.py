@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial
-from tir.ir import Expr, Kind, Stmt
+from tir.ir import Expr, For, Kind, Stmt
 from tir.traverse import variables
 
 from . import scratch
@@ -132,7 +132,7 @@ class Writer(Instructions):
     def _kept(self) -> tuple[str, str]:
         """How the block of large temporaries is taken, and given back for the next call."""
         module = self.module
-        count = module.target.num_cores if self.in_parallel else 1  # type: ignore[attr-defined]
+        count = module.target.num_cores if self.in_parallel else 1
         slots = f"@tir.slots.{len(module.slots)}"
         module.slots.append((slots, count))
         module.library["tir.take"] = scratch.definitions(linux=sys.platform == "linux")
@@ -209,6 +209,52 @@ class Writer(Instructions):
             self.line(line)
         self.top.label = go_on
 
+    # What the classes of expressions and statements write, and those of memory and threads call.
+
+    def expr(self, e: Expr) -> Value:
+        """The value of an expression."""
+        raise NotImplementedError
+
+    def index(self, e: Expr) -> Value:
+        """An integer expression in 64 bits."""
+        raise NotImplementedError
+
+    def splat(self, v: Value, lanes: int | None = None) -> Value:
+        """The value in every lane, by default of the current vector loop."""
+        raise NotImplementedError
+
+    def as_type(self, v: Value, dtype: str, signed: bool = True) -> Value:
+        """An integer value brought to the width of `dtype`; others unchanged."""
+        raise NotImplementedError
+
+    def truth(self, v: Value) -> Value:
+        """The value as i1: whether it is not 0."""
+        raise NotImplementedError
+
+    def packed(self, v: Value, dtype: str) -> Value:
+        """A value as it is stored in memory."""
+        raise NotImplementedError
+
+    def unpacked(self, v: Value, dtype: str) -> Value:
+        """What was loaded from memory as a value: 16-bit floats as float, bytes as bool."""
+        raise NotImplementedError
+
+    def operation(self, op: str, x: Value, y: Value, dtype: str) -> Value:
+        """An arithmetic operation on two values of one dtype."""
+        raise NotImplementedError
+
+    def identity(self, op: str, dtype: str) -> Value:
+        """The identity of an operator, in the type in which `dtype` is computed."""
+        raise NotImplementedError
+
+    def any_lane(self) -> Value:
+        """Whether the mask holds in some lane."""
+        raise NotImplementedError
+
+    def serial_loop(self, s: For, first: Value | None = None, last: Value | None = None) -> None:
+        """A loop over the iterations from `first` to before `last`, by default all."""
+        raise NotImplementedError
+
     def term_variables(self, p: Polynomial) -> set[str]:
         """The names of the variables in a polynomial."""
         return {v for m in p for atom in m for v in self.variables(atom)}
@@ -234,7 +280,7 @@ class Writer(Instructions):
         for name, body in arms:
             starts.append(name)
             self.frames.append(Frame(name))
-            body()  # type: ignore[misc]
+            body()
             written.append(self.frames.pop())
         frame = self.top
         frame.lines.append(f"br i1 {condition.name}, label %{starts[0]}, label %{starts[1] if orelse else done}")

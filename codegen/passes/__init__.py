@@ -33,7 +33,7 @@ def simplify_all(func: PrimFunc, target) -> PrimFunc:
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, For) and s.extent == Const(1, s.extent.dtype) and s.kind is not Kind.THREAD:
-            return visit(substitute(s.body, {s.var: Const(0, s.var.dtype)}))  # type: ignore[arg-type]
+            return visit(substitute(s.body, {s.var: Const(0, s.var.dtype)}))
         return map_statements(s, visit)
 
     return simplify_tree(func.with_(body=visit(func.body)))  # type: ignore[return-value]

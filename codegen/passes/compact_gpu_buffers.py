@@ -75,9 +75,9 @@ def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, I
     if any(w.guards for w in footprints):
         cut = []
         for d, r in enumerate(region.ranges):
-            last = [_last(w, w.indices[d] - r.min) for w in footprints]
-            if isinstance(r.extent, Const) and None not in last:
-                r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))  # type: ignore[type-var]
+            last = [n for w in footprints if (n := _last(w, w.indices[d] - r.min)) is not None]
+            if isinstance(r.extent, Const) and len(last) == len(footprints):
+                r = r.with_(extent=Const(min(r.extent.value, 1 + max(0, *last)), r.extent.dtype))
             cut.append(r)
         region = region.with_(ranges=tuple(cut))
     return region

@@ -58,7 +58,7 @@ def lower_cross_thread_reduction(func: PrimFunc, target) -> PrimFunc:
 def _reducing(s: Stmt) -> bool:
     """Whether `s` is a thread loop that drives a reduce axis of a block below."""
     return is_thread(s, "threadIdx") and any(
-        isinstance(x, Block) and any(it.axis is Axis.REDUCE and s.name in variables(it.binding) for it in x.iters)  # type: ignore[attr-defined]
+        isinstance(x, Block) and any(it.axis is Axis.REDUCE and s.name in variables(it.binding) for it in x.iters)
         for x in walk_stmts(s)
     )
 
@@ -109,7 +109,7 @@ class _Rewriting:
             var = x.var.with_(name=fresh(self.taken, x.name))
             mapping[x.name] = var
             body = x.with_(var=var, body=body)
-        return substitute(body, mapping)  # type: ignore[return-value]
+        return substitute(body, mapping)
 
     def meet(self, r: _Shared, around: tuple[For, ...], kernel: Stmt, n: int, warps: int, mask: int) -> Stmt:
         """The end of a reduction whose partial results meet in shared memory: one of each warp, or of each of n threads."""

@@ -11,6 +11,6 @@ def with_fresh_loops(s: Stmt, taken: set[str]) -> Stmt:
     match s:
         case For(var, _, body) if s.kind is not Kind.THREAD:
             new = var.with_(name=fresh(taken, var.name))
-            return s.with_(var=new, body=with_fresh_loops(substitute(body, {var.name: new}), taken))  # type: ignore[arg-type]
+            return s.with_(var=new, body=with_fresh_loops(substitute(body, {var.name: new}), taken))
         case _:
             return map_statements(s, lambda c: with_fresh_loops(c, taken))

@@ -96,7 +96,7 @@ class _Lowering:
             case Seq(stmts):
                 return seq(*(self.stmt(x) for x in stmts))
             case _:
-                return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)  # type: ignore[return-value]
+                return map_children(s, lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
 
     def flat(self, block: Block) -> Stmt:
         """The block without its init."""
@@ -107,10 +107,10 @@ class _Lowering:
                 case [int(number), *rule] if 0 <= number < len(written):
                     self.aligned.setdefault(written[number], []).append(rule)
         body = substitute(self.stmt(block.body), {it.var: it.binding for it in block.iters})
-        return guarded(block.predicate, body)  # type: ignore[arg-type]
+        return guarded(block.predicate, body)
 
     def init(self, block: Block) -> Stmt:
-        return substitute(self.stmt(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type, return-value]
+        return substitute(self.stmt(block.init), {it.var: it.binding for it in block.iters})  # type: ignore[arg-type]
 
     def init_nest(self, loops: list[For], block: Block, reducing: set[str]) -> Stmt:
         """The spatial ones of some loops around the init; those that only reduce are at 0."""
@@ -128,7 +128,7 @@ class _Lowering:
         # The predicate and the condition on the reduce axes, in the first iteration of the loops that reduce here. Reducing loops
         # further out, with something else between, stay in the condition.
         condition = conjunction(*(simplify(substitute(c, zero)) for c in (*conjuncts(block.predicate), *block.first_step)))
-        return nest(kept, guarded(condition, substitute(self.init(block), zero)))  # type: ignore[arg-type]
+        return nest(kept, guarded(condition, substitute(self.init(block), zero)))
 
 
 def _driving(block: Block, reduces: bool) -> set[str]:

@@ -203,7 +203,7 @@ def _tiles(body: Stmt, buffer: Buffer, moving: set[str], outer_lanes: Loops) -> 
         if x.buffer.name != buffer.name:
             continue
         store = isinstance(x, Store)
-        lanes, unrolled = dict(outer_lanes), {}
+        lanes, unrolled = dict(outer_lanes), Loops()
         for loop in around.loops:
             (lanes if loop.kind is Kind.VECTORIZED else unrolled)[loop.name] = (loop.var, int(loop.extent.value))  # type: ignore[attr-defined]
         loaded = {n.buffer.name for i in x.indices for n in loads(i)}
@@ -268,7 +268,7 @@ def _on_registers(body: Stmt, buffer: Buffer, tiles: list[_Tile], outer_lanes: L
     def place(b: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]] | None:
         if b.name != buffer.name:
             return None
-        base, axes, lane = _decompose(_offset(buffer, indices), lanes, unrolled)  # type: ignore[misc]
+        base, axes, lane = _decompose(_offset(buffer, indices), lanes, unrolled)
         tile = next(t for t in tiles if not add(base, t.base, -1))
         assert tile.register is not None
         return tile.register, (*(v for _, _, v in axes), lane[0] if lane else Const(0))
@@ -315,12 +315,12 @@ def _predicated(s: Stmt, conditions: list[Expr], ranges, facts: list[Expr]) -> S
     def load(e: Load, known: list[Expr]) -> Expr:
         nonlocal failed
         if e.buffer.scope == "register" or _inside(e, ranges, known):
-            return map_children(e, lambda c: visit(c, known))  # type: ignore[return-value]
+            return map_children(e, lambda c: visit(c, known))
         wanted = [c for c in conditions if variables(c) & variables(*e.indices)]
         known = [*known, *wanted]
         if not _inside(e, ranges, known):
             failed = True
-        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), const(0, e.dtype), lazy=True)  # type: ignore[arg-type]
+        return Select(conjunction(*wanted), map_children(e, lambda c: visit(c, known)), const(0, e.dtype), lazy=True)
 
     def visit(n: Node, known: list[Expr]) -> Node:
         nonlocal failed

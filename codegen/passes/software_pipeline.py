@@ -95,7 +95,7 @@ def _ahead(loop: For, n: int, taken: set[str]) -> Stmt | None:
 
     def load(k: Expr) -> Stmt:
         """Load tile k, if there is one."""
-        return If(simplify(k < loop.extent), substitute(at(with_fresh_loops(seq(*first), taken), loop.var % n), {loop.var: k}))  # type: ignore[arg-type]
+        return If(simplify(k < loop.extent), substitute(at(with_fresh_loops(seq(*first), taken), loop.var % n), {loop.var: k}))
 
     commit, wait = Evaluate(Call(COMMIT, (), "int32")), Evaluate(Call(WAIT, (Const(n - 2),), "int32"))
     p = loop.var.with_(name=fresh(taken, f"{loop.name}_ahead"))

@@ -57,7 +57,7 @@ def split_vectors(func: PrimFunc, target) -> PrimFunc:
 
 
 def _at(s: Stmt, name: str, value: Expr) -> Stmt:
-    return substitute(s, {name: value})  # type: ignore[return-value]
+    return substitute(s, {name: value})
 
 
 def widest(s: Stmt) -> int:

@@ -96,7 +96,7 @@ def _unified(name: str, s: Stmt, axes: dict[str, Var]) -> Stmt:
         if isinstance(blocks, Const) and blocks.value > MAX_BLOCKS_YZ:
             raise GPUError(f"{name}: {blocks.value} blocks of axis {axis[-1]} are more than {MAX_BLOCKS_YZ}; "
                            "bind a smaller loop, or blockIdx.x")  # fmt: skip
-    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks == Const(1, blocks.dtype)})  # type: ignore[assignment]
+    body = substitute(body, {axes[axis]: Const(0) for axis, blocks in grid.items() if blocks == Const(1, blocks.dtype)})
     attrs = ((RESIDENT, max(resident)),) if max(resident) > 1 else ()
     loops = [For(axes[axis], blocks, body, Kind.THREAD, thread=axis) for axis, blocks in grid.items()]
     loops = [loops[0].with_(annotations=attrs), *(x for x in loops[1:] if x.extent != Const(1, x.extent.dtype))]
@@ -152,7 +152,7 @@ def lower_thread_binding(func: PrimFunc, target) -> PrimFunc:
     def change(kernel: GPUKernel) -> Stmt:
         threads = kernel.threads
         body = _without_threads(kernel)
-        body = substitute(body, {kernel.indices[axis]: Const(0) for axis, n in threads.items() if n == 1})  # type: ignore[assignment]
+        body = substitute(body, {kernel.indices[axis]: Const(0) for axis, n in threads.items() if n == 1})
         marks = ((TOGETHER, True),)
         loops = [For(kernel.indices[axis], Const(n), body, Kind.THREAD, marks, axis) for axis, n in threads.items() if n > 1]
         return nest(loops, body)

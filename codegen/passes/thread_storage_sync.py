@@ -310,11 +310,10 @@ def _points(w: Footprint, moving: Mapping[str, int | None], kept: tuple[str, ...
         fixed.append(frozenset(still.items()))
         offsets.append(rest)
     usable = [g for g in w.guards if not loads(g) and variables(g) <= needed]
-    counts = {name: moving[name] for name in sorted(needed)}
-    if any(n is None for n in counts.values()) or prod(counts.values()) > MAX_POINTS:  # type: ignore[type-var]
+    counts = {name: n for name in sorted(needed) if (n := moving[name]) is not None}
+    if len(counts) < len(needed) or (total := prod(counts.values())) > MAX_POINTS:
         return tuple(fixed), None
-    values = grid(counts)  # type: ignore[arg-type]
-    total = prod(counts.values())  # type: ignore[type-var]
+    values = grid(counts)
     holds = np.ones(total, bool)
     for g in usable:
         holds &= np.broadcast_to(evaluate(g, values), holds.shape).astype(bool)

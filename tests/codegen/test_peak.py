@@ -18,7 +18,7 @@ def test_the_copy_that_is_timed_copies_everything(threads: int, monkeypatch: pyt
         return tuple(made)
 
     monkeypatch.setattr(peak, "_arrays", arrays)
-    monkeypatch.setattr(peak, "LARGEST", 1 << 18)
+    monkeypatch.setattr(peak, "MAX_COPIED_BYTES", 1 << 18)
     assert peak.copy_bandwidth(threads=threads) > 0
     source, destination = made
     assert len(source) > (1 << 18) * 0.9
