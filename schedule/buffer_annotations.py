@@ -39,7 +39,7 @@ def _named_buffers(func: PrimFunc) -> Iterator[tuple[str, str, str, bool]]:
         if isinstance(s, For | Block) and s.annotations:
             for key, kinds in ACCESSES_BY_KEY.items():
                 if (value := annotation(s.annotations, key)) is not None:
-                    accessed = {n.buffer.name for n in walk(s) if isinstance(n, kinds)}  # type: ignore[attr-defined]
+                    accessed = {n.buffer.name for n in walk(s) if isinstance(n, Load | Store) and isinstance(n, kinds)}
                     yield from ((s.name, key, buffer, buffer in accessed) for buffer in _named(value))
 
 

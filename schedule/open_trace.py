@@ -223,7 +223,7 @@ class OpenTrace:
     def picked(self, variant: Sequence[int]) -> tuple[Step, ...]:
         """The steps of a variant: each branch replaced by the run that it picks, holes left open."""
         if not self.branches:
-            return self.steps  # type: ignore[return-value]
+            return tuple(s for s in self.steps if isinstance(s, Step))
         return self._with_names(tuple(int(v) for v in variant), self.stand_ins())
 
     def planned(self, variant: Sequence[int]) -> list[Step]:

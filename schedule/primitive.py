@@ -10,7 +10,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tir.ir import Block, Buffer, Const, For, Kind, Node, PrimFunc, Seq, Stmt, seq
@@ -84,7 +84,7 @@ class Primitive(Generic[P, R]):
 
     def spread(self, bound: dict[str, Any]) -> tuple[list, dict[str, Any]]:
         """Bound arguments as positional and keyword arguments, positional as far as that goes."""
-        given = inspect.BoundArguments(self.signature, bound)  # type: ignore[arg-type]
+        given = inspect.BoundArguments(self.signature, bound)
         return list(given.args), given.kwargs
 
     def text(self, bound: dict[str, Any]) -> str:
@@ -221,9 +221,9 @@ def _words(hint: Any, plural: bool = False) -> str:
 # --- finding -------------------------------------------------------------------------------------------------------------
 
 
-def path(func: PrimFunc, kind: type, name: str) -> list[Stmt]:
+def path(func: PrimFunc, kind: type[For] | type[Block], name: str) -> list[Stmt]:
     """The statements from the root to the loop (`kind` For) or block (Block) called `name`, inclusive; [] if there is none."""
-    return path_where(func, lambda s: type(s) is kind and s.name == name)  # type: ignore[attr-defined]
+    return path_where(func, lambda s: isinstance(s, kind) and s.name == name)
 
 
 def loop_at(func: PrimFunc, name: str) -> tuple[For, list[Stmt]]:
@@ -243,7 +243,9 @@ def _at(func: PrimFunc, kind: type[Named], name: str) -> tuple[Named, list[Stmt]
         (mine, other), another = (("loop", "block"), Block) if kind is For else (("block", "loop"), For)
         what = f"a {other}, not a {mine}" if path(func, another, name) else f"no {mine} of this function"
         raise ScheduleError(f"`{name}` is {what}; its {mine}s are {listing(existing)}", hint=did_you_mean(name, existing))
-    return found[-1], found  # type: ignore[return-value]
+    target = found[-1]
+    assert isinstance(target, kind)
+    return target, found
 
 
 def find_loop(func: PrimFunc, name: str) -> For:
@@ -266,7 +268,17 @@ def named_at(func: PrimFunc, name: str) -> tuple[For | Block, list[Stmt]]:
         raise ScheduleError(
             f"`{name}` is no loop or block of this function; it has {listing(existing)}", hint=did_you_mean(name, existing)
         )
-    return (loop or block)[-1], loop or block  # type: ignore[return-value]
+    found = loop or block
+    target = found[-1]
+    assert isinstance(target, For | Block)
+    return target, found
+
+
+def last_loop(path: Sequence[Stmt]) -> For:
+    """The loop at the end of a path."""
+    loop = path[-1]
+    assert isinstance(loop, For)
+    return loop
 
 
 def loops_of(func: PrimFunc, block: str) -> list[For]:
@@ -324,7 +336,7 @@ def constant_extent(loop: For) -> int:
             (loop, f"runs over {loop.extent}"),
             hint=f"split({loop.name!r}, [None, 4]) makes an inner loop whose extent is one",
         )
-    return loop.extent.value  # type: ignore[return-value]
+    return loop.extent.value
 
 
 def fixed_factors(factors: list[int | None], example: str) -> list[int]:
@@ -375,5 +387,9 @@ def replace_path(func: PrimFunc, above: list[Stmt], new: Stmt) -> PrimFunc:
         if type(parent) is Seq and type(new) is Seq:
             new = seq(*(new if s is old else s for s in parent.stmts))
         else:
-            new = map_statements(parent, lambda child, old=old, new=new: new if child is old else child)  # type: ignore[misc]
+            new = _with_child(parent, old, new)
     return func.with_(body=new)
+
+
+def _with_child(parent: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    return map_statements(parent, lambda child: new if child is old else child)

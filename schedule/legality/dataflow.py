@@ -112,7 +112,11 @@ class Scope:
     @property
     def block(self) -> Block | None:
         """The enclosing block; None where the scope is the whole function."""
-        return self.around[-1] if self.around else None  # type: ignore[return-value]
+        if not self.around:
+            return None
+        block = self.around[-1]
+        assert isinstance(block, Block)
+        return block
 
     @cached_property
     def outputs(self) -> frozenset[str]:
@@ -312,6 +316,6 @@ def used_buffers(block: Block, written: bool) -> dict[str, Buffer]:
         return {r.buffer.name: r.buffer for r in stated}
     kind = Store if written else Load
     nodes = (n for part in (block.init, block.body) if part is not None for n in walk(part))
-    found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}  # type: ignore[attr-defined]
+    found = {n.buffer.name: n.buffer for n in nodes if type(n) is kind}
     begun = set() if written or block.init is None else {s.buffer.name for s in walk(block.init) if type(s) is Store}
     return {name: buffer for name, buffer in found.items() if name not in begun}

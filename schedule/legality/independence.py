@@ -27,7 +27,7 @@ from tir.ir import Axis, Block, Const, For, Kind, Seq, Stmt, Store, Var
 from tir.traverse import loops, substatements, variables, walk_stmts
 
 from ..error import ScheduleError
-from ..primitive import KIND_WORDS, nest_at
+from ..primitive import KIND_WORDS, last_loop, nest_at
 from .requirements import in_any_order
 
 POINTS = 1 << 20  # instances that are enumerated at most
@@ -57,7 +57,7 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
 
     Of the buffers that are `private` each iteration has its own; they are only looked for where nothing else helps.
     """
-    loop: For = above[-1]  # type: ignore[assignment]
+    loop = last_loop(above)
     if loop.extent == Const(1, loop.extent.dtype):
         return
     around = [s for s in above[:-1] if type(s) is For]
@@ -85,7 +85,8 @@ def independent_iterations(above: list[Stmt], how: str, private: Callable[[], se
 def _block_is_spatial(unit: Unit, place: Indices, loop: For, instances: Instances, own: Callable[[], set[str]], how: str) -> None:
     """Refuse unless different iterations of the loop run instances of the block with different spatial axes, or write nothing
     but buffers of their `own`."""
-    block: Block = unit.stmt  # type: ignore[assignment]
+    block = unit.stmt
+    assert isinstance(block, Block)
     for it in block.iters:
         if it.axis is not Axis.SPATIAL and loop.name in variables(it.binding):
             if it.axis is Axis.REDUCE:
@@ -139,7 +140,7 @@ def _race(loop: For, first: Unit, second: Unit, x: Access, y: Access, instances:
 def apart(path: list[Stmt]) -> bool:
     """Whether the last loop of a path holds one block, whose instances in different iterations differ in a spatial axis: by
     enumeration, where places that come from fused and split loops are beyond algebra."""
-    loop: For = path[-1]  # type: ignore[assignment]
+    loop = last_loop(path)
     chain, inner = nest_at(loop)
     if type(inner) is not Block or any(it.axis is not Axis.SPATIAL and loop.name in variables(it.binding) for it in inner.iters):
         return False

@@ -18,7 +18,7 @@ from tir.arith.iter_map import lower_factors, split_variable
 from tir.arith.polynomial import excess, polynomial, to_expr
 from tir.arith.simplify import simplify
 from tir.arith.symbolic import is_one
-from tir.ir import Axis, Block, Const, Expr, For, Iter, Var, conjuncts
+from tir.ir import Axis, Binary, Block, Const, Expr, For, Iter, Var, conjuncts
 from tir.traverse import substitute, variables
 
 from ..error import Mark, ScheduleError
@@ -215,8 +215,9 @@ def upper_bound(condition: Expr) -> tuple[Expr, int] | None:
     p = excess(condition)
     if p is None:
         return None
+    assert isinstance(condition, Binary)
     offset = p.pop((), 0)
-    return to_expr(p, condition.a.dtype), 1 - offset  # type: ignore[attr-defined]
+    return to_expr(p, condition.a.dtype), 1 - offset
 
 
 def _split_fused_loops(

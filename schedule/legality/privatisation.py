@@ -6,9 +6,10 @@ from tir.analysis.regions import accessed
 from tir.analysis.written import self_contained
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
-from tir.ir import Axis, Block, Let, PrimFunc, Seq, Stmt, Store, seq
+from tir.ir import Axis, Block, For, Let, PrimFunc, Seq, Stmt, Store, seq
 from tir.traverse import stores, walk_stmts
 
+from ..primitive import last_loop
 from .axis_windows import affine_index, covered_windows, difference
 from .dataflow import Leaf, Scope, loops_and_ranges, scope_of, shared
 from .iter_map import Unproved
@@ -36,11 +37,12 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
         if type(s) is Seq:
             kept = [part for x in s.stmts if (part := using(name, x)) is not None]
             return seq(*kept) if kept else None
-        body = using(name, s.body)  # type: ignore[attr-defined]
+        assert isinstance(s, For), "only loops and sequences are around the leaves of a scope"
+        body = using(name, s.body)
         return None if body is None else s.with_(body=body)
 
     def owned(name: str) -> bool:
-        parts = [(using(name, p[-1].body), ranges_of(p)) for p in paths]  # type: ignore[attr-defined]
+        parts = [(using(name, last_loop(p).body), ranges_of(p)) for p in paths]
         return all(part is None or self_contained(part, scope.buffer(name), ranges) for part, ranges in parts)
 
     return {name for name in names if owned(name)}

@@ -33,7 +33,7 @@ class Reducer:
     def combine(self, old: tuple[Expr, ...], new: tuple[Expr, ...]) -> list[Expr]:
         """The combination of two results."""
         mapping = dict(zip(self.old, old, strict=True)) | dict(zip(self.new, new, strict=True))
-        return [substitute(c, mapping) for c in self.combined]  # type: ignore[misc]
+        return [substitute(c, mapping) for c in self.combined]
 
     def store(self, places: tuple[Load, ...], values: list[Expr], lets: tuple[Var, ...]) -> Stmt:
         """Statements that store all values as if at once."""
@@ -81,7 +81,7 @@ def reducer_of(block: Block, reordered: bool) -> Reducer:
     old = tuple(Var(f"old {n}", o.dtype) for n, o in enumerate(outputs))
     new = tuple(Var(f"new {n}", o.dtype) for n, o in enumerate(outputs))
     seen = dict(zip(outputs, old, strict=True))
-    values = [rewrite(v, lambda n: seen.get(n) if type(n) is Load else None) for v in values]  # type: ignore[misc]
+    values = [rewrite(v, lambda n: seen.get(n) if type(n) is Load else None) for v in values]
     sources = tuple(_source(block, v, values) for v in old)
     combined = tuple(_replaced(v, dict(zip(sources, new, strict=True))) for v in values)
     for c in combined:
@@ -108,15 +108,16 @@ def _stored(block: Block) -> tuple[list[Store], list[Expr]]:
     bound: dict[str, Expr] = {}
     body = block.body
     while type(body) is Let:
-        bound[body.var.name] = substitute(body.value, bound)  # type: ignore[assignment]
+        bound[body.var.name] = substitute(body.value, bound)
         body = body.body
-    found = list(body.stmts) if type(body) is Seq else [body]
-    if any(type(s) is not Store for s in found):
+    parts = body.stmts if type(body) is Seq else (body,)
+    found = [s for s in parts if isinstance(s, Store)]
+    if len(found) < len(parts):
         raise _unknown(block)
-    written = {s.buffer.name for s in found}  # type: ignore[attr-defined]
+    written = {s.buffer.name for s in found}
     if len(found) > 1 and (len(written) < len(found) or any(n.buffer.name in written for s in found for n in loads(s))):
         raise _unknown(block)  # a store could see the result of the one before
-    return found, [substitute(s.value, bound) for s in found]  # type: ignore[misc, attr-defined, return-value]
+    return found, [substitute(s.value, bound) for s in found]
 
 
 def _identities(block: Block, stores: list[Store]) -> tuple[Expr, ...]:
@@ -164,7 +165,7 @@ def _replaced(e: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     """Top-down: the largest expressions that are keys are replaced."""
     if e in mapping:
         return mapping[e]
-    return map_children(e, lambda n: _replaced(n, mapping) if isinstance(n, Expr) else n)  # type: ignore[return-value]
+    return map_children(e, lambda n: _replaced(n, mapping) if isinstance(n, Expr) else n)
 
 
 def _need_known_identity(block: Block, r: Reducer) -> None:

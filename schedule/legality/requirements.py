@@ -312,7 +312,7 @@ def need_late_readers(scope: Scope, leaf: Leaf, target: For) -> None:
                 # The old contents of a parameter can be seen where something else is read than what has been computed.
                 common = shared((*leaf.above, leaf.stmt), (*other.above, other.stmt))
                 around: list[Stmt] = [x for x in common if type(x) is For]
-                free = {**scope.ranges, **ranges_of(around)}  # type: ignore[arg-type]
+                free = {**scope.ranges, **ranges_of(around)}
                 mine, theirs = ((*x.above, x.stmt)[len(common)] for x in (leaf, other))
                 late = accessed(theirs, free, (name,))[0].get(name) == accessed(mine, free, (name,))[1].get(name)
             if not late:

@@ -134,21 +134,22 @@ def where_read(
     """A copying block in its loops, under the conditions that all readers in `loops` have there: elsewhere nothing need have been
     written, unless it is a parameter. With `box`, its axes are the dimensions of the buffer, and are kept to what the readers
     reach in their domains."""
-    stmts = [r.stmt for r in readers]
-    if is_parameter(scope.func, name) or not all(type(s) is Block for s in stmts):
+    blocks = [r.stmt for r in readers if isinstance(r.stmt, Block)]
+    if is_parameter(scope.func, name) or len(blocks) < len(readers):
         return placed
     visible = {x.name for x in loops}
-    first, *others = [conjuncts(s.predicate) for s in stmts]  # type: ignore[attr-defined]
+    first, *others = [conjuncts(s.predicate) for s in blocks]
     conditions = [c for c in first if all(c in other for other in others) and variables(c) and variables(c) <= visible]
     block = next(s for s in walk_stmts(placed) if type(s) is Block)
     if box:
-        reached = [_reached(s, name, len(block.iters)) for s in stmts]  # type: ignore[arg-type]
+        reached = [_reached(s, name, len(block.iters)) for s in blocks]
         for n, it in enumerate(block.iters):
-            lows, highs = [r[n][0] for r in reached], [r[n][1] for r in reached]
-            if None not in lows:
-                conditions.append(it.var >= min(lows))  # type: ignore[type-var]
-            if None not in highs:
-                conditions.append(it.var <= max(highs))  # type: ignore[type-var]
+            lows = [low for r in reached if (low := r[n][0]) is not None]
+            highs = [high for r in reached if (high := r[n][1]) is not None]
+            if len(lows) == len(reached):
+                conditions.append(it.var >= min(lows))
+            if len(highs) == len(reached):
+                conditions.append(it.var <= max(highs))
     return restricted(placed, conditions, ranges)
 
 
@@ -205,8 +206,8 @@ def _on_axes(block: Block) -> tuple[list[Expr], Block]:
 
     Those that only keep an axis within its domain, as those of splits do, stay with the block.
     """
-    bindings: dict[Node, Expr] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
-    axes = {v.name for v in bindings.values()}  # type: ignore[attr-defined]
+    bindings: dict[Node, Var] = {it.binding: it.var for it in block.iters if it.axis is Axis.SPATIAL and variables(it.binding)}
+    axes = {v.name for v in bindings.values()}
     ranges = ranges_of([block])
     conditions, rest = [], []
     for c in conjuncts(block.predicate):
@@ -232,7 +233,7 @@ def _dimensions(block: Block, target: Buffer) -> list[tuple[str, int]]:
     if not found:
         raise Unproved("it may not reach its store")
     need_stores(block)
-    return found[0]  # type: ignore[return-value]
+    return [d for d in found[0] if d is not None]
 
 
 def need_stores(block: Block) -> None:

@@ -13,10 +13,10 @@ from tir.ir import Allocate, Axis, Block, Buffer, Expr, For, Iter, Let, Stmt, St
 from tir.traverse import loads, map_statements, replace_buffers, rewrite_statements, substitute, variables, walk_stmts
 
 from ..error import ScheduleError
-from .edits import Names
+from .edits import Names, S
 
 
-def clone(stmt: Stmt, names: Names, block_suffix: str = "", keep: bool = False) -> Stmt:
+def clone(stmt: S, names: Names, block_suffix: str = "", keep: bool = False) -> S:
     """A copy of a statement whose loops, lets and allocated buffers have fresh names, and whose blocks are named with the suffix.
 
     With `keep`, only the blocks get new names, and these only where there is a suffix.

@@ -16,6 +16,7 @@ from tir.script.error import ScriptError
 from tir.traverse import map_statements, substatements
 
 from ..error import ScheduleError, listing
+from ..primitive import constant_extent
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +41,9 @@ def guarded_statements(stmt: Stmt) -> list[Guarded]:
             case If(condition, then, None):
                 visit(then, (*conditions, *conjuncts(condition)), loops)
             case If(_, then, orelse):
-                visit(then, conditions, loops)
-                visit(orelse, conditions, loops)  # type: ignore[arg-type]
+                for branch in (then, orelse):
+                    if branch is not None:
+                        visit(branch, conditions, loops)
             case _:
                 below = list(substatements(s))
                 for child in below:
@@ -88,7 +90,7 @@ def bound_on(condition: Expr, variable: str) -> Bound | None:
 def iterations_where(condition: Expr, loop: For, ranges: dict[str, Interval], always: bool) -> tuple[int, int] | None:
     """The first iteration of a loop of constant extent, and the one after the last, in which a condition always (or else: ever)
     holds, whatever the other variables are; None where that is unknown."""
-    extent = int(loop.extent.value)  # type: ignore[attr-defined]
+    extent = constant_extent(loop)
     bound = bound_on(condition, loop.name)
     if bound is None:
         return None
@@ -119,7 +121,7 @@ def trimmed(stmt: Stmt, ranges: dict[str, Interval]) -> Stmt:
 
 def useful_iterations(loop: For, ranges: dict[str, Interval]) -> int:
     """The number of iterations of a loop of constant extent after which nothing below it runs any more."""
-    extent = int(loop.extent.value)  # type: ignore[attr-defined]
+    extent = constant_extent(loop)
     most = 0
     for g in guarded_statements(loop):
         inside = ranges_of(g.loops, ranges)

@@ -98,7 +98,7 @@ def units(stmt: Stmt) -> list[Unit]:
 def _resolved(expr: Expr, env: Mapping[str, Expr]) -> Expr:
     if type(expr) is Var:
         return env.get(expr.name, expr)
-    return substitute(expr, env) if env else expr  # type: ignore[return-value]
+    return substitute(expr, env) if env else expr
 
 
 def local_buffers(stmt: Stmt) -> set[str]:

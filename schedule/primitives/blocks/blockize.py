@@ -252,10 +252,11 @@ def _need_first(n: Nest, divisions: dict[str, Division], axes: Axes) -> dict[str
 def _tile_init(n: Nest, axes: Axes, zeros: dict[str, Expr], conditions: Sequence[Expr], names: Names) -> Stmt:
     """The init of the block inside, over the spatial loops of a tile."""
     block = n.block
+    assert block.init is not None
     starts = {it.var.name: Const(0, it.var.dtype) for it in block.iters if it.axis is not Axis.SPATIAL}
     place = {**axes.mapping, **starts}
     reducing = {loop.name for loop in n.inner if loop.name in zeros}
     left = [simplify(substitute(c, zeros)) for c in conditions if not variables(c) <= reducing]
-    init = substitute_loops(block.init, place, ())  # type: ignore[arg-type]
+    init = substitute_loops(block.init, place, ())
     result = init_block(block, axes.inside, left, n.ranges, names).with_(body=init, writes=_substituted(block.writes, place))
     return in_own_loops(result, [x for x in n.inner if x.name not in zeros], names, "_init", zeros)

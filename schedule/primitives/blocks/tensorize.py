@@ -256,7 +256,7 @@ class _Matcher:
             )
             return
         loops = dict(m.loops)
-        wanted = [polynomial(simplify(substitute(i, loops))) for i in d.indices]  # type: ignore[arg-type]
+        wanted = [polynomial(simplify(substitute(i, loops))) for i in d.indices]
         parts = [split_terms(polynomial(simplify(i)), self.inner) for i in a.indices]
         known = m.windows.get(d.buffer.name)
         if known is not None and known.buffer.name != a.buffer.name:

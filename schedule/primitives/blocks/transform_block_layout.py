@@ -56,4 +56,4 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: str | IndexMap
     over = {v.name: loop for v, (loop, _) in zip(layout.places, new, strict=True)}
     inner = simplify_tree(substitute(target.with_(iters=()), back), layout.ranges)
     result = inner.with_(iters=tuple(iters), predicate=substitute(conjunction(*layout.conditions), over))
-    return edited(func, [(loops[0] if loops else target, nest(new, result))]), None  # type: ignore[arg-type]
+    return edited(func, [(loops[0] if loops else target, nest(new, result))]), None

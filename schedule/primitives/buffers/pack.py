@@ -93,11 +93,13 @@ def _walk(block: Block, source: Buffer, loops: Sequence[For], units: bool) -> In
         reach = 1
         for n, (step, loop) in enumerate(steps):
             last = n == len(steps) - 1
-            if step != reach or loop.name in found or (type(loop.extent) is not Const and not last):
+            if step != reach or loop.name in found:
                 raise _not_counted(block, axis, binding)
             found[loop.name] = (dim, step, None if last else steps[n + 1][0])
-            if not last:
-                reach *= loop.extent.value  # type: ignore[attr-defined]
+            if isinstance(loop.extent, Const):
+                reach *= loop.extent.value
+            elif not last:
+                raise _not_counted(block, axis, binding)
     inputs = tuple(Var(f"d{n}") for n in range(len(source.shape)))
     outputs: list[Expr] = [inputs[dim] for dim in whole]
     for loop in loops:

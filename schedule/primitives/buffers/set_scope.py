@@ -36,4 +36,4 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
             hint="there is nothing to change",
         )
     new = buffer.with_(name=Names.of(func).buffer(f"{buffer.name}_{memory}"), scope=storage_scope)
-    return replace_buffers(func, {buffer.name: new}), new.name  # type: ignore[return-value]
+    return replace_buffers(func, {buffer.name: new}), new.name

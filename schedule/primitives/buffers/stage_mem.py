@@ -136,7 +136,14 @@ def _where_written(writers: list[Leaf], source: Buffer, copying: Block, loops: l
 
 
 def _with_sliding_window(
-    func: PrimFunc, scope: Scope, target: Stmt, above: tuple[Stmt, ...], source: Buffer, copy: Buffer, keep: str, names: Names
+    func: PrimFunc,
+    scope: Scope,
+    target: For | Block,
+    above: tuple[Stmt, ...],
+    source: Buffer,
+    copy: Buffer,
+    keep: str,
+    names: Names,
 ) -> tuple[PrimFunc, list[str]]:
     """The rewrite with a circular copy.
 
@@ -172,20 +179,19 @@ def _with_sliding_window(
     return with_buffer(edited(func, [(target, new)]), scope.block, copy), [first.name, further.name]
 
 
-def _advancing(scope: Scope, target: Stmt, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:
+def _advancing(scope: Scope, target: For | Block, above: tuple[Stmt, ...], buffer: str, keep: str) -> For:
     """The loop in which the window advances; refuses one in which it could not be kept."""
     loops = [s for s in above if type(s) is For]
-    name = target.name  # type: ignore[attr-defined]
     loop = next((x for x in loops if x.name == keep), None)
     if loop is None:
         raise ScheduleError(
-            f"`{keep}` is not a loop around `{name}`; these are {listing(x.name for x in loops)}",
+            f"`{keep}` is not a loop around `{target.name}`; these are {listing(x.name for x in loops)}",
             (target, "to be staged"),
             hint=did_you_mean(keep, [x.name for x in loops]),
         )
     if loop is not loops[-1]:
         raise ScheduleError(
-            f"`{keep}` is not the innermost loop around `{name}`", (loop, "the loop"), (loops[-1], "comes between"),
+            f"`{keep}` is not the innermost loop around `{target.name}`", (loop, "the loop"), (loops[-1], "comes between"),
             hint=f"stage `{loops[-1].name}`",
         )  # fmt: skip
     for x in loops:
@@ -243,4 +249,4 @@ def _loading(names: Names, wanted: str, source: Buffer, copy: Buffer, axis: int,
     block = copy_block(names, wanted, source, copy)
     iters = tuple(it.with_(axis=Axis.OPAQUE) if n == axis else it for n, it in enumerate(block.iters))
     slot = tuple(it.var % size if n == axis else it.var for n, it in enumerate(iters))
-    return block.with_(iters=iters, body=block.body.with_(indices=slot))  # type: ignore[attr-defined]
+    return block.with_(iters=iters, body=block.body.with_(indices=slot))

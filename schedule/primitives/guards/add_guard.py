@@ -46,11 +46,11 @@ def add_guard(func: PrimFunc, block_or_loop: str, condition: str) -> tuple[PrimF
         def starts(driving: set[str]) -> bool:
             if not driving & variables(fact):
                 return True
-            return prove(substitute(fact, {n: Const(0) for n in driving}), ranges)  # type: ignore[arg-type]
+            return prove(substitute(fact, {n: Const(0) for n in driving}), ranges)
 
         return with_starting_inits(drop_implied_conditions(stmt, ranges, [fact]), ranges, [fact], starts)
 
     version(target, fails)  # refuses, if at all, with marks on what stands in the function
     copy = clone(target, Names.of(func))
     both = If(holds, version(target, sharpened(holds, ranges)), version(copy, fails))
-    return replace_path(func, above, both), [block_or_loop, copy.name]  # type: ignore[attr-defined]
+    return replace_path(func, above, both), [block_or_loop, copy.name]

@@ -28,7 +28,7 @@ from tir.traverse import substitute, walk_stmts
 from ...error import ScheduleError, listing
 from ...legality.dataflow import shared
 from ...legality.privatisation import private_buffers
-from ...primitive import loop_at, need_serial, primitive, replace_path
+from ...primitive import last_loop, loop_at, need_serial, primitive, replace_path
 from ...rewriting.edits import Names
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def merge(func: PrimFunc, *loops: str) -> tuple[PrimFunc, str]:
     nests = [_nest(p, len(common), paths) for p in paths]
     if not common or type(common[-1]) is not Seq:
         raise _not_siblings(paths)  # unreachable for well-formed trees; `_nest` has refused loops inside one another
-    siblings: tuple[Stmt, ...] = common[-1].stmts  # type: ignore[attr-defined]
+    siblings: tuple[Stmt, ...] = common[-1].stmts
     places = [next(n for n, s in enumerate(siblings) if s is chain[0]) for chain in nests]
     for a, b in pairwise(nests):
         if a[0] is b[0]:
@@ -96,16 +96,16 @@ def _nest(path: Sequence[Stmt], depth: int, paths: Sequence[Sequence[Stmt]]) -> 
             raise _not_siblings(paths)
         if type(inner) is not For:
             raise ScheduleError(
-                f"`{path[-1].name}` is not the only statement of `{outer.name}`",  # type: ignore[attr-defined]
+                f"`{last_loop(path).name}` is not the only statement of `{outer.name}`",
                 (outer, "outer loop"),
                 (path[-1], "must be its whole body"),
                 hint=f"merge loops further outside, or move what else `{outer.name}` holds out of it",
             )
-    return list(chain)  # type: ignore[arg-type]
+    return [s for s in chain if isinstance(s, For)]
 
 
 def _not_siblings(paths: Sequence[Sequence[Stmt]]) -> ScheduleError:
-    names = [p[-1].name for p in paths]  # type: ignore[attr-defined]
+    names = [last_loop(p).name for p in paths]
     return ScheduleError(
         f"{listing(names)} are not in different nests under one common statement",
         *((p[-1], "one of them") for p in paths),

@@ -61,7 +61,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> tuple[PrimFunc, None]:
 
     def moved(e: Expr) -> Expr:
         marked = rewrite(e, lambda n: made_here if type(n) is Load and n.buffer.name == name else None)
-        return substitute(substitute(marked, mapping), {made_here: first.value})  # type: ignore[return-value]
+        return substitute(substitute(marked, mapping), {made_here: first.value})
 
     store = Store(last.buffer, tuple(moved(i) for i in last.indices), moved(last.value))
     body: Stmt = store if condition == TRUE else If(condition, store)

@@ -82,15 +82,17 @@ def decompose_padding(func: PrimFunc, block: str, loop: str) -> tuple[PrimFunc, 
 
 def _inside(block: Block, condition: Expr) -> Inside:
     """The ranges to which a condition keeps the axes of a block, and what else it says."""
-    axes = {it.var.name: it for it in block.iters if it.axis is Axis.SPATIAL and type(it.extent) is Const}
+    extents = {
+        it.var.name: int(it.extent.value) for it in block.iters if it.axis is Axis.SPATIAL and isinstance(it.extent, Const)
+    }
     result = Inside()
     for c in conjuncts(condition):
         bound = _bound(c)
-        if bound is None or bound[0] not in axes:
+        if bound is None or bound[0] not in extents:
             result.others.append(c)
             continue
         name, low, high = bound
-        first, last = result.ranges.get(name, (0, int(axes[name].extent.value)))  # type: ignore[attr-defined]
+        first, last = result.ranges.get(name, (0, extents[name]))
         result.ranges[name] = (max(first, low) if low is not None else first, min(last, high) if high is not None else last)
     for name, (low, high) in result.ranges.items():
         if high <= low:
@@ -129,7 +131,8 @@ def _alone(scope: Scope, leaf: Leaf, inner: tuple[For, ...], inside: Inside) -> 
 def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[int, int]], leaf: Leaf) -> Block:
     """The block that runs where there is no padding, its loops cut."""
     iters: list[Iter] = []
-    moved: dict[str, Expr] = {}
+    moved: dict[str, Expr] = {}  # by axis: its old value in terms of the new one, and the old binding in terms of the new loops
+    shifted: dict[str, Expr] = {}
     conditions: list[Expr] = []
     for it in block.iters:
         low, high = inside.ranges.get(it.var.name, (0, 0))
@@ -138,10 +141,11 @@ def _copying(block: Block, store: Store, inside: Inside, cut: dict[str, tuple[in
         elif type(it.binding) is Var and it.binding.name in cut:
             iters.append(it.with_(extent=Const(high - low, it.extent.dtype)))
             moved[it.var.name] = it.var + low if low else it.var
+            shifted[it.var.name] = it.binding + cut[it.binding.name][0]
         else:
             iters.append(it)
             conditions += [it.binding >= low, it.binding < high]
-    bindings = {it.var.name: it.binding + cut[it.binding.name][0] if it.var.name in moved else it.binding for it in block.iters}  # type: ignore[attr-defined]
+    bindings = {it.var.name: it.binding for it in block.iters} | shifted
     conditions += [substitute(c, bindings) for c in inside.others]
     sizes = {loop: (0, high - low - 1) for loop, (low, high) in cut.items()}
     around = {**ranges_of(leaf.loops), **sizes}

@@ -82,7 +82,8 @@ def _need_roles(reduction: Block, target: For, outer: Sequence[For], inner: Sequ
 
 def _need_unchanged_source(scope: Scope, leaf: Leaf, target: For) -> None:
     """Nothing else under the loop writes what the init reads."""
-    started_from = {n.buffer.name for n in loads(leaf.block.init)}  # type: ignore[arg-type]
+    init = leaf.block.init
+    started_from = set() if init is None else {n.buffer.name for n in loads(init)}
     for other in scope.leaves_under(target):
         for name in sorted(started_from & other.writes) if other is not leaf else ():
             raise ScheduleError(
