@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,39 @@ def test_the_door_back_is_lazy(floor):
 def test_doors_are_thin():
     for name in DOORS[1:]:
         assert len((ROOT / name).read_text().splitlines()) <= 9, f"{name} is more than a door"
+
+
+def imports() -> dict[str, set[str]]:
+    """By the name of each module of the packages, the modules that it imports, in functions too, but for types."""
+    paths = {p.relative_to(ROOT).with_suffix(""): p for floor in ARROWS for p in sources(floor)}
+    modules = {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
+    return {name: needed(path, modules) - {name} for name, path in modules.items()}
+
+
+def needed(path: Path, modules: Container[str]) -> set[str]:
+    tree = ast.parse(path.read_text())
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    for n in ast.walk(tree):
+        if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING":
+            n.body = [ast.Pass()]
+    found = {module for module, _ in imported(ast.unparse(tree), package)}
+    for n in ast.walk(tree):
+        if isinstance(n, ast.ImportFrom):  # what is imported may be a module, too
+            ((module, _),) = imported(ast.unparse(n), package)
+            names = {f"{module}.{name.name}" for name in n.names}
+            found |= names
+            found -= {module} if names <= {m for m in names if m in modules} else set()
+    return {module for module in found if module in modules}
+
+
+def test_no_modules_import_each_other():
+    """Files can be read from the bottom up. Names of a package are imported from the module that has them."""
+    left = imports()
+    while leaves := {name for name, below in left.items() if not below & left.keys()}:
+        left = {name: below for name, below in left.items() if name not in leaves}
+    while tops := {name for name in left if not any(name in below for below in left.values())}:
+        left = {name: below for name, below in left.items() if name not in tops}
+    assert not left, "circles: " + "; ".join(f"{name} imports {', '.join(sorted(b & left.keys()))}" for name, b in left.items())
 
 
 @pytest.mark.parametrize("floor", ARROWS)
