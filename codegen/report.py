@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tir.ir import For, PrimFunc, annotation
 from tir.script.printer import HEADER, expr_text, printed
-from tir.traverse import loops, path_to
+from tir.traverse import loops, loops_to
 
 from .passes.memory_hints import NON_TEMPORAL
 
@@ -181,7 +181,7 @@ def _known_loops(lowered: PrimFunc, llvm_ir: str) -> dict[tuple[str, str], dict]
                 "name": loop.name,
                 "text": f"for {loop.name} in range({expr_text(loop.extent)})",
                 "line": lines.spans[id(loop)][0] + first if ordered or len(known) == versions else None,
-                "nest": tuple(s.name for s in path_to(lowered, loop.name) if isinstance(s, For)),
+                "nest": tuple(s.name for s in loops_to(lowered, loop.name)),
             }
     return found
 

@@ -218,6 +218,11 @@ def path_to(node: Node, name: str) -> list[Stmt]:
     return path_where(node, lambda s: isinstance(s, (For, Block)) and s.name == name)
 
 
+def loops_to(node: Node, name: str) -> list[For]:
+    """The loops from the root to the loop or block called `name`, outermost first; [] if there is no such loop or block."""
+    return loops_to(node, name)
+
+
 def blocks(node: Node) -> list[Block]:
     """The blocks, in program order; outer before inner."""
     return [s for s in walk_stmts(node) if isinstance(s, Block)]

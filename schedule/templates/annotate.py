@@ -10,7 +10,7 @@ from schedule.open_schedule import OpenSchedule, Stage, Tiled, Way, extent, is_s
 from schedule.open_trace import Role
 from schedule.primitive import blocks_below
 from tir.ir import Block, Const, For, Kind, Store
-from tir.traverse import blocks, path_to, stores, variables, walk_stmts
+from tir.traverse import blocks, loops_to, stores, variables, walk_stmts
 
 from ..rewriting.edits import parts
 from . import elementwise
@@ -134,7 +134,7 @@ def _vectorize_last(state: OpenSchedule, block: str) -> None:
     store = stores(b.body)[0] if stores(b.body) else None
     if store is None or not store.indices:
         return
-    nest = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
+    nest = loops_to(state.func.body, block)
     if any(x.kind is Kind.VECTORIZED for x in nest):
         return
     names = [loop.name for loop in nest]

@@ -11,8 +11,8 @@ from schedule.machine import WAKE_LATE
 from schedule.open_schedule import OpenSchedule, Stage, Way, extent, is_spatial
 from schedule.open_trace import About, Role
 from tir import dtypes
-from tir.ir import Block, Buffer, Const, For, Kind, PrimFunc, Store, const_shape
-from tir.traverse import loads, path_to, variables, walk_stmts
+from tir.ir import Block, Buffer, Const, Kind, PrimFunc, Store, const_shape
+from tir.traverse import loads, loops_to, variables, walk_stmts
 
 from .structure import stored
 
@@ -24,7 +24,7 @@ SHARES = (0, 1, 16)  # iterations that a thread takes at a time; 0: all its iter
 def done(s: OpenSchedule, *names: str) -> None:
     """Leave the nests of some blocks as they are: no rule and no annotation shall change them."""
     for name in names:
-        nest = next((x for x in path_to(s.func.body, name) if isinstance(x, For)), None)
+        nest = next(iter(loops_to(s.func.body, name)), None)
         inside = [name] if nest is None else [b.name for b in walk_stmts(nest) if isinstance(b, Block)]
         s.scheduled |= dict.fromkeys(inside, Stage.DONE)
 
@@ -78,7 +78,7 @@ def parallel(s: OpenSchedule, loops: Sequence[str]) -> None:
 def note_shares(s: OpenSchedule, block: str, owner: str, alike: bool = False) -> None:
     """Whether threads take the iterations of the parallel loop around a block as they are free, or each its share; and how many
     at a time, unless tile sizes say that already, and all are `alike`."""
-    loop = next(x for x in path_to(s.func.body, block) if isinstance(x, For) and x.kind is Kind.PARALLEL).name
+    loop = next(x for x in loops_to(s.func.body, block) if x.kind is Kind.PARALLEL).name
     about: About = {"block": owner, "role": Role.PARALLEL}
     note(s, loop, "schedule", f"{block} schedule", ("static", "dynamic"), **about)
     if not alike:
@@ -122,7 +122,7 @@ def fetch(s: OpenSchedule, block: str) -> None:
         if n in parameters and _nbytes(x.buffer) > s.target.machine.l2 and long <= set().union(*map(variables, x.indices))
     ]  # fmt: skip
     sums = {v for it in b.iters if not is_spatial(it) for v in variables(it.binding)}
-    inner = [x.name for x in path_to(s.func.body, block) if isinstance(x, For) and x.name in sums and x.kind is Kind.SERIAL]
+    inner = [x.name for x in loops_to(s.func.body, block) if x.name in sums and x.kind is Kind.SERIAL]
     if large and inner:
         values = ((), *(tuple((n, ahead) for n in large) for ahead in AHEAD))
         note(s, inner[-1], "prefetch", f"{block} prefetch", values, block=block, role=Role.PRAGMA)

@@ -7,8 +7,8 @@ from math import prod
 from schedule import ScheduleError
 from schedule.open_schedule import OpenSchedule, Operands, Way, element_bits, extent, is_spatial
 from schedule.open_trace import Role
-from tir.ir import Const, For, Load, Var
-from tir.traverse import loads, path_to, stores, variables
+from tir.ir import Const, Load, Var
+from tir.traverse import loads, loops_to, stores, variables
 
 from .marks import parallel
 from .structure import squares
@@ -31,7 +31,7 @@ def choose_packs(state: OpenSchedule, block: str, place: str | None, then: Way, 
 def _operands(state: OpenSchedule, block: str) -> list[str]:
     """The buffers that a block reads and can read through a packed copy: not what is computed in its tiles."""
     b = state.block(block)
-    nest = b if operands_of(state, block).by_blocks else next(s for s in path_to(state.func.body, block) if isinstance(s, For))
+    nest = b if operands_of(state, block).by_blocks else loops_to(state.func.body, block)[0]
     written = {s.buffer.name for s in stores(nest)}
     found = []
     for buffer in dict.fromkeys(load.buffer.name for load in loads(b.body) if load.buffer.name not in written):

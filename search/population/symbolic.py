@@ -23,8 +23,8 @@ from schedule.rewriting.loops import reordered
 from schedule.trace import Step
 from tir.arith.polynomial import coefficient, polynomial
 from tir.arith.symbolic import SymbolicInt, columns_of, formula
-from tir.ir import Binary, Const, Expr, For, Kind, PrimFunc, nest
-from tir.traverse import blocks, loads, path_to, variables, walk
+from tir.ir import Binary, Const, Expr, Kind, PrimFunc, nest
+from tir.traverse import blocks, loads, loops_to, variables, walk
 
 from ..space.sketch import Sketch
 from .enlarged import Rounded, stretched
@@ -157,7 +157,7 @@ def alignments(sketch: Sketch, variant: Sequence[int], memory: Memory) -> tuple[
     bindings = {(b.name, it.var.name): it.binding for b in blocks(func) for it in b.iters}
     found: dict[Alignment, None] = {}
     for name in (dict(step.args)["block"] for step in sketch.planned(variant) if step.name == "compute_at"):
-        around = {s.name for s in path_to(func.body, name) if isinstance(s, For)}
+        around = {s.name for s in loops_to(func.body, name)}
         for index in divided:
             inside = [_inside(bindings.get((t.block, t.axis), Const(0)), around) for t, _ in index]
             found |= {Multiples(i, divisor): None for i, (_, divisor) in zip(inside, index, strict=True) if i}

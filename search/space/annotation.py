@@ -15,7 +15,7 @@ from schedule.open_schedule import OpenSchedule, Stage, is_spatial
 from schedule.open_trace import Role
 from schedule.templates.annotate import roots
 from tir.ir import Block, Const, For, Kind
-from tir.traverse import blocks, path_to, variables, walk_stmts
+from tir.traverse import blocks, loops_to, variables, walk_stmts
 
 UNROLL = (0, 16, 64, 512)  # most statements that unrolling a nest may make
 VECTOR = 16  # most iterations that are fused into a vector
@@ -74,7 +74,7 @@ def _candidates(state: OpenSchedule, block: str) -> list[str]:
     consumers = state.get_consumers(block)
     if not consumers:
         return []
-    paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
+    paths = [loops_to(state.func.body, c) for c in consumers]
     open_loops = state.open_loops()
     found: list[str] = []
     reduced = False
@@ -173,7 +173,7 @@ def _finish_nest(state: OpenSchedule, outermost: str, stages: list[str]) -> None
 
 def _own_loop(state: OpenSchedule, block: str, outermost: str) -> str | None:
     """The outermost loop of a stage that encloses no other, or of its nest for the stage that the others are computed in."""
-    loops = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
+    loops = loops_to(state.func.body, block)
     alone = [x.name for x in loops if sum(isinstance(s, Block) for s in walk_stmts(x)) == 1]
     return outermost if loops and loops[0].name == outermost and alone[:1] == [outermost] else next(iter(alone), None)
 
@@ -185,7 +185,7 @@ def _unroll(state: OpenSchedule, block: str, loop: str) -> None:
 
 def _vectorize(state: OpenSchedule, block: str) -> None:
     """Vectorise the last loop of a stage, or some of the last ones fused."""
-    path = [s for s in path_to(state.func.body, block) if isinstance(s, For)]
+    path = loops_to(state.func.body, block)
     own: list[For] = []
     inner: Block | For = state.block(block)
     for loop in reversed(path):

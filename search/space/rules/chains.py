@@ -9,8 +9,8 @@ from math import prod
 from schedule.open_schedule import OpenSchedule, Stage, Tiled
 from schedule.templates import SumOfProducts, Template, gemm
 from schedule.templates.structure import Contraction, epilogue
-from tir.ir import Block, Const, For, Var
-from tir.traverse import loads, path_to, stores
+from tir.ir import Block, Const, Var
+from tir.traverse import loads, loops_to, stores
 
 from .rule import Verdict
 
@@ -45,7 +45,7 @@ class FuseProducts(Template):
             outer = new.tiling(after).levels[0][-1]
         else:
             gemm.build(new, c, gemm.Sum.WHOLE)
-            nest = [s.name for s in path_to(new.func.body, consumers[0]) if isinstance(s, For)]
+            nest = [s.name for s in loops_to(new.func.body, consumers[0])]
             outer, _ = new.split(nest[depth - 1], [None, prod(block_of_rows(new, block))])
         new.merge(new.tiling(block).levels[0][-1], outer)
         for b in (block, after):
@@ -73,7 +73,7 @@ class FuseProducts(Template):
         if after is not None:
             outermost, parts, *_ = state.tiling(after).levels
             return consumers if len(outermost) == depth and not parts else []
-        nests = [[s for s in path_to(state.func.body, b) if isinstance(s, For)] for b in consumers]
+        nests = [loops_to(state.func.body, b) for b in consumers]
         shared = nests[0][:depth]
         stages = all(state.scheduled.get(b) in (None, Stage.ROW, Stage.LANES) for b in consumers)
         own = all(len(nest) > depth and all(x is y for x, y in zip(nest, shared, strict=False)) for nest in nests)
@@ -83,7 +83,7 @@ class FuseProducts(Template):
 
 def host(state: OpenSchedule, block: str) -> str | None:
     """The packed product in whose outermost loops a block is, or that it is."""
-    around = {s.name for s in path_to(state.func.body, block) if isinstance(s, For)}
+    around = {s.name for s in loops_to(state.func.body, block)}
     packed = [
         b for b, t in state.scheduled.items()
         if isinstance(t, Tiled) and t.operands is not None and t.operands.by_blocks and t.levels[0][-1] in around

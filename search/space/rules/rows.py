@@ -8,8 +8,8 @@ from schedule.open_schedule import OpenSchedule, Stage, Tiled, extent, is_spatia
 from schedule.templates import Template
 from schedule.templates.structure import epilogue
 from tir import dtypes
-from tir.ir import Const, For, Var, const_shape
-from tir.traverse import loads, path_to, stores
+from tir.ir import Const, Var, const_shape
+from tir.traverse import loads, loops_to, stores
 
 from .chains import by_rows, host
 from .rule import Verdict
@@ -68,7 +68,7 @@ class FuseRows(Template):
     def _rows(self, state: OpenSchedule, block: str, place: str) -> tuple[int, int, int]:
         """The number of rows, the bytes that the block makes of each, and the steps of its own and its consumers' loops."""
         store, consumers = stores(state.block(block))[0], state.get_consumers(block)
-        path = [s for s in path_to(state.func.body, consumers[0]) if isinstance(s, For)]
+        path = loops_to(state.func.body, consumers[0])
         outer = path[: [x.name for x in path].index(place) + 1]
         rows = prod(x.extent.value for x in outer if isinstance(x.extent, Const))
         size = prod(const_shape(store.buffer)) * dtypes.nbytes(store.buffer.dtype) // max(1, rows)
@@ -82,7 +82,7 @@ class FuseRows(Template):
         made = [state.scheduled.get(c) for c in consumers]
         if not made or any(isinstance(m, Tiled) or m in (Stage.FUSED, Stage.DONE) for m in made):
             return None
-        paths = [[s for s in path_to(state.func.body, c) if isinstance(s, For)] for c in consumers]
+        paths = [loops_to(state.func.body, c) for c in consumers]
         common = []
         for level in zip(*paths, strict=False):
             if all(loop is level[0] for loop in level):

@@ -14,7 +14,7 @@ from tests.schedule.harness import same_numbers
 from tests.search.once import generate
 from tir import workloads
 from tir.ir import For, Kind, PrimFunc
-from tir.traverse import blocks, loops, path_to
+from tir.traverse import blocks, loops, loops_to, path_to
 
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 CONVOLUTION = workloads.make("conv2d", (1, 7, 13, 3, 17, 3, 3, 1, 1)).func
@@ -78,7 +78,7 @@ def test_vectors_may_be_half_as_wide(rule):
         (found,) = legalize(sketch, TWO, np.array([row])).tolist()
         assert halved == 0 or found[vector] == min(tile, next(t.extent for t in sketch.tiles if t.vector))
         scheduled = replay(func, sketch.trace(found)).func
-        innermost = [x for x in path_to(scheduled.body, block) if isinstance(x, For)][-1]
+        innermost = loops_to(scheduled.body, block)[-1]
         assert (innermost.kind, innermost.extent.value) == (Kind.VECTORIZED, lanes)
         same_numbers(func, scheduled, seeds=(0,))
 

@@ -14,8 +14,8 @@ from tests.schedule.harness import same_numbers, well_formed
 from tests.search.once import generate
 from tests.search.programs import chained_matmuls, matmul
 from tir import te, workloads
-from tir.ir import Const, For, PrimFunc
-from tir.traverse import blocks, path_to
+from tir.ir import Const, PrimFunc
+from tir.traverse import blocks, loops_to
 
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 MLP = workloads.make("mlp", (7, 13, 109, 5)).func
@@ -55,7 +55,7 @@ def test_what_goes_on_by_rows():
 
 def test_two_products_share_the_loop_over_blocks_of_rows():
     (new,) = FuseProducts().apply(packed(MLP, "F"), "C")
-    first, exponential, second = ([x for x in path_to(new.func.body, b) if isinstance(x, For)] for b in "CDF")
+    first, exponential, second = (loops_to(new.func.body, b) for b in "CDF")
     assert first[0] is exponential[0] is second[0] and first[1] is not second[1]
     assert new.tiled("C").levels[0] == new.tiled("F").levels[0] == (first[0].name,)
     rows = {t.columns for t in new.tiles if t.axis == "v_m"}
@@ -70,6 +70,6 @@ def test_random_rows(func):
     (sketch,) = [s for s in generate(func, TWO) if "C: fuse products" in s.rules]
     for row in sample(sketch, TWO, 3, np.random.default_rng(0)).tolist():
         scheduled = replay(func, sketch.trace(row))
-        first, second = (next(x for x in path_to(scheduled.func.body, b) if isinstance(x, For)) for b in "CF")
+        first, second = (loops_to(scheduled.func.body, b)[0] for b in "CF")
         assert first is second and isinstance(first.extent, Const)
         same_numbers(func, scheduled.func, seeds=(0,), llvm=False)

@@ -31,8 +31,8 @@ from tests.schedule.harness import same_numbers, well_formed, without_header
 from tests.search import once
 from tests.search.programs import argmax, batched_matmul, chained_matmuls, elementwise_chain, matmul, sum_of_three_axes, total
 from tir import te, workloads
-from tir.ir import For, Kind, PrimFunc, const_shape
-from tir.traverse import blocks, loops, path_to
+from tir.ir import Kind, PrimFunc, const_shape
+from tir.traverse import blocks, loops, loops_to
 
 ONE = Target("llvm", num_cores=1, vector_bits=512)
 TWO = Target("llvm", num_cores=2, vector_bits=512)
@@ -574,7 +574,7 @@ def test_a_packed_product():
     func = matmul()
     (sketch,) = [s for s in generate(func, TWO) if "packing" in str(s)]
     scheduled = replay(func, sketch.trace(packed_row(sketch, 1, 1)))
-    assert [x.name for x in path_to(scheduled.func.body, "C") if isinstance(x, For)] == [
+    assert [x.name for x in loops_to(scheduled.func.body, "C")] == [
         "i_0", "j_0", "i_1", "j_1", "k", "i_2", "j_2"
     ]  # fmt: skip
     kinds = {x.name: x.kind for x in loops(scheduled.func.body)}

@@ -19,7 +19,7 @@ from tests.search.agreement import disagreements
 from tests.search.once import generate
 from tir import workloads
 from tir.ir import For, Kind, PrimFunc, Select
-from tir.traverse import blocks, loops, path_to, variables, walk
+from tir.traverse import blocks, loops, loops_to, variables, walk
 
 TWO = Target("llvm", num_cores=2, vector_bits=512)
 
@@ -53,7 +53,7 @@ def test_convolutions_with_channels_for_half_a_vector():
 def test_a_direct_convolution():
     """Its levels; the channels are innermost in the copy from which the consumer turns tiles round."""
     (new,) = SumOfProducts(templates.conv2d).apply(state(convolution()), "conv")
-    nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
+    nest = [x.name for x in loops_to(new.func.body, "conv")]
     assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     assert [len(level) for level in new.tiled("conv").levels] == [1, 2, 1, 3, 2, 1]  # as the class says
     assert {t.axis: (t.extent, t.vector) for t in new.tiles} == {"v_co": (17, True), "v_oh": (7, False), "v_ow": (13, False)}
@@ -89,7 +89,7 @@ def test_classes_of_pixels_meet_classes_of_the_kernel(kernel, stride):
     func = transposed(kernel=kernel, stride=stride)
     (sketch,) = [s for s in generate(func, TWO) if s.rules == ("Y: transposed convolution", "pad: skip")]
     scheduled = replay(func, sketch.trace(filled(sketch, 16, 3)))
-    nest = [x for x in path_to(scheduled.func.body, "Y") if isinstance(x, For)]
+    nest = loops_to(scheduled.func.body, "Y")
     assert [(x.kind, x.extent.value) for x in nest[-2:]] == [(Kind.UNROLLED, 3), (Kind.VECTORIZED, 16)]
     assert [x.extent.value for x in nest[-8:-6]] == [stride, stride]  # of the kernel, outside of the sum
     well_formed(scheduled.func)
@@ -102,7 +102,7 @@ def test_a_tile_may_have_several_rows_and_read_a_copy_of_a_kernel_that_runs_back
     row = filled(sketch, 16, 3, rows=2)
     row[next(c.column for c in sketch.choices if c.name == "pack K for Y")] = 1
     scheduled = replay(func, sketch.trace(row))
-    nest = [x for x in path_to(scheduled.func.body, "Y") if isinstance(x, For)]
+    nest = loops_to(scheduled.func.body, "Y")
     assert [(x.kind, x.extent.value) for x in nest[-3:]] == [(Kind.UNROLLED, 2), (Kind.UNROLLED, 3), (Kind.VECTORIZED, 16)]
     assert "K_global" in {b.name for b in blocks(scheduled.func)}
     same_numbers(func, scheduled.func, seeds=(0,))
@@ -137,7 +137,7 @@ def test_an_image_is_unrolled_unless_its_pixels_lie_in_a_row():
         "v0": (13, False, ("v_co",)),
         "v5": (48, True, ("v_oh", "v_ow")),
     }
-    nest = [x.name for x in path_to(new.func.body, "conv") if isinstance(x, For)]
+    nest = [x.name for x in loops_to(new.func.body, "conv")]
     assert nest == [loop for level in new.tiled("conv").levels for loop in level]
     same_numbers(func, new.func, seeds=(0,))
     (new,) = SumOfProducts(templates.pixels).apply(state(square(kernel=1, padding=0)), "conv")
@@ -153,7 +153,7 @@ def test_either_tiles_of_pixels_or_of_channels_are_outside():
         row = sketch.stand_ins()
         row[0], row[1], row[order] = 4, 16, way
         scheduled = replay(func, sketch.trace(row)).func
-        nest = [x for x in path_to(scheduled.body, "conv") if isinstance(x, For)]
+        nest = loops_to(scheduled.body, "conv")
         assert [(x.kind, x.extent.value) for x in nest[-2:]] == [(Kind.UNROLLED, 4), (Kind.VECTORIZED, 16)]
         same_numbers(func, scheduled, seeds=(0,))
         found.append(scheduled.script())
