@@ -220,7 +220,7 @@ def path_to(node: Node, name: str) -> list[Stmt]:
 
 def loops_to(node: Node, name: str) -> list[For]:
     """The loops from the root to the loop or block called `name`, outermost first; [] if there is no such loop or block."""
-    return loops_to(node, name)
+    return [s for s in path_to(node, name) if isinstance(s, For)]
 
 
 def blocks(node: Node) -> list[Block]:
