@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from tir.analysis.regions import accessed, clip, union
-from tir.analysis.written import self_contained
+from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
 from tir.arith.simplify import simplify
@@ -74,7 +74,7 @@ def touched(s: Stmt, buffer: Buffer, ranges: Ranges) -> Region:
 def _private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
     """Whether what an iteration of the loop reads of the buffer, it has written. The iterations of a parallel loop are
     independent: they read nothing else of a buffer that is used only there."""
-    return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and self_contained(loop.body, buffer, ranges))
+    return loop.kind is Kind.PARALLEL or (loop.kind is Kind.SERIAL and writes_before_reads(loop.body, buffer, ranges))
 
 
 def place(

@@ -8,7 +8,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range
 from tir.arith.division import remainder
 from tir.arith.enumeration import distinct_rows, evaluate, grid
@@ -19,7 +19,7 @@ from tir.ir import Allocate, Binary, Buffer, Const, Expr, For, Load, PrimFunc, R
 from tir.memory import SHARED
 from tir.traverse import loads, loops, rewrite, variables, walk_stmts
 
-from .compact_buffers import allocate, apply_strides, place, self_contained, touched
+from .compact_buffers import allocate, apply_strides, place, touched, writes_before_reads
 from .free_variables import used
 from .gpu_kernels import WARP_SCOPE, GPUError, GPUKernel, is_thread, map_kernels
 from .lower_blocks import ALIGNED
@@ -62,7 +62,7 @@ def _written_first(kernel: GPUKernel, loop: For, buffer: Buffer, ranges: dict[st
     if is_thread(loop, "threadIdx"):
         return False
     inside = {**ranges, loop.name: extent_range(loop.extent, ranges)}
-    return _tile_complete(kernel, loop.body, buffer, inside) or self_contained(loop.body, buffer, ranges)
+    return _tile_complete(kernel, loop.body, buffer, inside) or writes_before_reads(loop.body, buffer, ranges)
 
 
 def _tile_region(kernel: GPUKernel, s: Stmt, buffer: Buffer, ranges: dict[str, Interval]) -> Region:
@@ -188,7 +188,7 @@ def compact_local_buffers(func: PrimFunc, target) -> PrimFunc:
         for buffer in used(body).values():
             if buffer.scope in ("local", WARP_SCOPE):
                 _need_own(kernel, body, buffer)
-                if self_contained(body, buffer, kernel.ranges):
+                if writes_before_reads(body, buffer, kernel.ranges):
                     body = place(body, buffer, kernel.ranges)
                 else:
                     body = allocate(body, buffer, kernel.ranges, touched(body, buffer, kernel.ranges))
@@ -230,7 +230,7 @@ def _need_own(kernel: GPUKernel, body: Stmt, buffer: Buffer) -> None:
     finite = [x for x in offsets if x is not None]
     touched = distinct_rows(np.concatenate(finite))[0] if len(finite) == len(offsets) else None
     single = touched is not None and len(touched) == 1  # element a thread, whose loops are proved to keep apart
-    if single or self_contained(body, buffer, ranges):
+    if single or writes_before_reads(body, buffer, ranges):
         return
     if touched is None or not _apart(kernel, owners, next(iter(parts)), touched):
         raise GPUError(f"`{buffer.name}` in local memory: it cannot be shown that a thread reads only what it wrote; {hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range
 from tir.arith.intervals import Interval
 from tir.arith.polynomial import Polynomial, add, as_constant, multiply, polynomial

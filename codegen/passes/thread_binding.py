@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from math import prod
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.ir import Const, Evaluate, Expr, For, If, Kind, PrimFunc, Seq, Stmt, Store, Var, annotation, nest, seq
 from tir.memory import SHARED
 from tir.traverse import fresh, loads, map_statements, names, stores, substitute, variables, walk_stmts

@@ -20,7 +20,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.arith.bounds import extent_range
 from tir.arith.enumeration import distinct_rows, evaluate, grid
 from tir.arith.intervals import Interval

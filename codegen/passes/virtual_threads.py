@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.ir import For, If, Kind, PrimFunc, Seq, Stmt, Store, seq
 from tir.memory import SHARED
 from tir.traverse import loads, map_statements, stores, variables, walk_stmts

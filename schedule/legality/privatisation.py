@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tir.analysis.regions import accessed
-from tir.analysis.written import self_contained
+from tir.analysis.write_before_read import writes_before_reads
 from tir.arith.bounds import ranges_of
 from tir.arith.prove import prove
 from tir.ir import Axis, Block, For, Let, PrimFunc, Seq, Stmt, Store, seq
@@ -43,7 +43,7 @@ def private_buffers(func: PrimFunc, path: list[Stmt], *others: list[Stmt]) -> se
 
     def owned(name: str) -> bool:
         parts = [(using(name, last_loop(p).body), ranges_of(p)) for p in paths]
-        return all(part is None or self_contained(part, scope.buffer(name), ranges) for part, ranges in parts)
+        return all(part is None or writes_before_reads(part, scope.buffer(name), ranges) for part, ranges in parts)
 
     return {name for name in names if owned(name)}
 

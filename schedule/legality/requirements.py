@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.analysis.regions import accessed
 from tir.arith.bounds import ranges_of
 from tir.arith.intervals import Interval, Ranges

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import gcd
 
-from tir.analysis.around import Around, accesses
+from tir.analysis.context import AccessContext, accesses
 from tir.ir import Allocate, Axis, Block, Buffer, Const, Expr, For, Let, Node, Stmt, Store, Var
 from tir.traverse import children, loads, substitute, variables, walk_stmts
 
@@ -60,7 +60,7 @@ class Unit:
         """The accesses, different ones only, by the name of their buffer."""
         if self._accesses is None:
             found: list[Access] = []
-            for n, around in (x for part in self.parts for x in accesses(part, Around(bound=(self.env,)))):
+            for n, around in (x for part in self.parts for x in accesses(part, AccessContext(bound=(self.env,)))):
                 indices = tuple([around.closed(i) for i in n.indices])
                 conditions = tuple([around.closed(b.predicate) for b in around.blocks])
                 found.append(Access(n.buffer, indices, isinstance(n, Store), conditions))

@@ -36,7 +36,7 @@ from ..ir import (
     Unary,
     Var,
 )
-from ..script.printer import PRECEDENCE, last, stmt_text
+from ..script.printer import PRECEDENCE, last_index, stmt_text
 from ..traverse import blocks, fresh, walk
 from .errors import DivisionByZero, InterpreterError, OutOfBounds, Uninitialised
 from .plain import plain_names
@@ -229,7 +229,7 @@ class Generator:
         for it in b.iters:  # every binding is over the loop variables, none sees another iteration variable
             extent, binding = self._expr(it.extent), self._expr(it.binding)
             if self.traps and not self._inside(it.binding, it.extent):
-                domain = f"its domain, 0 .. {last(it.extent)}"
+                domain = f"its domain, 0 .. {last_index(it.extent)}"
                 message = f"`{it.var.name}` of block `{b.name}` is bound to {{value}}, outside {domain}"
                 binding = f"within({binding}, {extent}, {self._site(OutOfBounds, message)})"
             bound.append((it, binding))
@@ -278,7 +278,7 @@ class Generator:
         for dim, (index, extent) in enumerate(zip(indices, declared.shape, strict=True)):
             text = self._expr(index)
             if self.traps and not self._inside(index, extent):
-                message = f"index {{value}} of dimension {dim} of `{buffer.name}` is outside 0 .. {last(extent)}"
+                message = f"index {{value}} of dimension {dim} of `{buffer.name}` is outside 0 .. {last_index(extent)}"
                 text = f"at({text}, {self._expr(extent)}, {self._site(OutOfBounds, message)})"
             texts.append(text)
         return f"{python}[{', '.join(texts) or '()'}]", declared

@@ -17,7 +17,7 @@ from . import namespace
 from .error import ScriptError
 from .source import Source
 from .values import Data, Handle, Pointer, Scope, Thread
-from .views import Reshaped, Window
+from .views import Reshaped, Subview
 
 NUMBER = (bool, int, float)
 
@@ -100,7 +100,7 @@ class Context(ABC):
             return value
         hint = None
         match value:
-            case Buffer() | Reshaped() | Window():
+            case Buffer() | Reshaped() | Subview():
                 rank = len(value.shape)
                 what = f"a buffer of {rank} dimension{'s' * (rank != 1)}"
                 hint = f"index it: {self.text(node)}[{', '.join('ijklmnopq'[:rank]) if rank else '()'}]"

@@ -18,8 +18,8 @@ from . import namespace
 from .expressions import Expressions
 from .names import Names
 from .source import Source
-from .values import Data, Handle, Pointer, Scope, Thread, plain
-from .views import Reshaped, Window, size, strides
+from .values import Data, Handle, Pointer, Scope, Thread, is_python_value
+from .views import Reshaped, Subview, element_count, strides
 
 Wrapper = Callable[[Stmt], Stmt]  # a statement around all that follow it
 
@@ -122,12 +122,12 @@ class Declarations(Expressions):
     def var(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         """`n = T.var("int32")`."""
         arguments = self.arguments(form, node)
-        self.size(target, self.string(arguments["dtype"]) if "dtype" in arguments else "int32", node)
+        self.declare_size(target, self.string(arguments["dtype"]) if "dtype" in arguments else "int32", node)
 
     def env_thread(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         self.bind(self.identifier(target), Thread(self.string(self.arguments(form, node)["thread_tag"])))
 
-    def size(self, target: ast.expr, dtype: str, node: ast.AST) -> None:
+    def declare_size(self, target: ast.expr, dtype: str, node: ast.AST) -> None:
         """A symbolic size: a parameter after all the others."""
         name = self.identifier(target)
         if dtype not in dtypes.TABLE or not dtypes.is_int(dtype):
@@ -146,7 +146,7 @@ class Declarations(Expressions):
     def let(self, name: str, value: Any, node: ast.AST, dtype: str | None = None) -> Wrapper | None:
         """Bind a name for the statements that follow; what Python knows is put in where the name stands."""
         if dtype is None and not isinstance(value, Expr):
-            if not plain(value) and not isinstance(value, (Buffer, Reshaped, Window)):
+            if not is_python_value(value) and not isinstance(value, (Buffer, Reshaped, Subview)):
                 self.checked(value, node)
             self.bind(name, value)
             return None
@@ -217,7 +217,7 @@ class Declarations(Expressions):
         """A dimension in quotation marks, so that Python need not know its names: one that is new becomes a size."""
         inner = self.annotation(node)
         if isinstance(inner, ast.Name) and self.scope.find(inner.id) is None and inner.id not in self.captured:
-            self.size(inner, "int32", node)
+            self.declare_size(inner, "int32", node)
         return self.index(inner)
 
     def declaration(self, form: Any, node: ast.Call) -> tuple[tuple[Expr, ...], str, str, dict[str, ast.expr]]:
@@ -268,7 +268,7 @@ class Declarations(Expressions):
         scope: str,
         arguments: dict[str, ast.expr],
         node: ast.Call,
-    ) -> Window:
+    ) -> Subview:
         """A part of a buffer under a name of its own: dimensions of extent 1 may be left out."""
         if dtype != region.buffer.dtype:
             raise self.error(
@@ -279,7 +279,7 @@ class Declarations(Expressions):
         extents = [r.extent for r in region.ranges]
         starts = tuple(r.min for r in region.ranges)
         if shape is None:
-            return Window(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
+            return Subview(region.buffer, tuple(extents), starts, tuple(range(len(extents))))
         dims: list[int] = []
         for d, extent in enumerate(extents):  # each of the shape takes the next dimension that is as long
             if len(dims) < len(shape) and equal(extent, shape[len(dims)], self.ranges):
@@ -289,7 +289,7 @@ class Declarations(Expressions):
             raise self.error(
                 f"a region of extents {given} is not of shape {wanted}", node, "only dimensions of extent 1 may be left out"
             )
-        return Window(region.buffer, shape, starts, tuple(dims))
+        return Subview(region.buffer, shape, starts, tuple(dims))
 
     def alloc_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> None:
         shape, dtype, scope, arguments = self.declaration(form, node)
@@ -308,7 +308,7 @@ class Declarations(Expressions):
             raise self.error("memory is allocated always, not under a condition", arguments["condition"])
         pointer = Pointer(self.names.buffer(name), extents, dtype, scope, self.names.one_shape(name))
         self.bind(name, pointer)
-        return lambda rest: Allocate(pointer.seen_as(extents, size(extents)), rest)
+        return lambda rest: Allocate(pointer.viewed_as(extents, element_count(extents)), rest)
 
     def declare_buffer(self, target: ast.expr, node: ast.Call, form: Any) -> Wrapper | None:
         """A view of memory, or without `data` a buffer for the statements that follow."""
@@ -331,7 +331,7 @@ class Declarations(Expressions):
             case Pointer():
                 if "scope" in arguments and scope != memory.scope:
                     raise self.error(f"`{memory.name}` is in {memory.scope}, not {scope}", arguments["scope"])
-                base = memory.seen_as(shape, size(memory.extents))
+                base = memory.viewed_as(shape, element_count(memory.extents))
             case Handle():
                 if memory.buffer is None:
                     memory.buffer = Buffer(self.names.buffer(name), shape, dtype, scope)
@@ -345,7 +345,7 @@ class Declarations(Expressions):
                     "A.data of a buffer, or what T.allocate made",
                 )
         self.same_dtype(dtype, base.dtype, base.name, node)
-        room, needed = size(base.shape), simplify(binary("+", size(shape), offset))
+        room, needed = element_count(base.shape), simplify(binary("+", element_count(shape), offset))
         if isinstance(room, Const) and isinstance(needed, Const) and needed.value > room.value:
             raise self.error(f"a view up to element {needed.value} of `{base.name}`, which has {room.value}", node)
         self.bind(name, base if shape == base.shape and offset == Const(0) else Reshaped(base, shape, offset))

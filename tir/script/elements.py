@@ -11,7 +11,7 @@ from ..ir import Buffer, Const, Expr, Load, Range, Region, binary
 from . import namespace
 from .context import Context
 from .values import Handle, Pointer
-from .views import Reshaped, View, Window, size
+from .views import Reshaped, Subview, View, element_count
 
 
 class Elements(Context):
@@ -19,7 +19,7 @@ class Elements(Context):
 
     def subscript(self, node: ast.Subscript) -> Any:
         base = self.array(node.value)
-        if isinstance(base, (Buffer, Reshaped, Window)):
+        if isinstance(base, (Buffer, Reshaped, Subview)):
             nodes = self.index_nodes(node)
             if any(isinstance(n, ast.Slice) for n in nodes):
                 return self.region(base, nodes, node)
@@ -48,7 +48,7 @@ class Elements(Context):
     def array(self, node: ast.expr) -> Any:
         """A value to be indexed: memory directly as a buffer."""
         value = self.value(node)
-        return value.seen_as(value.extents, size(value.extents)) if isinstance(value, Pointer) else value
+        return value.viewed_as(value.extents, element_count(value.extents)) if isinstance(value, Pointer) else value
 
     def element(self, base: Buffer | View, node: ast.Subscript) -> tuple[Buffer, tuple[Expr, ...]]:
         """The buffer and the indices that a subscript means."""
@@ -87,13 +87,13 @@ class Elements(Context):
             else:
                 at = self.index(n)
                 ranges.append(Range(at, Const(1, at.dtype)))
-        if isinstance(base, Window):
+        if isinstance(base, Subview):
             starts = base.indices([r.min for r in ranges], self.ranges, self.lets)
             extents: list[Expr] = [Const(1)] * len(starts)
             for d, r in zip(base.dims, ranges, strict=True):
                 extents[d] = r.extent
             ranges = [Range(s, e) for s, e in zip(starts, extents, strict=True)]
-        return Region(base.buffer if isinstance(base, (Reshaped, Window)) else base, tuple(ranges))
+        return Region(base.buffer if isinstance(base, (Reshaped, Subview)) else base, tuple(ranges))
 
     def as_region(self, value: Any) -> Any:
         """An element or a whole buffer as a region; any other value as it is."""

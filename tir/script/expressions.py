@@ -22,8 +22,8 @@ from .context import NUMBER
 from .elements import Elements
 from .operators import Operators
 from .source import syntax
-from .values import Data, Scope, plain
-from .views import Reshaped, Window
+from .values import Data, Scope, is_python_value
+from .views import Reshaped, Subview
 
 # What a script's modules stand for, by their names: `tir.script.tir` is the namespace and `prim_func`, which needs the parser.
 _NAMESPACES = {namespace.__name__: namespace, f"{__package__}.tir": namespace, namespace_ir.__name__: namespace_ir}
@@ -145,15 +145,15 @@ class Expressions(Operators, Elements):
         match base, name:
             case (Buffer(), "data"):
                 return Data(base)
-            case (Buffer() | Reshaped() | Window(), "shape"):
+            case (Buffer() | Reshaped() | Subview(), "shape"):
                 return tuple(d.value if isinstance(d, Const) else d for d in base.shape)
             case (Buffer(), "dtype" | "name" | "scope") | (Expr(), "dtype" | "astype"):
                 return getattr(base, name)
-            case (Reshaped() | Window(), "dtype"):
+            case (Reshaped() | Subview(), "dtype"):
                 return base.buffer.dtype
             case (namespace.axis, _):
                 return self.member(namespace.axis, name, node)
-            case (Buffer() | Reshaped() | Window(), _):
+            case (Buffer() | Reshaped() | Subview(), _):
                 raise self.error(
                     f"a buffer has no `{name}`", node, did_you_mean(name, ("data", "shape", "dtype")) or "index it: A[i, j]"
                 )
@@ -190,7 +190,7 @@ class Expressions(Operators, Elements):
             raise self.error("** does not belong into a call here", node)
         if getattr(called, "__module__", None) in _OUR_MODULES or isinstance(called, namespace.Type):
             for a, n in zip(args, node.args, strict=False):
-                if not isinstance(a, Expr) and not plain(a):
+                if not isinstance(a, Expr) and not is_python_value(a):
                     self.checked(a, n)
             return self.guard(called, node, *args, **keywords)
         if any(called is getattr(builtins, name) for name in BUILTINS):

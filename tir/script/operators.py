@@ -11,7 +11,7 @@ from ..ir import Const, Expr, Unary, binary
 from . import namespace
 from .context import Context
 from .source import syntax
-from .values import plain
+from .values import is_python_value
 
 _BINARY: dict[type[ast.operator], tuple[str, Any]] = {
     ast.Add: ("+", operator.add),
@@ -61,7 +61,7 @@ class Operators(Context):
     def operate(self, a: Any, b: Any, node: ast.BinOp) -> Any:
         """A binary operator: on numbers alone Python's, else a node."""
         op, python = _BINARY[type(node.op)]
-        if plain(a) and plain(b):
+        if is_python_value(a) and is_python_value(b):
             return self.guard(python, node, a, b)
         a, b = self.checked(a, node.left), self.checked(b, node.right)
         match op:
@@ -78,7 +78,7 @@ class Operators(Context):
                 return result
 
     def unary(self, op: ast.unaryop, value: Any, node: ast.UnaryOp) -> Any:
-        if plain(value):
+        if is_python_value(value):
             return self.guard(_UNARY[type(op)], node, value)
         value = self.checked(value, node.operand)
         match op:
@@ -121,7 +121,7 @@ class Operators(Context):
             known = not isinstance(left, Expr) and not isinstance(right, Expr)
             if not sign and not known:
                 raise self.error(f"`{syntax(op)}` does not compare expressions", node)
-            if not sign or (known and plain(left) and plain(right)):
+            if not sign or (known and is_python_value(left) and is_python_value(right)):
                 part: Any = self.guard(python, node, left, right)
             else:
                 left, right = self.checked(left, left_node), self.checked(right, right_node)

@@ -89,7 +89,7 @@ def _expr(e: Expr, outer: int) -> str:
             return e.text(lambda x: _expr(x, 0))  # type: ignore[attr-defined]  # the nodes of te say themselves
 
 
-def last(extent: Expr) -> str:
+def last_index(extent: Expr) -> str:
     """The last index below an extent, as source text."""
     return str(extent.value - 1) if isinstance(extent, Const) else f"{extent} - 1"
 
@@ -248,7 +248,8 @@ def _mapping(annotations) -> str:
     return "{" + ", ".join(f"{_string(str(k))}: {_value(v)}" for k, v in annotations) + "}"
 
 
-def _plain(loop: For) -> bool:
+def _fits_grid(loop: For) -> bool:
+    """Whether `T.grid` can express a loop: a serial one without annotations."""
     return loop.kind is Kind.SERIAL and not loop.annotations and loop.var.dtype == loop.extent.dtype
 
 
@@ -296,11 +297,12 @@ def _closed(out: Printed, s: Stmt, depth: int) -> None:
 
 
 def _loops(out: Printed, loop: For, depth: int) -> None:
-    """A loop; directly nested plain ones share one `T.grid` line."""
+    """A loop; perfectly nested serial loops without annotations share one `T.grid` line."""
     grid, inner = [loop], loop.body
-    while _plain(grid[-1]) and isinstance(inner, For) and _plain(inner) and not variables(inner.extent) & {g.name for g in grid}:
-        grid.append(inner)
-        inner = inner.body
+    if _fits_grid(loop):
+        while isinstance(inner, For) and _fits_grid(inner) and not variables(inner.extent) & {g.name for g in grid}:
+            grid.append(inner)
+            inner = inner.body
     out.extents |= {g.name: g.extent for g in grid}
     if len(grid) > 1:
         start = 4 * depth + len("for ")

@@ -14,8 +14,8 @@ from .declarations import Frame, Wrapper
 from .error import ScriptError
 from .loops import Loops
 from .names import BUFFERS, Names
-from .values import Handle, plain
-from .views import Reshaped, Window
+from .values import Handle, is_python_value
+from .views import Reshaped, Subview
 
 AXES = ("spatial", "reduce", "opaque", "scan", "remap")
 
@@ -150,7 +150,7 @@ class Function(Loops, Blocks):
                 return self.with_(node, node.items)
             case ast.If(test=test, body=body, orelse=orelse):
                 condition = self.value(test)
-                if not isinstance(condition, Expr) and plain(condition):  # known to Python
+                if not isinstance(condition, Expr) and is_python_value(condition):  # known to Python
                     chosen = body if condition else orelse
                     return self.inside(chosen) if chosen else None
                 condition, then = self.condition(condition, test), self.inside(body) or NOTHING
@@ -224,7 +224,7 @@ class Function(Loops, Blocks):
         if isinstance(value, ast.Call) and isinstance(form, namespace.Form) and form.name in _DECLARATIONS:
             return _DECLARATIONS[form.name](self, target, value, form)
         if isinstance(value, ast.Call) and isinstance(form, namespace.Type) and not value.args and not value.keywords:
-            self.size(target, form.name, value)
+            self.declare_size(target, form.name, value)
             return None
         found = self.value(value)
         if isinstance(target, ast.Name):
@@ -249,7 +249,7 @@ class Function(Loops, Blocks):
 
     def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
         base = self.array(target.value)
-        if not isinstance(base, (Buffer, Reshaped, Window)):
+        if not isinstance(base, (Buffer, Reshaped, Subview)):
             raise self.error(f"`{self.text(target.value)}` is no buffer", target.value)
         for n in self.index_nodes(target):
             if isinstance(n, ast.Slice):

@@ -10,7 +10,7 @@ from typing import Any
 from ..ir import Buffer, Expr, Region
 from ..traverse import variables
 from . import namespace
-from .views import Reshaped, Window
+from .views import Reshaped, Subview
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Pointer:
     reshape: bool  # all views are of one shape
     buffer: Buffer | None = None
 
-    def seen_as(self, shape: tuple[Expr, ...], flat: Expr) -> Buffer:
+    def viewed_as(self, shape: tuple[Expr, ...], flat: Expr) -> Buffer:
         """The buffer behind this memory, first seen with `shape`; it has `flat` elements."""
         if self.buffer is None:
             known = {n for extent in self.extents for n in variables(extent)}
@@ -84,11 +84,11 @@ class Scope:
 
 
 # Values with a meaning in the dialect, not to be computed with by Python.
-_OURS = (
-    Expr, Buffer, Reshaped, Window, Region, Handle, Pointer, Data, Thread, namespace.Form, namespace.Type, ModuleType,
+_DIALECT_VALUES = (
+    Expr, Buffer, Reshaped, Subview, Region, Handle, Pointer, Data, Thread, namespace.Form, namespace.Type, ModuleType,
 )  # fmt: skip
 
 
-def plain(value: Any) -> bool:
+def is_python_value(value: Any) -> bool:
     """Whether a value is Python's own, to be computed with now."""
-    return not isinstance(value, _OURS) and value is not namespace.axis
+    return not isinstance(value, _DIALECT_VALUES) and value is not namespace.axis

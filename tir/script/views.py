@@ -46,7 +46,7 @@ class Reshaped:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Subview:
     """A box of `buffer` that starts at `starts`, seen with the dimensions in `dims`; the others are of extent 1."""
 
     buffer: Buffer
@@ -64,7 +64,7 @@ class Window:
         return tuple(result)
 
 
-View = Reshaped | Window
+View = Reshaped | Subview
 
 
 def strides(shape: Sequence[Expr]) -> list[Expr]:
@@ -77,7 +77,7 @@ def strides(shape: Sequence[Expr]) -> list[Expr]:
     return result[::-1]
 
 
-def size(shape: Sequence[Expr]) -> Expr:
+def element_count(shape: Sequence[Expr]) -> Expr:
     """The number of elements."""
     total: Expr = Const(1)
     for extent in shape:

@@ -21,7 +21,7 @@ from .axes import check_axes
 from .bounds import check_bounds
 from .initialised import check_initialised
 from .names import check_names
-from .order import check_races
+from .races import check_races
 from .report import Finding, Report, VerifyError
 from .scopes import Scopes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from .. import dtypes
-from ..analysis.around import Around, elements
+from ..analysis.context import AccessContext, accesses_and_blocks
 from ..arith.bounds import bounds, extent_range
 from ..arith.enumeration import Points, enumerate_points
 from ..arith.intervals import Interval
@@ -36,7 +36,7 @@ from ..traverse import N, substatements, substitute, walk
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessSite:
     """A load or store: its indices over the variables free around the statement and the loops inside it, under `conditions`."""
 
     stmt: Stmt | None
@@ -48,10 +48,10 @@ class Access:
     guarded: bool = False  # executed only under some condition
 
 
-def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
+def accesses_in(root: Stmt, *conditions: Expr) -> list[AccessSite]:
     """The accesses of a statement to buffers that are not allocated inside it, in the order in which they happen."""
     return [
-        Access(
+        AccessSite(
             n if isinstance(n, Store) else place.stmt,
             n.buffer,
             tuple(place.closed(i) for i in n.indices),
@@ -60,13 +60,13 @@ def accesses_in(root: Stmt, *conditions: Expr) -> list[Access]:
             place.conditions,
             place.guarded,
         )
-        for n, place in elements(root, Place(conditions=conditions))
+        for n, place in accesses_and_blocks(root, ProgramPoint(conditions=conditions))
         if not isinstance(n, Block) and n.buffer.name not in place.private
     ]
 
 
 @dataclass(frozen=True)
-class Place(Around):
+class ProgramPoint(AccessContext):
     """What is known at a place of a program: `conditions` are all under which it is reached, over loop variables."""
 
     stmt: Stmt | None = None  # that an expression here is a part of
@@ -146,9 +146,9 @@ def below(a: Expr, b: Expr) -> Expr:
     return Binary("<", Cast("int64", a), Cast("int64", b))
 
 
-def grouped(accesses: Iterable[Access]) -> dict[str, list[Access]]:
+def grouped(accesses: Iterable[AccessSite]) -> dict[str, list[AccessSite]]:
     """The accesses by the names of their buffers."""
-    groups: dict[str, list[Access]] = {}
+    groups: dict[str, list[AccessSite]] = {}
     for a in accesses:
         groups.setdefault(a.buffer.name, []).append(a)
     return groups
@@ -158,7 +158,7 @@ Extents = dict[str, int | None]  # by variable: how many values it has, None whe
 
 
 @dataclass(frozen=True)
-class Scope:
+class IterationScope:
     """A loop or a block, and what is known in it."""
 
     stmt: Block | For
@@ -174,7 +174,7 @@ class Scope:
         return enumerate_points(extents, set(extents), self.conditions)
 
 
-def scopes(func: PrimFunc) -> Iterator[Scope]:
+def iteration_scopes(func: PrimFunc) -> Iterator[IterationScope]:
     """The loops and blocks, outer before inner."""
 
     def visit(s: Stmt, ranges: dict[str, Interval], outer: Extents, loops: tuple[For, ...], conditions: tuple[Expr, ...]):
@@ -189,7 +189,7 @@ def scopes(func: PrimFunc) -> Iterator[Scope]:
                 ranges = {**ranges, **{name: extent_range(extent, ranges) for name, extent in bound}}
                 own = constant_extents(bound)
                 inside = conditions if isinstance(s, For) else (*conditions, *conjuncts(s.predicate))
-                yield Scope(s, ranges, outer, own, loops, inside)
+                yield IterationScope(s, ranges, outer, own, loops, inside)
                 outer = {**outer, **own}
                 loops, conditions = ((*loops, s), conditions) if isinstance(s, For) else ((), ())
         for child in substatements(s):

@@ -14,21 +14,21 @@ from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Axis, Block, Const, PrimFunc, Store, Var, conjuncts
 from ..traverse import substitute, variables, walk
-from .accesses import Access, Scope, accesses_in, first_iteration, scopes
-from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
+from .accesses import AccessSite, IterationScope, accesses_in, first_iteration, iteration_scopes
+from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
 
 def check_axes(func: PrimFunc) -> Iterator[Finding]:
     """Iterations of a block that differ in a spatial axis touch nothing that one of them writes; reductions update, count each of
     their iterations once, and begin with their init."""
-    blocks = [(s.stmt, s) for s in scopes(func) if isinstance(s.stmt, Block)]
+    blocks = [(s.stmt, s) for s in iteration_scopes(func) if isinstance(s.stmt, Block)]
     for findings in (_block_axes, _repeated, _started):
         for block, scope in blocks:
             yield from findings(block, scope)
 
 
-def _block_axes(b: Block, scope: Scope) -> Iterator[Finding]:
+def _block_axes(b: Block, scope: IterationScope) -> Iterator[Finding]:
     own = scope.own
     spatial = [it.var.name for it in b.iters if it.axis is Axis.SPATIAL and own[it.var.name] != 1]
     private = {a.name for a in b.allocs}
@@ -37,7 +37,7 @@ def _block_axes(b: Block, scope: Scope) -> Iterator[Finding]:
     accesses = ([] if b.init is None else accesses_in(b.init, *first_iteration(b), *runs)) + accesses_in(b.body, *runs)
     for name, group in by_buffer(a for a in accesses if a.buffer.name not in private).items():
         group = distinct_accesses(group)
-        if spatial and not touches_own(group, set(spatial), scope):
+        if spatial and not provably_disjoint(group, set(spatial), scope):
             others = tuple((n, Const(e)) for n, e in own.items() if n not in spatial and e is not None)
             inner = [replace(a, loops=(*others, *a.loops)) for a in group]
             match first_conflict(inner, {n: own[n] for n in spatial}, scope.outer) if None not in own.values() else None:
@@ -50,7 +50,7 @@ def _block_axes(b: Block, scope: Scope) -> Iterator[Finding]:
         yield from _reduction(b, group, scope)
 
 
-def _reduction(b: Block, group: Sequence[Access], scope: Scope) -> Iterator[Finding]:
+def _reduction(b: Block, group: Sequence[AccessSite], scope: IterationScope) -> Iterator[Finding]:
     """A store that several reduction iterations make to one element must combine with what is there."""
     reduce = {it.var.name for it in b.iters if it.axis is Axis.REDUCE and it.extent != Const(1, it.extent.dtype)}
     if not reduce:
@@ -84,7 +84,7 @@ def _restarts(b: Block, values: Sequence[np.ndarray], around: Sequence[np.ndarra
     return count
 
 
-def _repeated(b: Block, scope: Scope) -> Iterator[Finding]:
+def _repeated(b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Where a block counts an iteration of its reduction twice, or may do so."""
     reduced = set().union(*(variables(it.binding) for it in b.iters if it.axis is Axis.REDUCE))
     start = next((n for n, loop in enumerate(scope.loops) if loop.name in reduced), len(scope.loops))
@@ -105,7 +105,7 @@ def _repeated(b: Block, scope: Scope) -> Iterator[Finding]:
         )
 
 
-def _counted_twice(b: Block, scope: Scope, start: int) -> Finding | bool | None:
+def _counted_twice(b: Block, scope: IterationScope, start: int) -> Finding | bool | None:
     """By enumeration, an iteration that the loops from number `start` on count twice; False if there is none, None if unknown."""
     points, names = scope.points(), [loop.name for loop in scope.loops]
     values = points.evaluate(it.binding for it in b.iters) if points else None
@@ -128,7 +128,7 @@ def _counted_twice(b: Block, scope: Scope, start: int) -> Finding | bool | None:
     return Finding("error", f"block `{b.name}` counts an iteration of its reduction twice: {what}, {at}", b)
 
 
-def _started(b: Block, scope: Scope) -> Iterator[Finding]:
+def _started(b: Block, scope: IterationScope) -> Iterator[Finding]:
     """Where the reduction of a block begins without its init."""
     if b.init is None:
         return

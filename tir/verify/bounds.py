@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..analysis.around import elements
+from ..analysis.context import accesses_and_blocks
 from ..arith.enumeration import enumerate_points
 from ..arith.prove import prove
 from ..arith.simplify import simplify
 from ..ir import Binary, Block, Const, Expr, PrimFunc, Stmt
-from ..script.printer import last
+from ..script.printer import last_index
 from ..traverse import variables
-from .accesses import Place, below, constant_extents, size_ranges
+from .accesses import ProgramPoint, below, constant_extents, size_ranges
 from .report import Finding
 
 
 def check_bounds(func: PrimFunc) -> Iterator[Finding]:
     """Bindings stay within their domains, and indices within their buffers."""
-    for n, place in elements(func.body, Place(known=size_ranges(func))):
+    for n, place in accesses_and_blocks(func.body, ProgramPoint(known=size_ranges(func))):
         stmt = n if isinstance(n, Stmt) else place.stmt
         if isinstance(n, Block):
             for it in n.iters:
@@ -28,10 +28,10 @@ def check_bounds(func: PrimFunc) -> Iterator[Finding]:
         else:
             for dim, (index, extent) in enumerate(zip(n.indices, n.buffer.shape, strict=True)):
                 what = f"index `{index}` of dimension {dim} of `{n.buffer.name}`"
-                yield from _within(index, extent, what, f"0 .. {last(extent)}", stmt, place)
+                yield from _within(index, extent, what, f"0 .. {last_index(extent)}", stmt, place)
 
 
-def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: Place) -> Iterator[Finding]:
+def _within(index: Expr, extent: Expr, what: str, domain: str, stmt: Stmt | None, place: ProgramPoint) -> Iterator[Finding]:
     """Where an index may be outside 0 .. extent - 1."""
     # Over the loops: what the loops around reach may be less than the domains of the axes.
     loops = [(x.var, simplify(place.closed(x.extent))) for x in place.loops]

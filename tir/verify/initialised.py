@@ -1,6 +1,8 @@
-"""What is read of a temporary is written somewhere, the first access being no read.
+"""Elements of temporaries that are read are also written, and the first access is no read.
 
-That it is written before, in every iteration, is not shown: the interpreter, where temporaries start as NaN, sees it."""
+That each is written before it is read, in every iteration, is not proved here: the interpreter traps it, since temporaries
+start as NaN.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from ..arith.enumeration import enumerate_points
 from ..ir import Allocate, Block, Buffer, PrimFunc
 from ..traverse import variables, walk_stmts
-from .accesses import Access, accesses_in, constant_extents, grouped
+from .accesses import AccessSite, accesses_in, constant_extents, grouped
 from .ownership import constant_shape, distinct_accesses
 from .report import Finding
 
@@ -26,7 +28,7 @@ def check_initialised(func: PrimFunc) -> Iterator[Finding]:
                 yield from _written_first(buffer, accesses.get(buffer.name, []))
 
 
-def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
+def _written_first(buffer: Buffer, accesses: list[AccessSite]) -> Iterator[Finding]:
     loads, stores = [a for a in accesses if not a.is_store], [a for a in accesses if a.is_store]
     if not loads:
         return
@@ -58,7 +60,7 @@ def _written_first(buffer: Buffer, accesses: list[Access]) -> Iterator[Finding]:
             return
 
 
-def _elements(a: Access) -> tuple[tuple[np.ndarray, ...], bool] | None:
+def _elements(a: AccessSite) -> tuple[tuple[np.ndarray, ...], bool] | None:
     """The elements that an access touches, as index arrays, and whether it surely does; None if they are too many or unknown."""
     needed = set().union(*(variables(i) for i in a.indices), set())
     points = enumerate_points(constant_extents(a.loops), needed, a.conditions)

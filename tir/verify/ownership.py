@@ -15,13 +15,13 @@ from ..arith.polynomial import Polynomial, add, constant, names_in, polynomial, 
 from ..arith.simplify import simplify
 from ..ir import Buffer, Const, Var
 from ..traverse import variables
-from .accesses import Access, Extents, Scope, constant_extents, grouped
+from .accesses import AccessSite, Extents, IterationScope, constant_extents, grouped
 
 _REST = "<rest>"  # the part of an index that belongs to no axis under question; not an identifier, so it names no variable
 
 
-def touches_own(accesses: Sequence[Access], owners: set[str], scope: Scope) -> bool:
-    """Whether iterations that differ in `owners` provably touch different elements, in one iteration of what is around."""
+def provably_disjoint(accesses: Sequence[AccessSite], owners: set[str], scope: IterationScope) -> bool:
+    """Whether iterations that differ in `owners` provably touch different elements, within one iteration of the outer loops."""
     ranges, fixed = dict(scope.ranges), set(scope.outer)
     indices = []
     for a in accesses:
@@ -60,7 +60,7 @@ class Conflict:
     element: str
     first: str
     second: str
-    access: Access
+    access: AccessSite
 
     def __str__(self) -> str:
         verb = "writes" if self.access.is_store else "reads"
@@ -69,11 +69,11 @@ class Conflict:
 
 @dataclass(frozen=True)
 class _Disjoint:
-    """All iterations were tried, and none touches what another writes."""
+    """All iterations were tried, and none touches an element that another one writes."""
 
 
-def first_conflict(accesses: Sequence[Access], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
-    """What trying the iterations shows, each of the `outer` ones by itself; None if that is nothing certain."""
+def first_conflict(accesses: Sequence[AccessSite], owners: Extents, outer: Extents) -> Conflict | _Disjoint | None:
+    """The result of trying the iterations, for each iteration of the `outer` loops separately; None if it is not certain."""
     shape = [d or 0 for d in constant_shape(accesses[0].buffer)]
     if 0 in shape:
         return None
@@ -123,12 +123,12 @@ def constant_shape(b: Buffer) -> list[int | None]:
     return [d.value if isinstance(d, Const) else None for d in b.shape]  # type: ignore[misc]
 
 
-def by_buffer(accesses: Iterable[Access]) -> dict[str, list[Access]]:
+def by_buffer(accesses: Iterable[AccessSite]) -> dict[str, list[AccessSite]]:
     """The accesses of each buffer that one of them writes."""
     return {name: group for name, group in grouped(accesses).items() if any(a.is_store for a in group)}
 
 
-def distinct_accesses(accesses: Sequence[Access]) -> list[Access]:
-    """Without those that touch the same elements in the same iterations in the same way."""
+def distinct_accesses(accesses: Sequence[AccessSite]) -> list[AccessSite]:
+    """The accesses without duplicates: those of one kind to the same elements in the same iterations."""
     kept = {(a.indices, a.is_store, a.loops, a.conditions): a for a in reversed(accesses)}
     return list(reversed(kept.values()))

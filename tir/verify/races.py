@@ -1,35 +1,35 @@
-"""Order: loops that run in any order may."""
+"""Data races: the iterations of a loop that runs in any order must be independent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..analysis.around import Around, elements
-from ..analysis.written import self_contained
+from ..analysis.context import AccessContext, accesses_and_blocks
+from ..analysis.write_before_read import writes_before_reads
 from ..ir import Axis, Block, Buffer, For, Kind, PrimFunc
 from ..memory import PER_THREAD, SHARED
 from ..traverse import stores, variables
-from .accesses import Scope, accesses_in, grouped, scopes
-from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, touches_own
+from .accesses import IterationScope, accesses_in, grouped, iteration_scopes
+from .ownership import Conflict, by_buffer, distinct_accesses, first_conflict, provably_disjoint
 from .report import Finding
 
 _ANY_ORDER = (Kind.PARALLEL, Kind.VECTORIZED, Kind.THREAD)
 
 
 def check_races(func: PrimFunc) -> Iterator[Finding]:
-    """Iterations of a parallel, vectorised or thread loop do not touch what another one writes."""
+    """Iterations of a parallel, vectorised or thread loop do not touch an element that another one writes."""
     temporary = {b.name for b in func.allocs}
     uses = {name: len(group) for name, group in grouped(accesses_in(func.body)).items() if name in temporary}
-    for scope in scopes(func):
+    for scope in iteration_scopes(func):
         if isinstance(scope.stmt, For) and scope.stmt.kind in _ANY_ORDER and scope.own[scope.stmt.name] != 1:
             yield from _races(scope.stmt, scope, uses)
 
 
-def _races(s: For, scope: Scope, uses: Mapping[str, int]) -> Iterator[Finding]:
-    """Where iterations of a loop touch what others write. Each may have its own of a temporary that is used in the loop alone:
-    `uses` counts the accesses to each."""
+def _races(s: For, scope: IterationScope, uses: Mapping[str, int]) -> Iterator[Finding]:
+    """Where iterations of a loop touch elements that others write. A temporary that only this loop uses may be private to each
+    iteration: `uses` counts the accesses to each temporary in the whole function."""
     how = {Kind.PARALLEL: "parallel", Kind.VECTORIZED: "vectorized", Kind.THREAD: f"bound to {s.thread}"}[s.kind]
-    combined: set[str] = set()  # the threads combine what each of them has; `bind` says when
+    combined: set[str] = set()  # buffers of a reduction over threads, whose partial results are combined; see `bind`
     reduces = _reduces_over(s)
     if reduces is not None:
         block, axis = reduces
@@ -40,10 +40,10 @@ def _races(s: For, scope: Scope, uses: Mapping[str, int]) -> Iterator[Finding]:
     for name, group in by_buffer(accesses_in(s.body)).items():
         used_here_alone = len(group) == uses.get(name)
         group = distinct_accesses(group)
-        if name in combined or _apart_by_scope(s, group[0].buffer) or touches_own(group, {s.name}, scope):
+        if name in combined or _apart_by_scope(s, group[0].buffer) or provably_disjoint(group, {s.name}, scope):
             continue
         if used_here_alone:
-            if not self_contained(s.body, group[0].buffer, scope.ranges):
+            if not writes_before_reads(s.body, group[0].buffer, scope.ranges):
                 text = f"loop `{s.name}` is {how}; cannot prove that each iteration writes what it reads of `{name}`"
                 yield Finding("unproved", text, s)
             continue
@@ -56,14 +56,14 @@ def _races(s: For, scope: Scope, uses: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def _apart_by_scope(loop: For, buffer: Buffer) -> bool:
-    """Whether GPU threads have a buffer each, or share it in a block and take care of its order themselves."""
+    """Whether each GPU thread has a buffer of its own, or the threads of a block share it and synchronise."""
     shared = buffer.scope in SHARED and not loop.thread.startswith("blockIdx")
     return loop.kind is Kind.THREAD and (buffer.scope in PER_THREAD or shared)
 
 
 def _reduces_over(loop: For) -> tuple[Block, str] | None:
     """A block below that binds a reduce axis to the loop, and that axis."""
-    for block, around in elements(loop.body, Around()):
+    for block, around in accesses_and_blocks(loop.body, AccessContext()):
         if isinstance(block, Block):
             for it in block.iters:
                 if it.axis is Axis.REDUCE and loop.name in variables(around.closed(it.binding)):

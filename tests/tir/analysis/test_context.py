@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tir.analysis.around import accesses
+from tir.analysis.context import accesses
 from tir.ir import Load, Store
 from tir.script import parse
 

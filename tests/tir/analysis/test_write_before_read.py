@@ -2,7 +2,7 @@
 
 import pytest
 
-from tir.analysis.written import self_contained
+from tir.analysis.write_before_read import writes_before_reads
 from tir.ir import Buffer, Const, For, If, Select, Store, Var, seq
 from tir.script import parse
 from tir.traverse import loops
@@ -41,7 +41,7 @@ def read(extent: int = 13, at=k):
     ],
 )
 def test_statements(body, expected):
-    assert self_contained(body, T, RANGES) is expected
+    assert writes_before_reads(body, T, RANGES) is expected
 
 
 def in_blocks(where: str = "", extent: int = 13):
@@ -70,12 +70,12 @@ def main(A: T.Buffer((7, 13), "float32"), B: T.Buffer((7, 13), "float32")):
 
 def test_blocks():
     body, row = in_blocks()
-    assert self_contained(body, row, RANGES)
+    assert writes_before_reads(body, row, RANGES)
     body, row = in_blocks(extent=12)
-    assert not self_contained(body, row, RANGES)
+    assert not writes_before_reads(body, row, RANGES)
     body, row = in_blocks("T.where(j < 12)")
-    assert not self_contained(body, row, RANGES)
+    assert not writes_before_reads(body, row, RANGES)
     body, row = in_blocks("T.where(j < 13)")
-    assert self_contained(body, row, RANGES)
+    assert writes_before_reads(body, row, RANGES)
     body, row = in_blocks("T.where(i + j >= 3)")
-    assert not self_contained(body, row, RANGES)
+    assert not writes_before_reads(body, row, RANGES)

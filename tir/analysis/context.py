@@ -1,4 +1,4 @@
-"""Accesses to buffers, with what stands around them."""
+"""Accesses to buffers, each with its context: the loops, blocks, lets and conditions around it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..arith.intervals import Interval, Ranges
 from ..ir import Allocate, Block, Buffer, Const, Expr, For, If, Let, Load, Node, Select, Stmt, Store, Var, conjuncts
 from ..traverse import N, children, substitute, walk
 
-A = TypeVar("A", bound="Around")
+A = TypeVar("A", bound="AccessContext")
 
 
 @dataclass(frozen=True)
-class Around:
-    """What stands around an access, outermost first: loops; variables bound; blocks; conditions under which alone it happens,
-    those of statements and those of lazy selects (`selected`); conditions of which it is in the other branch; and the store whose
-    value or place it is a part of. `bound` says what the variables of lets and blocks are, over those bound before."""
+class AccessContext:
+    """What encloses an access, outermost first: loops, lets and blocks; the conditions that must hold for it to happen, those of
+    statements and those of lazy selects (`selected`); the conditions that must not hold (`otherwise`); the store whose value or
+    index it is a part of. `bound` maps the variables of lets and blocks to their values, over variables bound before."""
 
     loops: tuple[For, ...] = ()
     lets: tuple[Let, ...] = ()
@@ -43,7 +43,7 @@ class Around:
         return found
 
     def inside(self, s: For | Let | Allocate | Block) -> Self:
-        """What stands around the body of a statement that stands here."""
+        """The context of the body of a statement."""
         match s:
             case For():
                 return replace(self, loops=(*self.loops, s))
@@ -55,27 +55,27 @@ class Around:
         return self
 
     def under(self, condition: Expr, *, selected: bool = False) -> Self:
-        """Where a condition holds, of a statement or of a lazy select."""
+        """The context where a condition holds, of a statement or of a lazy select."""
         if selected:
             return replace(self, selected=(*self.selected, *conjuncts(condition)))
         return replace(self, conditions=(*self.conditions, *conjuncts(condition)))
 
     def unless(self, condition: Expr, *, selected: bool = False) -> Self:
-        """Where it does not hold."""
+        """The context where it does not hold."""
         return self if selected else replace(self, otherwise=(*self.otherwise, condition))
 
     def part_of(self, s: Stmt) -> Self:
-        """In an expression of a statement that stands here."""
+        """The context of an expression of a statement."""
         return replace(self, store=s) if isinstance(s, Store) else self
 
     def first(self, block: Block) -> Self:
-        """In the init of a block, given what stands around its body."""
+        """The context of a block's init; this is the one of its body."""
         return self
 
 
-def elements(n: Node, around: A, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, A]]:
-    """The loads, stores and blocks in `n` in the order in which they happen: a store comes after what it stores; a block, with
-    what stands around its body, before that. With `only`, blocks that access none of these buffers are left out."""
+def accesses_and_blocks(n: Node, around: A, only: Collection[str] | None = None) -> Iterator[tuple[Load | Store | Block, A]]:
+    """The loads, stores and blocks in `n` in execution order, each with its context. A store follows the loads of its value; a
+    block comes before its body, with the context of that. With `only`, blocks that access none of these buffers are skipped."""
     here = around.part_of(n) if isinstance(n, Stmt) else around
     parts: list[tuple[Node, A]]
     match n:
@@ -94,7 +94,7 @@ def elements(n: Node, around: A, only: Collection[str] | None = None) -> Iterato
             if only is not None and not any(type(x) is Buffer and x.name in only for x in walk(n)):
                 return
             for e in (*(it.binding for it in n.iters), n.predicate):
-                yield from elements(e, here, only)
+                yield from accesses_and_blocks(e, here, only)
             inside = around.inside(n)
             yield n, inside
             parts = [(body, inside)] if init is None else [(init, inside.first(n)), (body, inside)]
@@ -102,13 +102,13 @@ def elements(n: Node, around: A, only: Collection[str] | None = None) -> Iterato
             parts = [(c, here) for c in children(n) if not isinstance(c, Buffer)]
     for part, inside in parts:
         if type(part) is not Var and type(part) is not Const:
-            yield from elements(part, inside, only)
+            yield from accesses_and_blocks(part, inside, only)
     if isinstance(n, (Load, Store)):
         yield n, around
 
 
-def accesses(n: Node, around: Around = Around()) -> Iterator[tuple[Load | Store, Around]]:
-    """The loads and stores in `n` in the order in which they happen: a store comes after what it stores."""
-    for x, inside in elements(n, around):
+def accesses(n: Node, around: AccessContext = AccessContext()) -> Iterator[tuple[Load | Store, AccessContext]]:
+    """The loads and stores in `n` in execution order, each with its context; a store follows the loads of its value."""
+    for x, inside in accesses_and_blocks(n, around):
         if not isinstance(x, Block):
             yield x, inside

@@ -1,4 +1,5 @@
-"""Whether a statement writes what it reads of a buffer: then each of its runs may have a buffer of its own."""
+"""Whether a statement writes each element of a buffer before it reads it: then every execution may have a buffer of its own
+(privatisation)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from ..ir import (
     seq,
 )
 from ..traverse import children, substitute, walk
-from .around import Around, accesses
+from .context import AccessContext, accesses
 
 
 @dataclass(frozen=True)
@@ -53,35 +54,35 @@ class _Extent:
 _Box = tuple[_Extent, ...]  # one a dimension
 
 
-def self_contained(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
-    """Whether every element that `body` reads of the buffer was surely written before, in the same run of `body`.
+def writes_before_reads(body: Stmt, buffer: Buffer, outer: dict[str, Interval]) -> bool:
+    """Whether every element of `buffer` that `body` reads is certainly written before, in the same execution of `body`.
 
-    A write is sure that stands under no condition; or under one that only keeps its index inside the buffer; or under one that
-    holds in the first iteration of loops within `body`, if it does not depend on them, as an init does.
+    A write is certain if it has no condition; or if its condition only keeps its index within the buffer; or if its condition
+    holds in the first iteration of loops within `body` on which its index does not depend, as the one of an init does.
     """
     reader = _Reader(buffer, outer)
-    reader.stmt(body, [], Around())
+    reader.stmt(body, [], AccessContext())
     return reader.complete
 
 
 class _Reader:
-    """Walks statements in the order in which they run; `complete` as long as all that is read of a buffer was written before."""
+    """Walks statements in execution order; `complete` as long as each element read of the buffer was written before."""
 
     def __init__(self, buffer: Buffer, outer: Ranges):
         self.buffer, self.outer = buffer, outer
         self.complete = True
 
-    def ranges(self, around: Around) -> dict[str, Interval]:
+    def ranges(self, around: AccessContext) -> dict[str, Interval]:
         return {**self.outer, **around.ranges(self.outer)}
 
-    def expr(self, e: Expr, written: list[_Box], around: Around) -> None:
+    def expr(self, e: Expr, written: list[_Box], around: AccessContext) -> None:
         for x, inside in accesses(e, around):
             if x.buffer.name == self.buffer.name and self.complete:
                 ranges, facts = self.ranges(inside), (*inside.conditions, *inside.selected)
                 self.complete = any(_holds(box, x, ranges, facts) for box in written)
 
-    def stmt(self, s: Stmt, written: list[_Box], around: Around) -> list[_Box]:
-        """The boxes that `s` surely writes, given those written before."""
+    def stmt(self, s: Stmt, written: list[_Box], around: AccessContext) -> list[_Box]:
+        """The boxes that `s` certainly writes, given those written before."""
         if not self.complete:
             return []
         match s:
@@ -125,7 +126,7 @@ class _Reader:
 
 
 def _expanded(block: Block) -> Stmt:
-    """What a block does in an iteration of the loops around it, in these."""
+    """The statement that a block executes in one iteration of the loops around it, over their variables."""
     bindings = {it.var.name: it.binding for it in block.iters}
     body = substitute(block.body, bindings)
     if block.init is not None:
@@ -134,7 +135,7 @@ def _expanded(block: Block) -> Stmt:
 
 
 def _holds(box: _Box, access: Load | Store, ranges: dict[str, Interval], facts: Iterable[Expr]) -> bool:
-    """Whether the element read lies in the box, wherever it lies in the buffer."""
+    """Whether the element that is read provably lies in the box, for all values of its indices."""
     for written, index, dim in zip(box, access.indices, access.buffer.shape, strict=True):
         n = written.count()
         if n is None:
@@ -168,7 +169,7 @@ def _over(name: str, extent: Expr, boxes: list[_Box]) -> list[_Box]:
 
 
 def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str]) -> _Box | None:
-    """What of the box is surely written under a condition; None if that is not known."""
+    """The box, if it is certainly written although under a condition; else None."""
     for c in conjuncts(condition):
         if not _keeps_inside(c, box, buffer) and not _first_iteration(c, box, first):
             return None
@@ -176,15 +177,13 @@ def _under(condition: Expr, box: _Box, buffer: Buffer, first: set[str]) -> _Box 
 
 
 def _keeps_inside(condition: Expr, box: _Box, buffer: Buffer) -> bool:
-    """Whether the condition says of an index no more than that it is less than its dimension, or at least 0."""
+    """Whether the condition only states that an index is less than its dimension, or at least 0."""
     limits = [] if wraps(condition) else nonnegative(simplify(condition))
     if len(limits) != 1:
         return False
     for d, dim in zip(box, buffer.shape, strict=True):
-        above = as_constant(
-            add(add(limits[0], d.base), polynomial(dim), -1)
-        )  # index < dim: what is not negative is bound - 1 - index
-        below = as_constant(add(limits[0], d.base, -1))  # index >= 0: it is index - bound
+        above = as_constant(add(add(limits[0], d.base), polynomial(dim), -1))  # of index < dim: bound - 1 - index >= 0
+        below = as_constant(add(limits[0], d.base, -1))  # of index >= 0: index - bound >= 0
         if not d.steps and ((above is not None and above >= -1) or (below is not None and below >= 0)):
             return True
     return False
