@@ -1,4 +1,4 @@
-"""Code generation: targets, lowering passes, the LLVM backend and the kernels it makes."""
+"""Code generation: targets, lowering passes, and the kernels that the backends make: `llvm` for CPUs, `cuda` for NVIDIA GPUs."""
 
 from .backend import BACKENDS, Backend, backend
 from .build import build, dump, lower, pass_names, stage_names

@@ -12,6 +12,7 @@ import numpy as np
 from schedule import Schedule
 from tir import te
 
+from .backend import backend
 from .build import build
 from .kernel import Kernel
 from .passes.memory_hints import NON_TEMPORAL
@@ -76,7 +77,7 @@ def copier(nbytes: int, target: Target | str = "llvm", *, threads: int | None = 
 def _here(target: Target | str, threads: int | None, what: str) -> Target:
     """The target with so many cores; refuses what is not this processor's kind."""
     target = Target(target)
-    if target.kind != "llvm":
+    if backend(target).device is not None:
         raise ValueError(f"the {what} is measured on this processor, not for {target}")
     return Target(target, num_cores=threads or target.num_cores)
 

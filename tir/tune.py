@@ -1,4 +1,4 @@
-"""`python -m tir.tune`: the door to `cli.tune`."""
+"""`python -m tir.tune`: the door to the command line, `cli.tune`. (The function `tir.autotune` is `search.tuning.autotune`.)"""
 
 from runpy import run_module
 
